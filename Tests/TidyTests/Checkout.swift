@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 
 /// Files of this checkout.
 enum Checkout {
@@ -6,17 +7,27 @@ enum Checkout {
     static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent()
 
+    /// Files by path: each is read once for all rules.
+    private static let known = Mutex<[String: SourceFile]>([:])
+
     /// Returns every file below one of `folders` whose name ends in one of `endings`. "." means the files of the root
     /// itself.
     static func files(in folders: [String], endings: [String]) throws -> [SourceFile] {
         var found: [SourceFile] = []
         for folder in folders {
             for path in paths(in: folder).sorted() where endings.contains(where: path.hasSuffix) {
-                let text = String(decoding: try Data(contentsOf: root.appending(path: path)), as: UTF8.self)
-                found.append(SourceFile(path: path, text: text))
+                found.append(try file(path))
             }
         }
         return found
+    }
+
+    private static func file(_ path: String) throws -> SourceFile {
+        if let file = known.withLock({ $0[path] }) { return file }
+        let text = String(decoding: try Data(contentsOf: root.appending(path: path)), as: UTF8.self)
+        let file = SourceFile(path: path, text: text)
+        known.withLock { $0[path] = file }
+        return file
     }
 
     /// Returns the names of the folders in `folder`.

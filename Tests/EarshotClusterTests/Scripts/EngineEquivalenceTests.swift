@@ -20,6 +20,7 @@ import Testing
         var simulated = SimulatedEngine(microseconds: 1_700_000_000_000_000)
         private var digests: [EngineScript: String] = [:]
         private var history: [String] = []
+        private var batchCount = 0
 
         init(_ server: RedisServer, cluster: String) throws {
             names = EngineNames(cluster: cluster)
@@ -93,8 +94,12 @@ import Testing
                 let reply = try run(call.script, in: single) { call.append(to: &$0, node: node) }
                 if case .error = reply { break }
             }
-            let (all, each) = (try tables(names), try tables(single))
-            try #require(all == each, "\(history.suffix(12).joined(separator: "\n"))")
+            // Reading them takes longer than all else, and a difference stays.
+            batchCount += 1
+            if batchCount.isMultiple(of: 5) {
+                let (all, each) = (try tables(names), try tables(single))
+                try #require(all == each, "\(history.suffix(12).joined(separator: "\n"))")
+            }
             var events: [EngineEvent]?
             if case .error(let text) = reply {
                 try #require(text.hasPrefix("LOST"), "\(text)")

@@ -340,7 +340,7 @@ struct RandomWalkTests {
         }
     }
 
-    @Test(arguments: [1, 2, 3, 4, 5, 6, 15, 51] as [UInt64])
+    @Test(arguments: [1, 2, 15, 51] as [UInt64])
     func `every invariant holds after each of 1,000 random events, and nothing is left`(seed: UInt64) {
         var walk = Walk(seed: seed)
         for step in 0..<1_000 {
