@@ -25,7 +25,7 @@ extension BrokerCore {
         faults += auditQuotas()
         faults += auditPulls()
         faults += auditStoredResults()
-        faults += auditCluster()
+        faults += Cluster.checkInvariants(in: records)
         return faults
     }
 
@@ -415,7 +415,8 @@ extension BrokerCore {
     private func auditOrigins(
         _ running: [Handle<OriginEntry>: Int], _ lower: [Handle<OriginEntry>: Int], _ check: Check
     ) {
-        for fault in records.governor.checkInvariants(isCoordinated: isCoordinated(WorkerPool.web)) {
+        for fault in records.governor.checkInvariants(isCoordinated: Cluster.isCoordinated(WorkerPool.web, in: records))
+        {
             check(false, fault)
         }
         let flightCounts = Dictionary(grouping: records.flights.indices) { records.flights[$0].scope }.mapValues(

@@ -74,8 +74,6 @@ public struct BrokerCore {
         set { records.parts.mayHaveStored = newValue }
     }
 
-    var isDraining: Bool { records.isDraining }
-
     /// The principal of a session, for the log of the shell; nil for the administrator.
     public func principal(of id: ClientID) -> PrincipalName? {
         guard let client = records.clients.number(of: id) else { return nil }
@@ -128,7 +126,7 @@ public struct BrokerCore {
             return Tick(nanoseconds: .min)
         }
         guard records.cluster != nil else { return records.outbox.timers.min?.at }
-        return [records.outbox.timers.min?.at, clusterDeadline].compactMap(\.self).min()
+        return [records.outbox.timers.min?.at, Cluster.deadline(in: records)].compactMap(\.self).min()
     }
 
     /// Whether a draining broker has nothing left to do: no attempt or removal runs, no message waits, and clients have
@@ -136,7 +134,7 @@ public struct BrokerCore {
     public var isDrained: Bool {
         runningAttempts == 0 && awaitedDeliveries == 0 && records.removals.isEmpty
             && records.durables.load.messages.isEmpty
-            && isClusterIdle
+            && (records.cluster.map { $0.value.charges.isEmpty && $0.value.pulls.isEmpty } ?? true)
     }
 
     /// Number of attempts that run or are being cancelled.

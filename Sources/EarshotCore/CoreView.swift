@@ -39,7 +39,9 @@ extension BrokerCore {
         records.outbox.actions.append(
             .client(
                 number == 0 ? .answer(id, query, json: json) : .reply(id, .answer(query), json: json, to: number)))
-        if case .why(let handler, let request) = query { refreshClaim(of: request, HandlerKey(principal, handler)) }
+        if case .why(let handler, let request) = query {
+            Cluster.refresh(request, HandlerKey(principal, handler), in: &records)
+        }
     }
 
     private var view: CoreView {

@@ -21,7 +21,7 @@ extension BrokerProcess {
         for event in engine.takeEvents() {
             if case .joined(let node, _) = event { NodeRecord(runtimeFolder: options.runtimeFolder).write(node) }
             log(event)
-            core.engineSaid(event, now: now)
+            core.received(event, now: now)
         }
         for address in core.takeClusterProbes() { probes.start(address) }
         for (address, failure) in probes.takeResults() { core.clusterProbed(address, failure: failure, now: now) }

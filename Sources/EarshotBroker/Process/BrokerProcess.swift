@@ -294,17 +294,17 @@ public final class BrokerProcess {
                 let message = numbered.message
                 let client = ClientID(rawValue: peer)
                 if case .take(let sequence) = message { renameFile(toTake: sequence, by: client) }
-                core.clientSaid(
-                    message, number: numbered.number, body: requestBody(body, of: message), by: client, now: now)
+                core.received(
+                    message, number: numbered.number, body: requestBody(body, of: message), from: client, now: now)
                 if core.isCarryingOut(by: client) { bus.hold(peer) }
                 return Self.weight(of: message, headBytes: head.count)
             } catch {
-                core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)
+                core.receivedMalformed(error, from: ClientID(rawValue: peer), now: now)
             }
         case .surplus(let peer, let head):
             let error = ClientMessage.numbered(
                 WireError(.limit, "a message must have one or two frames: a head and a body"), by: head)
-            core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)
+            core.receivedMalformed(error, from: ClientID(rawValue: peer), now: now)
         case .lost(let peer, _, _):
             core.clientLost(ClientID(rawValue: peer), now: now)
         }
@@ -356,14 +356,14 @@ public final class BrokerProcess {
                 if logsAttempts { log(message, by: worker) }
                 let files = core.fileWork(before: message, by: worker)
                 let (settled, content) = carryOut(files, before: message, body, by: worker)
-                core.workerSaid(settled, body: content.map(hold), by: worker, now: now)
+                core.received(settled, body: content.map(hold), from: worker, now: now)
             } catch {
-                core.workerSaidNonsense(error, by: WorkerID(rawValue: peer), now: now)
+                core.receivedMalformed(error, from: WorkerID(rawValue: peer), now: now)
             }
         case .surplus(let peer, let head):
             var error = WireError(.limit, "a message must have one or two frames: a head and a body")
             error.attempt = WorkerMessage.attempt(in: head)
-            core.workerSaidNonsense(error, by: WorkerID(rawValue: peer), now: now)
+            core.receivedMalformed(error, from: WorkerID(rawValue: peer), now: now)
         case .lost(let peer, let pid, let process):
             hasWorkerNews = true
             jobFiles.left(peer)

@@ -32,7 +32,7 @@ package struct ClientSession: Generational {
     /// Disconnect epoch, which its lease timer names; nil unless it is away.
     var absence: UInt64?
     /// Number of messages received since its HELLO, including refused ones.
-    var heard: UInt64 = 0
+    var receivedMessages: UInt64 = 0
     /// Numbers of its messages.
     var numbers = MessageNumbers()
     /// Replies kept for the next connection; empty without a lease.

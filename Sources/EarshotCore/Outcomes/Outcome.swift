@@ -26,6 +26,9 @@ package struct Outcome {
         var generation: AttemptID?
         /// Source of a response from the cache; nil for a transfer.
         var source: Terminal.Source?
+
+        /// Whether the origin is overloaded: 429 (RFC 6585, section 4) or 503 (RFC 9110, section 15.6.4).
+        var asksToWait: Bool { status == 429 || status == 503 }
     }
 
     package var failure: FailureCode?
@@ -49,6 +52,14 @@ package struct Outcome {
         guard let failure, response == nil else { return nil }
         return OwedFailure.Text(
             failure: failure, detail: detail, attempts: attempts, retryAfterSeconds: retryAfterSeconds)
+    }
+
+    /// Maximum bytes of the detail of a worker or another node that clients receive.
+    private static let peerDetailBytes = 200
+
+    /// Returns the part of such a detail that clients receive.
+    static func peerDetail(_ detail: String) -> String {
+        String(decoding: detail.utf8.prefix(peerDetailBytes), as: UTF8.self)
     }
 
     /// A failure in place of this outcome, for the same request.

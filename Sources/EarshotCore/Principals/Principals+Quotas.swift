@@ -75,8 +75,7 @@ extension Principals {
         guard bytes > 0 else { return nil }
         return obstacle(
             bytes, besides: records.requests.heads.bytes(of: client), within: records.limits.requestHeadBytesPerClient,
-            \.headBytes,
-            by: principal, all: records.limits.requestHeadBytesOfAll, in: &records)
+            \.headBytes, by: principal, all: records.limits.requestHeadBytesOfAll, in: &records)
     }
 
     /// Returns why a request may not hold a body of this length; nil if it may.
@@ -102,10 +101,16 @@ extension Principals {
             ? Refusal(code: .queueFull) : Refusal(code: .quota, detail: QuotaDetail.message)
     }
 
-    /// Whether a client may have another subscription of those of all.
-    static func mayShareSubscriptions(_ client: Handle<ClientSession>, in records: inout Records) -> Bool {
-        records.quotas.admits(
+    /// The error about another subscription of a client; nil if it may have one more, of its own and of those of all.
+    static func objection(
+        toSubscriptionOf client: Handle<ClientSession>, in records: inout Records
+    ) -> ErrorReply? {
+        guard records.handlers.subscriptionCount(of: client) < records.limits.subscriptionsPerClient else {
+            return ErrorReply(code: "too-many-handlers", detail: "unsubscribe from some first")
+        }
+        let isWithinQuota = records.quotas.admits(
             1, of: \.subscriptions, for: records.clients[client].principal, within: records.limits.subscriptions)
+        return isWithinQuota ? nil : ErrorReply(code: "quota", detail: QuotaDetail.subscription)
     }
 
     /// Counts subscriptions that a client has more. A negative number subtracts.

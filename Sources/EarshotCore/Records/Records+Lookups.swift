@@ -59,10 +59,14 @@ extension Records {
         flights.firstInterest(of: flight).map { principal(of: $0) } ?? PrincipalTable.administrator
     }
 
+    /// The name of a flight in the book of claims.
+    @inline(__always)
+    func local(_ flight: Handle<Flight>) -> LocalFlight { LocalFlight(flights.name(of: flight).reference) }
+
     /// The claim of a flight in the cluster, even one that another node has overtaken; nil without one.
     @inline(__always)
     func claim(of flight: Handle<Flight>) -> ClusterBook.Claim? {
-        cluster.flatMap { $0.value.book.claims[LocalFlight(flights.name(of: flight).reference)] }
+        cluster.flatMap { $0.value.book.claims[local(flight)] }
     }
 
     /// Highest class of the interests whose owners have room in their windows, and of other nodes.

@@ -65,7 +65,7 @@ import Testing
                 node.engine(.granted([], opensAfterMilliseconds: nil))
                 takes += node.takes
                 node.rig.now = node.rig.now.advanced(byMilliseconds: 250)
-                node.pass { $0.core.workerSaid(.pong, body: nil, by: worker, now: $0.now) }
+                node.pass { $0.core.received(.pong, body: nil, from: worker, now: $0.now) }
                 takes += node.takes
             }
             return takes

@@ -154,7 +154,7 @@ struct QuotaTests {
             completion.length = length
             completion.sha256 = name
             completion.file = name
-            $0.core.workerSaid(.done(completion), body: nil, by: worker, now: $0.now)
+            $0.core.received(.done(completion), body: nil, from: worker, now: $0.now)
         }
     }
 
@@ -205,8 +205,9 @@ struct QuotaTests {
         let part = BodyPart(file: "9-\(job.attempt).part", httpFields: [])
         for (bytes, isWithin) in [(1_000, true), (1_001, false)] {
             rig.pass {
-                $0.core.workerSaid(
-                    .progress(job.attempt, received: bytes, total: nil, part: part), body: nil, by: worker, now: $0.now)
+                $0.core.received(
+                    .progress(job.attempt, received: bytes, total: nil, part: part), body: nil, from: worker,
+                    now: $0.now)
             }
             #expect(rig.terminals(for: Self.a) == (isWithin ? [] : ["h 1 quota"]))
             Self.expectSound(rig)
