@@ -214,7 +214,8 @@ extension BrokerCore {
         }
         var response = Outcome.Response(
             status: completion.status, url: "", length: completion.length, sha256: completion.sha256,
-            file: completion.file, body: body, fields: completion.httpFields, startedAt: lease.startedAt, endedAt: now)
+            body: body.map { .inline($0) } ?? completion.file.map { .file($0) }, fields: completion.httpFields,
+            startedAt: lease.startedAt, endedAt: now)
         response.isCut = completion.isCut
         if let file = completion.file { records.outcomes.showFile(file, to: lease.part?.audience ?? .noSession) }
         // The resumed part belongs to this body only if the worker reports `resumed`. The worker may have started

@@ -163,8 +163,9 @@ extension BrokerCore {
         _ response: SharedResult.Response, of url: String, at now: Tick
     ) -> Outcome.Response {
         Outcome.Response(
-            status: response.status, url: url, length: 0, sha256: nil, file: nil, body: nil, fields: response.fields,
-            startedAt: now, endedAt: now)
+            status: response.status, url: url, length: 0, sha256: nil, body: nil, fields: response.fields,
+            startedAt: now,
+            endedAt: now)
     }
 
     /// Concludes a flight with a response that another node received. That node has reported refusals.

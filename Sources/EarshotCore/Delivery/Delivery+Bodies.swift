@@ -85,8 +85,13 @@ extension Delivery {
         fileOf outcome: Handle<Outcome>, for interest: Handle<Interest>, in records: inout Records
     ) -> DemandedFile? {
         guard !records.requests[interest].isWarm, let response = records.outcomes[outcome].response,
-            response.length > 0, let body = response.body ?? response.spilled, let file = response.sha256
+            response.length > 0, let file = response.sha256, let form = response.body
         else { return nil }
+        let body: BodyID
+        switch form {
+        case .inline(let id), .file(_, let id?): body = id
+        case .file(_, nil): return nil
+        }
         let isPresent = records.outcomes.needsFile(file)
         records.outcomes.hold(file: file, bytes: response.length)
         return DemandedFile(name: file, body: body, isPresent: isPresent)
@@ -99,9 +104,7 @@ extension Delivery {
         if !file.isPresent { records.outbox.append(.spool(.write(file.body, file: file.name))) }
         var other = records.outcomes[outcome]
         other.holders = 1
-        other.response?.body = nil
-        other.response?.spilled = nil
-        other.response?.file = file.name
+        other.response?.body = .file(file.name)
         return records.outcomes.insert(other)
     }
 

@@ -260,20 +260,13 @@ extension BrokerCore {
             outcome.failure == nil, let response = outcome.response, response.status == 200,
             response.source != nil || !records.requests[number].streams
         else { return nil }
-        return Self.notModified(outcome, response, conditions, now: records.calendarSeconds)
-    }
-
-    private static func notModified(
-        _ outcome: Outcome, _ response: Outcome.Response, _ conditions: RequestConditions, now: Int64
-    ) -> Outcome? {
         let fields = HeaderFields(lines: response.fields)
-        guard conditions.areMet(by: fields, now: now) else { return nil }
+        guard conditions.areMet(by: fields, now: records.calendarSeconds) else { return nil }
         var unchanged = response
         unchanged.status = 304
         unchanged.fields = RequestConditions.notModified(fields).bytes
         (unchanged.length, unchanged.resumedBytes, unchanged.isCut) = (0, 0, false)
-        (unchanged.sha256, unchanged.file, unchanged.body) = (nil, nil, nil)
-        (unchanged.spilled, unchanged.generation) = (nil, nil)
+        (unchanged.sha256, unchanged.body, unchanged.generation) = (nil, nil, nil)
         return Outcome(response: unchanged, attempts: outcome.attempts)
     }
 }

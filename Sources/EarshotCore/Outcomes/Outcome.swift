@@ -9,10 +9,7 @@ package struct Outcome {
         package var url: String
         package var length: Int
         var sha256: String?
-        var file: String?
-        var body: BodyID?
-        /// Body that the shell writes into `file`.
-        var spilled: BodyID?
+        var body: Body?
         var fields: [UInt8]
         var startedAt: Tick
         var endedAt: Tick
@@ -26,6 +23,26 @@ package struct Outcome {
         var generation: AttemptID?
         /// Source of a response from the cache; nil for a transfer.
         var source: Terminal.Source?
+
+        var inlineBody: BodyID? { if case .inline(let id) = body { id } else { nil } }
+
+        var file: String? { if case .file(let name, _) = body { name } else { nil } }
+    }
+
+    /// Form of a body: in memory, or a file of the spool.
+    package enum Body: Equatable {
+        case inline(BodyID)
+        /// `spilled`: the ID that the body had in memory. The shell reports a failed write by it.
+        case file(String, spilled: BodyID? = nil)
+
+        /// - Parameter stored: nil or `missing` for none.
+        init?(_ stored: CachedBody?) {
+            switch stored {
+            case .inline(let id): self = .inline(id)
+            case .file(let name): self = .file(name)
+            case .missing, nil: return nil
+            }
+        }
     }
 
     package var failure: FailureCode?

@@ -137,7 +137,7 @@ extension Records {
     func namedFile(of interest: Handle<Interest>) -> String? {
         let outcome = outcome(of: interest)
         // Without a copy of the response.
-        guard let file = outcomes[outcome].response?.file, outcomes[outcome].response?.spilled == nil,
+        guard case .file(let file, spilled: nil)? = outcomes[outcome].response?.body,
             !requests[interest].isWarm, demandedForm(of: interest) != .inline
         else { return nil }
         return file

@@ -94,7 +94,7 @@ enum Workers {
     /// Drops the body of a response to HEAD, which a user's own worker may send.
     static func dropBody(of response: inout Outcome.Response, in records: inout Records) {
         records.drop(response)
-        (response.body, response.file, response.sha256) = (nil, nil, nil)
+        (response.body, response.sha256) = (nil, nil)
         response.length = 0
     }
 
