@@ -245,7 +245,7 @@ extension BrokerCore {
             case .held:
                 check(
                     records.isDoomed(number)
-                        || Records.listeners(of: interest.handler, records.handlers, records.clients).isEmpty
+                        || records.listeners(of: interest.handler).isEmpty
                         || claimed.contains(records.requests.reference(to: number)),
                     "1: held interest \(number) has listeners and no claim")
             case .entering, .recording, .resting:

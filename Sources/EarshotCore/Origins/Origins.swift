@@ -53,7 +53,8 @@ enum Origins {
     static func transferEnded(
         at origin: Handle<OriginEntry>, isHigh: Bool, bodyBytes: Int? = nil, in records: inout Records
     ) {
-        let pool = records.governor.endTransfer(at: origin, isHigh: isHigh, bodyBytes: bodyBytes)
+        let isSmall = bodyBytes.map { $0 <= records.limits.smallBodyBytes }
+        let pool = records.governor.endTransfer(at: origin, isHigh: isHigh, isSmall: isSmall)
         records.queue.originOpened(origin)
         forgotten(pool, in: &records)
     }

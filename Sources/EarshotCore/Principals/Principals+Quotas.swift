@@ -45,7 +45,7 @@ extension Principals {
         // Workers report the length.
         let bytes = response.length.multipliedReportingOverflow(by: receivers)
         if !bytes.overflow, records.quotas.hasRoomInSpool(for: bytes.partialValue, of: principal) {
-            let isInMemory = response.length <= CoreLimits.memoryBodyBytes
+            let isInMemory = response.length <= records.limits.memoryBodyBytes
             if !isInMemory || records.quotas.hasRoomInMemory(bytes.partialValue, of: principal) { return outcome }
             return records.outcomes.insert(
                 records.outcomes[outcome].replaced(by: .quota, detail: QuotaDetail.memory))

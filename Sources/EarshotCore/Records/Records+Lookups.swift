@@ -81,18 +81,10 @@ extension Records {
 
     /// Clients that listen to a handler, each once.
     @inline(__always)
-    mutating func listeners(of handler: Handle<HandlerEntry>) -> [Handle<ClientSession>] {
+    package func listeners(of handler: Handle<HandlerEntry>) -> [Handle<ClientSession>] {
         guard !clients.ended.isEmpty || handlers.hasSubtreeSubscriptions else { return handlers[handler].subscribers }
-        return Self.listeners(of: handler, handlers, clients)
-    }
-
-    /// The same for functions that only read the records.
-    @inline(never)
-    package static func listeners(
-        of handler: Handle<HandlerEntry>, _ handlers: HandlerRegistry, _ clients: SessionTable
-    ) -> [Handle<ClientSession>] {
         // A departed session may not have been unsubscribed from this handler yet.
-        clients.withoutGone(handlers.subscribers(of: handler))
+        return clients.withoutGone(handlers.subscribers(of: handler))
     }
 
     /// Whether a stored result may be delivered to a client now.
@@ -191,7 +183,7 @@ extension Records {
         case .uncounted(let interest), .counted(let interest):
             guard let response = outcomes[outcome(of: interest)].response else { return DeliveryWindow.Weight() }
             let bodies = requests[interest].isWarm ? 0 : response.length
-            return DeliveryWindow.Weight(bodies: bodies, areInMemory: bodies <= CoreLimits.memoryBodyBytes)
+            return DeliveryWindow.Weight(bodies: bodies, areInMemory: bodies <= limits.memoryBodyBytes)
         case .owed(let number): return DeliveryWindow.Weight(texts: outcomes.owedURLs[number]?.utf8.count ?? 0)
         case .withdrawn: return DeliveryWindow.Weight()
         }

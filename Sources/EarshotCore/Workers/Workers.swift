@@ -11,7 +11,7 @@ enum Workers {
         let isGathered = records.governor.origins[origin].hasSmallBodies && pool == WorkerPool.web
         return records.workers.nextWorker(
             of: pool, preferring: records.governor.origins[origin].lastWorker,
-            lead: isGathered ? CoreLimits.workerLead : 0)
+            lead: isGathered ? records.limits.workerLead : 0)
     }
 
     /// Adds the lease of an attempt that begins, and starts the heartbeat timer of its worker, unless it runs.
@@ -52,7 +52,7 @@ enum Workers {
     static func remoteBound(of principal: Handle<Principal>, in records: inout Records) -> String? {
         guard principal != PrincipalTable.administrator else { return nil }
         let (own, all) = records.workers.remoteWorkers(of: principal)
-        let most = records.limits.remoteWorkers / CoreLimits.remoteShare
+        let most = records.limits.remoteWorkers / records.limits.remoteShare
         if own >= most { return "\(most) workers of one client may be connected" }
         return all < records.limits.remoteWorkers
             ? nil : "\(records.limits.remoteWorkers) workers of other machines may be connected"

@@ -192,7 +192,7 @@ struct QuotaTests {
     @Test func `a body that is not small has no part of the memory`() throws {
         var (rig, worker) = Self.rig { $0.memoryBodyBytesPerUser = 1_000 }
         rig.pass { Self.ask(1...1, by: Self.a, &$0) }
-        done(try #require(rig.jobs.first), "large", length: CoreLimits.memoryBodyBytes + 1, by: worker, &rig)
+        done(try #require(rig.jobs.first), "large", length: CoreLimits().memoryBodyBytes + 1, by: worker, &rig)
         #expect(rig.terminals(for: Self.a) == ["h 1 200"])
         #expect(rig.core.records.quotas.use(by: 1).memoryBodyBytes == 0)
         Self.expectSound(rig)
