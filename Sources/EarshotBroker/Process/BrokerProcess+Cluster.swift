@@ -34,7 +34,9 @@ extension BrokerProcess {
         if let members = core.takeUncoordinatedStart() {
             logger.warning("fetches without the engine of the cluster", metadata: ["limits-divided-by": "\(members)"])
         }
-        for notice in core.takeClusterNotices() { log(notice) }
+        let notices = core.takeClusterNotices()
+        for notice in notices { log(notice) }
+        if !notices.isEmpty { engine.report(unreadable: core.unreadableNodes) }
         core.engineIsBusy(engine.isBusy)
         guard !engine.isBusy else { return }
         engine.submit(core.takeEngineCalls(now: now))
@@ -69,7 +71,7 @@ extension BrokerProcess {
             digest(values(of: Self.sharedLimits)), digest(values(of: [SettingName.rule])), digest(version),
         ]
         let text = parts.joined(separator: ".")
-        engine.describe(settings: text)
+        engine.report(settings: text)
         core.clusterSettingsChanged(text)
     }
 

@@ -39,11 +39,12 @@ extension BrokerCore {
     public mutating func takeEngineCalls(now: Tick) -> [EngineCall] {
         guard records.cluster != nil, !awaitsAttempts else { return [] }
         let free = freeClusterSlots()
-        let isClosing = !records.limits.isAdmitting
         let hosting = records.cluster?.value.health.hosting(now: now) ?? .all
+        let leavesFlights =
+            !records.limits.isAdmitting || hosting == .none && records.cluster?.value.health.leavesFlights == true
         let calls =
-            records.cluster?.value.book.takeCalls(freeSlots: free, isClosing: isClosing, hosting: hosting, now: now)
-            ?? []
+            records.cluster?.value.book.takeCalls(
+                freeSlots: free, leavesFlights: leavesFlights, hosting: hosting, now: now) ?? []
         if hosting == .one, calls.contains(where: \.asksForOthers) {
             records.cluster?.value.health.triesHosting(now: now)
         }
@@ -124,9 +125,10 @@ extension BrokerCore {
     private mutating func claim(_ flight: Handle<Flight>, now: Tick) {
         var principal = PrincipalTable.administrator
         // A result that is older than one of the requests does not answer it.
-        var since =
-            records.flights[flight].attempts > 0 || records.cluster?.value.setbacks[flight] != nil
-            ? now : .init(nanoseconds: .min)
+        let setbacks = records.cluster?.value.setbacks[flight]
+        let isRepeated = records.flights[flight].attempts > 0 || setbacks != nil
+        var since = setbacks?.receivedAt ?? (isRepeated ? now : .init(nanoseconds: .min))
+        records.cluster?.value.setbacks[flight]?.receivedAt = nil
         forEachInterest(of: flight) { core, interest in
             core.records.queue.remove(interest)
             principal = core.records.principal(of: interest)

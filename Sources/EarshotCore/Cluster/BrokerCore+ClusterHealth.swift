@@ -3,6 +3,9 @@ extension BrokerCore {
     /// Removes and returns the lines for the log.
     public mutating func takeClusterNotices() -> [ClusterNotice] { records.cluster?.value.health.takeNotices() ?? [] }
 
+    /// Addresses of other nodes whose bodies cannot be read at present, which the shell reports to all.
+    public var unreadableNodes: Set<String> { records.cluster?.value.health.unreadable ?? [] }
+
     /// Removes and returns addresses of other nodes that the shell must try to connect to.
     public mutating func takeClusterProbes() -> [String] { records.cluster?.value.health.takeProbes() ?? [] }
 

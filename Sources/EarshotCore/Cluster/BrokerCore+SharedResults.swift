@@ -194,7 +194,8 @@ extension BrokerCore {
             return
         }
         move(flight, to: scopeNumber(of: HTTPRequest(method: .get, url: url), in: pool))
-        records.cluster?.value.pulls[flight] = ClusterState.Pull(place: place, response: response)
+        records.cluster?.value.pulls[flight] = ClusterState.Pull(
+            place: place, response: response, receivedAt: now)
         records.flights.enter(.queued, flight)
         forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: flight, first: true) }
     }
@@ -242,8 +243,10 @@ extension BrokerCore {
     /// - Parameter address: node whose bodies cannot be read; nil for none.
     private mutating func claimAgain(_ flight: Handle<Flight>, avoiding address: String? = nil) {
         forEachInterest(of: flight) { core, interest in core.records.queue.remove(interest) }
+        let receivedAt = records.cluster?.value.pulls[flight]?.receivedAt
         endPull(of: flight)
         records.cluster?.value.setbacks[flight, default: ClusterState.Setbacks()].count += 1
+        records.cluster?.value.setbacks[flight]?.receivedAt = receivedAt
         if let address { records.cluster?.value.setbacks[flight]?.avoided.append(address) }
         if records.flights[flight].phase == .queued {
             forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: flight, first: true) }
