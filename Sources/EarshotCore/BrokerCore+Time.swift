@@ -51,7 +51,6 @@ extension BrokerCore {
         let before = self.limits
         self.limits = limits
         records.outcomes.limits = OutcomeStore.Limits(limits)
-        records.parts.limit = limits.keptParts
         records.governor.limits = OriginGovernor.Limits(limits)
         records.workers.limits = WorkerFleet.Limits(limits)
         records.pools.limits = WorkerPools.Limits(limits)

@@ -121,6 +121,10 @@ public struct BrokerCore {
         return taken
     }
 
+    /// Number of waiting actions and of all terminals that were due. A message for each of many subscribers adds one of both for
+    /// each, so half of its growth is the cost of that message.
+    public var effort: Int { mutating get { records.outbox.actions.count + records.ledger.deliveries.due } }
+
     /// Time at which `timePassed` must be called next; nil for never. The shell learns it from `endPass`.
     public var nextTimer: Tick? {
         if isBehind || isRemoving || records.pulls.isBehind || records.storedResults.isBehind

@@ -31,16 +31,6 @@ final class StreamPort {
 
     typealias Peer = PortPeer
 
-    /// Maximum number of messages, commands and discarded frames processed in one pass, so that a port never starves
-    /// the other one or the timers.
-    private static let itemsPerPass = 512
-    /// Maximum bytes read in one pass: about 2 ms.
-    private static let bytesPerPass = 8 << 20
-    /// Maximum number of items of one peer processed in one pass. Replies to the first of many messages are sent before
-    /// the last is read, so that their receivers work meanwhile.
-    static let itemsPerTurn = 32
-    /// Maximum bytes read of one peer in one pass: sixteen messages with bodies of 64 KiB.
-    private static let bytesPerTurn = 1 << 20
     /// Send buffer of a connection with pulled bodies, in bytes: two parts, so that the next one is sent while the client
     /// stores the first.
     private static let dataBufferBytes: Int32 = 512 << 10
@@ -193,18 +183,19 @@ final class StreamPort {
     /// - Parameter handle: Returns the number of messages that an event counts in its sender's turn.
     func take(_ handle: (PortEvent) -> Int) {
         acceptCallers()
-        var items = Self.itemsPerPass
-        var bytes = Self.bytesPerPass
+        var pass = PassBudget(isShared: users.isShared)
         // Each peer that is ready now has one turn, so messages to many peers are written once for each.
         for _ in 0..<ready.count {
-            guard items > 0, bytes > 0, let number = ready.popFirst() else { break }
+            guard !pass.isSpent, let number = ready.popFirst() else { break }
             guard let peer = peers[number] else { continue }
+            let user = Self.otherUser(peer.uid)
+            guard !pass.isSpent(by: user) else {
+                ready.append(number)
+                continue
+            }
             peer.isReady = false
-            let share = Turn(items: min(items, Self.itemsPerTurn), bytes: min(bytes, Self.bytesPerTurn))
-            let rest = takeTurn(peer, share, handle)
-            // A turn without input has a cost, too.
-            items -= max(1, share.items - rest.items)
-            bytes -= share.bytes - rest.bytes
+            let turn = pass.turn
+            pass.spend(turn, takeTurn(peer, turn, handle), by: user)
         }
     }
 

@@ -294,10 +294,11 @@ public final class BrokerProcess {
                 let message = numbered.message
                 let client = ClientID(rawValue: peer)
                 if case .take(let sequence) = message { renameFile(toTake: sequence, by: client) }
+                let effort = core.effort
                 core.clientSaid(
                     message, number: numbered.number, body: requestBody(body, of: message), by: client, now: now)
                 if core.isCarryingOut(by: client) { bus.hold(peer) }
-                return Self.weight(of: message, headBytes: head.count)
+                return max(message.weight(headBytes: head.count), (core.effort - effort) / 2)
             } catch {
                 core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)
             }
@@ -309,21 +310,6 @@ public final class BrokerProcess {
             core.clientLost(ClientID(rawValue: peer), now: now)
         }
         return 1
-    }
-
-    /// Number of messages that one counts as in its sender's turn, by its cost.
-    private static func weight(of message: ClientMessage, headBytes: Int) -> Int {
-        switch message {
-        case .query(let query, _) where query.isOfTables: StreamPort.itemsPerTurn
-        case .remove(.subtree): StreamPort.itemsPerTurn
-        // It may create a handler, or free one.
-        case .subscribe, .unsubscribe, .remove: 4
-        // Each of its cookies takes some microseconds.
-        case .cookies(_, _, let fields): 1 + fields.count { $0 == UInt8(ascii: "\n") } / 4
-        // Fields are compared with those of other requests: as many in the time of a message.
-        case .fetch: 1 + headBytes / 512
-        default: 1
-        }
     }
 
     private func workEvent(_ event: PortEvent, now: Tick) {

@@ -18,7 +18,7 @@ extension Delivery {
         records.requests[interest].enter(.held)
         records.requests[interest].outcome = outcome
         records.outcomes.retain(outcome)
-        records.quotas.spoolBytes(records.heldBytes(of: interest), of: records.principal(of: interest))
+        records.chargeHeld(interest)
         records.handlers.outcomeHeld(of: records.requests[interest].handler)
         let waiting = records.handlers[records.requests[interest].handler].held
         if !records.outcomes.isSpoolFull, records.outcomes.mustSpill(outcome, waiting: waiting) {
@@ -30,7 +30,7 @@ extension Delivery {
 
     /// Ends the grace period of a held request, which keeps its outcome.
     static func endHold(_ interest: Handle<Interest>, in records: inout Records) {
-        records.quotas.spoolBytes(-records.heldBytes(of: interest), of: records.principal(of: interest))
+        records.chargeHeld(interest, -1)
         records.handlers.outcomeReleased(of: records.requests[interest].handler)
     }
 

@@ -31,26 +31,27 @@ extension Principals {
 
     // MARK: Bodies
 
-    /// Returns a failure in place of an outcome whose body exceeds the quota of the request's principal; otherwise the
+    /// Returns a failure in place of an outcome whose response exceeds a quota of the request's principal; otherwise the
     /// outcome itself.
     ///
-    /// - Parameter receivers: number of terminals with the body.
+    /// - Parameter receivers: number of terminals with the response.
     static func withinQuota(
         _ outcome: Handle<Outcome>, of interest: Handle<Interest>, receivers: Int, in records: inout Records
     ) -> Handle<Outcome> {
         let principal = records.principal(of: interest)
-        guard principal != PrincipalTable.administrator, !records.requests[interest].isWarm,
-            let response = records.outcomes[outcome].response, response.length > 0
-        else { return outcome }
-        // Workers report the length.
-        let bytes = response.length.multipliedReportingOverflow(by: receivers)
-        if !bytes.overflow, records.quotas.hasRoomInSpool(for: bytes.partialValue, of: principal) {
-            let isInMemory = response.length <= CoreLimits.memoryBodyBytes
-            if !isInMemory || records.quotas.hasRoomInMemory(bytes.partialValue, of: principal) { return outcome }
-            return records.outcomes.insert(
-                records.outcomes[outcome].replaced(by: .quota, detail: QuotaDetail.memory))
+        guard principal != PrincipalTable.administrator, let response = records.outcomes[outcome].response else {
+            return outcome
         }
-        return records.outcomes.insert(records.outcomes[outcome].replaced(by: .quota, detail: QuotaDetail.spool))
+        let isWarm = records.requests[interest].isWarm
+        let inMemory = DeliveryWindow.Weight(response, isWarm: isWarm).inMemory
+        // Workers report the length.
+        let bytes = (isWarm ? 0 : response.length).multipliedReportingOverflow(by: receivers)
+        let fitsSpool =
+            response.length == 0
+            || !bytes.overflow && records.quotas.hasRoomInSpool(for: bytes.partialValue, of: principal)
+        if fitsSpool, records.quotas.hasRoomInMemory(inMemory * receivers, of: principal) { return outcome }
+        let detail = fitsSpool ? QuotaDetail.memory : QuotaDetail.spool
+        return records.outcomes.insert(records.outcomes[outcome].replaced(by: .quota, detail: detail))
     }
 
     /// Whether a running transfer must end because its principal is at the quota of bytes. One that serves other

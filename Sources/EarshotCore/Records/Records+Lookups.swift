@@ -114,9 +114,11 @@ extension Records {
     }
 
     /// Bytes that a request charges to its principal while its outcome is held.
-    func heldBytes(of interest: Handle<Interest>) -> Int {
-        guard let outcome = requests[interest].outcome, !requests[interest].isWarm else { return 0 }
-        return outcomes[outcome].response?.length ?? 0
+    func heldWeight(of interest: Handle<Interest>) -> DeliveryWindow.Weight {
+        guard let outcome = requests[interest].outcome, let response = outcomes[outcome].response else {
+            return DeliveryWindow.Weight()
+        }
+        return DeliveryWindow.Weight(response, isWarm: requests[interest].isWarm)
     }
 
     /// Whether the principal of a request may have this many durable bytes more. The administrator leaves the last
@@ -190,8 +192,7 @@ extension Records {
         switch due.kind {
         case .uncounted(let interest), .counted(let interest):
             guard let response = outcomes[outcome(of: interest)].response else { return DeliveryWindow.Weight() }
-            let bodies = requests[interest].isWarm ? 0 : response.length
-            return DeliveryWindow.Weight(bodies: bodies, areInMemory: bodies <= CoreLimits.memoryBodyBytes)
+            return DeliveryWindow.Weight(response, isWarm: requests[interest].isWarm)
         case .owed(let number): return DeliveryWindow.Weight(texts: outcomes.owedURLs[number]?.utf8.count ?? 0)
         case .withdrawn: return DeliveryWindow.Weight()
         }

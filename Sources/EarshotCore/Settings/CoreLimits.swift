@@ -14,8 +14,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var transfersPerUser = 0
     /// Maximum bytes of bodies that one user has not acknowledged: a quarter of the spool, so that no user fills it alone.
     public var spoolBytesPerUser = 2_560 << 20
-    /// Maximum bytes in memory of bodies that one user has not acknowledged: a quarter of a gibibyte.
-    public var memoryBodyBytesPerUser = 256 << 20
+    /// Maximum bytes in memory of the results that one user has not acknowledged: a quarter of a gibibyte.
+    public var memoryBytesPerUser = 256 << 20
     /// Maximum length of a body that counts as in memory, in bytes: the default of `inline-bytes`.
     static let memoryBodyBytes = 64 << 10
     /// Maximum bytes of durable requests and results of one user: a quarter of the store, for the same reason.
@@ -180,6 +180,9 @@ public struct CoreLimits: Equatable, Sendable {
     /// without a response takes 37 bytes, more with a long ID, so that a removal may leave a client as many as one
     /// handler has requests.
     public var dueDeliveries = 1_000_000
+    /// Maximum number of terminals due to all clients of one user. Beyond it those of them that do not read are
+    /// disconnected. As many as four clients may have, about 150 MB.
+    public var dueDeliveriesPerUser = 4_000_000
     /// Maximum number of different outcomes that wait for one client's window. A client with more is disconnected. Each
     /// takes about a kibibyte with the record of its request, and stored results wait elsewhere.
     public var dueOutcomes = 20_000
