@@ -144,7 +144,7 @@ extension BrokerCore {
             refuse(client, "bad-message", "HELLO was said before on this connection", .hello(hello))
             return
         }
-        guard hello.proof == nil || hello.principal != nil else {
+        guard hello.proof == nil || hello.principal != nil || hello.hasUserRights else {
             refuse(client, "bad-message", "a proof is for a HELLO that names its principal", .hello(hello))
             return
         }

@@ -28,6 +28,8 @@ public struct BrokerCore {
     let answering: Answering
     /// Latest report of the supervisor about children in a crash loop.
     public var childFailures: [ChildFailure] = []
+    /// Latest report of the supervisor about the HTTP door; nil without one.
+    var door: DoorReport?
     /// Maximum open requests while memory is short; `Int.max` otherwise.
     var requestsInMemory = Int.max
     /// Lost folders and sockets, reported by the shell.

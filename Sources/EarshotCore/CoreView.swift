@@ -10,6 +10,7 @@ public struct CoreView {
     package let isLoadingDurables: Bool
     package let storedParts: (parts: Int, bytes: Int)
     package let childFailures: [ChildFailure]
+    package let door: DoorReport?
     package let placeFaults: [PlaceFault]
     package let now: Tick
 }
@@ -46,6 +47,6 @@ extension BrokerCore {
         CoreView(
             records: records, instance: instance, times: times, isLoadingDurables: isLoadingDurables,
             storedParts: storedParts,
-            childFailures: childFailures, placeFaults: placeFaults, now: records.clock)
+            childFailures: childFailures, door: door, placeFaults: placeFaults, now: records.clock)
     }
 }

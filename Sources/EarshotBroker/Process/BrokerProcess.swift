@@ -196,7 +196,7 @@ public final class BrokerProcess {
                 onWorkerEnd: { [unowned self] in workerReported($0) },
                 onReports: { [unowned self] in core.reportEnds($0) },
                 onProof: { [unowned self] in core.expectGateway($0) },
-                onGateway: { [unowned self] in gateways.insert($0) },
+                onGateway: { [unowned self] in gateways.insert($0) }, onDoor: { [unowned self] in core.doorNews($0) },
                 onKeys: { [unowned self] in core.keysRead($0, now: Tick(nanoseconds: loop.now.nanoseconds)) })
             gateways.readNews = { [unowned self] in supervisor?.takeLines() }
         }
