@@ -37,8 +37,8 @@ let fuzzing =
         source(
             "EarshotFuzz",
             [
-                "EarshotQueries", "EarshotCore", "EarshotClient", "EarshotGateway", "EarshotWire", "EarshotLoop",
-                "ZMTP",
+                "EarshotQueries", "EarshotCore", "EarshotClient", "EarshotGateway", "EarshotWeb", "EarshotWire",
+                "EarshotLoop", "ZMTP",
                 "Decompression", "RESP", "TOML",
                 // Only targets that a Swift target names are built by `--target`.
                 "CLoader",
@@ -153,7 +153,7 @@ let package = Package(
         // Metrics, health checks and the live page over HTTP: a program of its own, so that `earshot` starts no slower.
         .target(
             name: "EarshotWeb",
-            dependencies: ["EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop"],
+            dependencies: ["EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP"],
             resources: [
                 .embedInCode("Page/page.html"), .embedInCode("Page/page.css"), .embedInCode("Page/page.js"),
                 .embedInCode("Page/icon.svg"),

@@ -22,6 +22,8 @@ HEAD = """\
 LISTS = {
     "users": ("[]", '["www-data", "@staff"]'),
     "listen": ("[]", '["tcp://0.0.0.0:5765", "tcp://[::1]:5765"]'),
+    "http": ("[]", '["127.0.0.1:5768"]'),
+    "http-users": ("[]", '["_apt"]'),
 }
 TABLES = """
 # Rules for an origin, a host, or all hosts below a name.

@@ -25,7 +25,7 @@ extension BrokerCore {
         faults += auditQuotas()
         faults += auditPulls()
         faults += auditStoredResults()
-        faults += auditCluster()
+        faults += Cluster.checkInvariants(in: records)
         return faults
     }
 
@@ -245,7 +245,7 @@ extension BrokerCore {
             case .held:
                 check(
                     records.isDoomed(number)
-                        || Records.listeners(of: interest.handler, records.handlers, records.clients).isEmpty
+                        || records.listeners(of: interest.handler).isEmpty
                         || claimed.contains(records.requests.reference(to: number)),
                     "1: held interest \(number) has listeners and no claim")
             case .entering, .recording, .resting:
@@ -415,7 +415,8 @@ extension BrokerCore {
     private func auditOrigins(
         _ running: [Handle<OriginEntry>: Int], _ lower: [Handle<OriginEntry>: Int], _ check: Check
     ) {
-        for fault in records.governor.checkInvariants(isCoordinated: isCoordinated(WorkerPool.web)) {
+        for fault in records.governor.checkInvariants(isCoordinated: Cluster.isCoordinated(WorkerPool.web, in: records))
+        {
             check(false, fault)
         }
         let flightCounts = Dictionary(grouping: records.flights.indices) { records.flights[$0].scope }.mapValues(

@@ -57,7 +57,7 @@ extension BrokerCore {
             let scope = records.flights[flight].scope
             if records.governor.refusal(in: scope) != nil {
                 if Cache.endRevalidation(of: flight, in: &records) { forget(flight) }
-            } else if mustClaim(flight, now: now) {
+            } else if Cluster.mustClaim(flight, now: now, in: &records) {
                 continue
             } else if records.governor.admits(scope, .background) {
                 start(flight, now: now)

@@ -36,13 +36,13 @@ extension BrokerCore {
     /// - Parameters:
     ///   - number: its number in the session; nil without one.
     ///   - body: body of a FETCH's request. The core owns it from here on.
-    public mutating func clientSaid(
-        _ message: ClientMessage, number: UInt64? = nil, body: RequestBody? = nil, by id: ClientID, now: Tick
+    public mutating func received(
+        _ message: ClientMessage, number: UInt64? = nil, body: RequestBody? = nil, from id: ClientID, now: Tick
     ) {
         defer { releaseUnused(body) }
         guard let client = records.clients.number(of: id) else { return }
         records.clock = now
-        if records.clients[client].phase == .open { records.clients[client].heard += 1 }
+        if records.clients[client].phase == .open { records.clients[client].receivedMessages += 1 }
         if case .hello(let hello) = message {
             helloReceived(hello, from: client)
             Clients.awaitGreeting(of: id, in: &records)
@@ -81,7 +81,8 @@ extension BrokerCore {
         case .hello: break
         case .fetch(let fetch): fetchRequested(fetch, body, by: client, now: now)
         case .retry(let handler, let request): retryRequested(handler, request, by: client)
-        case .remove(let pattern): removalRequested(pattern, by: client, removedRows: removedRows, now: now)
+        case .remove(let pattern):
+            carryOut(ClientRemoval(pattern, count: removedRows), by: client, now: now)
         case .removeRequest(let handler, let request):
             removalRequested(handler, request, by: client, wasInTable: removedRows > 0)
         case .subscribe(let pattern):
@@ -123,18 +124,16 @@ extension BrokerCore {
     }
 
     /// Handles a message of a client that could not be decoded.
-    public mutating func clientSaidNonsense(_ error: WireError, by id: ClientID, now: Tick) {
+    public mutating func receivedMalformed(_ error: WireError, from id: ClientID, now: Tick) {
         guard let client = records.clients.number(of: id) else { return }
         records.clock = now
-        if records.clients[client].phase == .open { records.clients[client].heard += 1 }
-        guard records.clients[client].phase == .open else {
-            reply(.message(.error(ErrorReply(error))), to: client, answering: error.number ?? 0)
-            Clients.awaitGreeting(of: id, in: &records)
-            return
+        var (refusal, number) = (ErrorReply(error), error.number ?? 0)
+        if records.clients[client].phase == .open {
+            records.clients[client].receivedMessages += 1
+            if !records.clients[client].numbers.begin(error.number) { refusal = Clients.oldNumber }
+            number = records.clients[client].numbers.take()
         }
-        var reply = ErrorReply(error)
-        if !records.clients[client].numbers.begin(error.number) { reply = Clients.oldNumber }
-        self.reply(.message(.error(reply)), to: client)
+        reply(.message(.error(refusal)), to: client, answering: number)
         Clients.awaitGreeting(of: id, in: &records)
     }
 
@@ -144,7 +143,7 @@ extension BrokerCore {
             refuse(client, "bad-message", "HELLO was said before on this connection", .hello(hello))
             return
         }
-        guard hello.proof == nil || hello.principal != nil else {
+        guard hello.proof == nil || hello.principal != nil || hello.hasUserRights else {
             refuse(client, "bad-message", "a proof is for a HELLO that names its principal", .hello(hello))
             return
         }
@@ -181,13 +180,8 @@ extension BrokerCore {
     // MARK: Subscriptions
 
     private mutating func subscribe(_ client: Handle<ClientSession>, to pattern: HandlerPattern) {
-        guard records.handlers.subscriptionCount(of: client) < records.limits.subscriptionsPerClient else {
-            refuse(client, "too-many-handlers", "unsubscribe from some first", .subscribe(pattern))
-            return
-        }
-        guard Principals.mayShareSubscriptions(client, in: &records) else {
-            refuse(client, "quota", QuotaDetail.subscription, .subscribe(pattern))
-            return
+        if let error = Principals.objection(toSubscriptionOf: client, in: &records) {
+            return refuse(client, error, .subscribe(pattern))
         }
         switch pattern {
         case .handler(let id):

@@ -39,7 +39,7 @@ extension BrokerCore {
     /// Resumes delivery after the socket became writable: missed progress first, then terminals.
     public mutating func clientWritable(_ id: ClientID) {
         guard let client = records.clients.number(of: id) else { return }
-        tellMissedProgress(to: client)
+        sendMissedProgress(to: client)
         if !records.pulls.isEmpty { records.pulls.unblock(client) }
         guard records.clients[client].deliveries.unblock() else { return }
         sendDue(to: client)
@@ -77,7 +77,7 @@ extension BrokerCore {
     }
 
     /// Begins a TAKE with the file that its sender may own; nil if there is none. The shell renames the file if it has
-    /// one link, and reports that by `fileTaken`. Without a rename `clientSaid` answers that the client must copy.
+    /// one link, and reports that by `fileTaken`. Without a rename the answer says that the client must copy.
     public mutating func fileToTake(_ sequence: UInt64, by id: ClientID) -> FileToTake? {
         guard let client = records.clients.number(of: id) else { return nil }
         return Delivery.fileToTake(sequence, by: client, in: &records)
@@ -139,14 +139,9 @@ extension BrokerCore {
         while Delivery.sendDue(to: client, in: &records) { sendReplies(to: client) }
     }
 
-    /// Ends the delivery of a terminal that a client does not receive, because the client left or withdrew it.
-    mutating func lose(_ due: DueTerminal, by client: Handle<ClientSession>) {
-        apply(Delivery.lose(due, by: client, in: &records))
-    }
-
     /// Carries out the consequences of the end of a delivery. The owner's delivery frees the ID, even if other clients
     /// have not acknowledged theirs.
-    private mutating func apply(_ ended: Delivery.Ended) {
+    mutating func apply(_ ended: Delivery.Ended) {
         if let handler = ended.handler { dropHandlerIfIdle(handler) }
         guard let interest = ended.request else { return }
         if ended.wasOwners { unlist(interest) }

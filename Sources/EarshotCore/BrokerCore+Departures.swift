@@ -43,7 +43,7 @@ extension BrokerCore {
         while budget > 0, let due = records.clients[client].deliveries.entries.first {
             records.clients[client].deliveries.removeFirst(records.weight(of: due), counting: records.counted(due))
             records.chargeWindow(of: client)
-            lose(due, by: client)
+            apply(Delivery.lose(due, by: client, in: &records))
             budget -= 1
         }
         while budget > 0, let interest = records.clients[client].owned.first {

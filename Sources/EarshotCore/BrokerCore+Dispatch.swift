@@ -33,7 +33,7 @@ extension BrokerCore {
             guard records.queue.count(in: pool) > 0 else { continue }
             if records.pools[pool].isClosed {
                 failQueued(in: pool, now: now)
-            } else if isCoordinated(pool) {
+            } else if Cluster.isCoordinated(pool, in: records) {
                 claimQueued(now: now)
             } else {
                 startQueued(in: pool, now: now)
@@ -95,10 +95,10 @@ extension BrokerCore {
                 continue
             }
             guard records.flights.isWanted(flight), records.governor.admits(records.flights[flight].scope, .high) else {
-                returnClaim(of: flight)
+                if Cluster.returnClaim(of: flight, in: &records) { forget(flight) }
                 continue
             }
-            if !mustClaim(flight, now: now) { start(flight, now: now) }
+            if !Cluster.mustClaim(flight, now: now, in: &records) { start(flight, now: now) }
         }
     }
 
@@ -131,7 +131,7 @@ extension BrokerCore {
     ///
     /// - Parameter chosen: the worker; nil for `Workers.next`. One must have a free slot.
     mutating func start(_ flight: Handle<Flight>, at chosen: Handle<WorkerSession>? = nil, now: Tick) {
-        if records.cluster != nil { clusterStarts(flight, now: now) }
+        if records.cluster != nil { Cluster.started(flight, now: now, in: &records) }
         let origin = records.origin(of: flight)
         guard let worker = chosen ?? Workers.next(for: origin, in: &records) else {
             preconditionFailure("no worker has a slot")
@@ -194,15 +194,15 @@ extension BrokerCore {
             job.allowsHTTP2 = records.governor.origins[origin].allowsHTTP2 && !record.avoidsHTTP2
             if hasLimit { job.rate = Rates.attemptStarted(job.attempt, of: flight, at: origin, now: now, in: &records) }
         }
-        if isPulling(flight) {
-            job.url = pullURL(of: flight) ?? job.url
+        if let pull = records.cluster?.value.pulls[flight] {
+            job.url = pull.place.url
             job.method = HTTPMethod.get.description
             job.redirect = .manual
         } else {
             Flights.planConditions(
                 of: flight, isResuming: job.resume.map { $0.bytes > 0 } ?? false, in: &records)
             job.httpFields = records.jobFields(of: flight).bytes
-            if record.isHosted { job.addressPolicy = foreignPolicy(of: flight) }
+            if record.isHosted { job.addressPolicy = records.cluster?.value.foreignPolicies[flight] ?? "" }
         }
     }
 
@@ -215,7 +215,8 @@ extension BrokerCore {
         if records.facilities.isLoggingAttempts { Workers.log(job, of: flight, to: id, in: &records) }
         if let body = records.flights[flight].body {
             records.outbox.append(.worker(.sendJob(id, job, body)))
-        } else if records.parts.mayHaveStored, job.resume == nil, !isPulling(flight), !records.workers[worker].isRemote,
+        } else if records.parts.mayHaveStored, job.resume == nil, !records.isPulling(flight),
+            !records.workers[worker].isRemote,
             !records.workers[worker].isOwn,
             !(records.cachePlans[flight] ?? CachePlan()).request(of: records.flights[flight].request)
                 .choosesItsAnswer,

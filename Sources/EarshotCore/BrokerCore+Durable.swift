@@ -8,17 +8,19 @@ internal import EarshotWire
 extension BrokerCore {
     // MARK: Events
 
+    /// The durable request with this ID; nil if it is gone. A doomed one is removed now: the reply to its removal was sent.
+    mutating func live(_ id: DurableID) -> Handle<Interest>? {
+        guard let interest = records.durables.number(of: id) else { return nil }
+        guard records.isDoomed(interest) else { return interest }
+        removeRequest(interest)
+        return nil
+    }
+
     /// Accepts a request that has been written to disk.
     public mutating func durableStored(_ id: DurableID, now: Tick) {
         records.clock = now
-        guard let interest = records.durables.number(of: id), let entering = records.durables.entering(interest),
-            let fetch = entering.fetch
+        guard let interest = live(id), let entering = records.durables.entering(interest), let fetch = entering.fetch
         else { return }
-        // The reply to its removal was sent, so it is not accepted any more.
-        guard !records.isDoomed(interest) else {
-            removeRequest(interest)
-            return
-        }
         records.durables.stored(interest)
         records.releaseHead(of: .entering(interest))
         let askers = Durable.liveAskers(of: entering, in: &records)
@@ -30,27 +32,17 @@ extension BrokerCore {
     /// Refuses a request that could not be written: the durable storage is full, or the disk failed.
     public mutating func durableRefused(_ id: DurableID, isFull: Bool, now: Tick) {
         records.clock = now
-        guard let interest = records.durables.number(of: id), let entering = records.durables.entering(interest) else {
-            return
-        }
-        guard !records.isDoomed(interest) else {
-            removeRequest(interest)
-            return
-        }
+        guard let interest = live(id), let entering = records.durables.entering(interest) else { return }
         Durable.forget(interest, in: &records)
-        turnAway(
+        reject(
             interest, Refusal(code: isFull ? .queueFull : .notStored),
-            telling: Durable.liveAskers(of: entering, in: &records))
+            answering: Durable.liveAskers(of: entering, in: &records))
     }
 
     /// Delivers an outcome after the attempt to write it.
     public mutating func durableRecorded(_ id: DurableID, isStored: Bool, now: Tick) {
         records.clock = now
-        guard let interest = records.durables.number(of: id), records.durables.isWriting(interest) else { return }
-        guard !records.isDoomed(interest) else {
-            removeRequest(interest)
-            return
-        }
+        guard let interest = live(id), records.durables.isWriting(interest) else { return }
         records.durables.written(interest, isStored: isStored)
         if !isStored { records.chargeDurable(interest, result: 0) }
         publishRecorded(interest)
@@ -60,16 +52,9 @@ extension BrokerCore {
     public mutating func durableRead(_ id: DurableID, _ content: DurableContent?, now: Tick) {
         records.clock = now
         if case .file(let file) = content?.body { records.outcomes.hold(file: file, bytes: 0, isShared: true) }
-        publishRead(id, content)
-    }
-
-    private mutating func publishRead(_ id: DurableID, _ content: DurableContent?) {
-        guard let interest = records.durables.readEnded(id), !records.isDoomed(interest) else {
-            if let content { records.drop(content.body) }
-            return
-        }
-        let listeners = records.listeners(of: records.requests[interest].handler)
-        guard !listeners.isEmpty else {
+        let read = records.durables.readEnded(id)
+        let listeners = read.map { records.listeners(of: records.requests[$0].handler) } ?? []
+        guard let interest = read, !records.isDoomed(interest), !listeners.isEmpty else {
             if let content { records.drop(content.body) }
             return
         }
@@ -95,22 +80,20 @@ extension BrokerCore {
     /// Has a new request written to disk. The request is accepted after that.
     mutating func keep(_ interest: Handle<Interest>, _ fetch: Fetch, by client: Handle<ClientSession>) {
         let asker = asker(client)
-        let request: HTTPRequest
-        do throws(Refusal) {
-            request = try keepable(interest, fetch, by: records.clients[client].id)
-        } catch {
-            turnAway(interest, error, telling: [LiveAsker(client: client, number: asker.number)])
-            return
-        }
         // A request restored after a restart must not replace others again.
         var kept = fetch
         kept.options.replacesHandler = false
         let head = ClientMessage.fetch(kept).encoded()
-        if let obstacle = Principals.obstacle(
-            toDurable: head.count + DurableRecord.rowBytes, of: interest, in: &records)
-        {
-            turnAway(interest, obstacle, telling: [LiveAsker(client: client, number: asker.number)])
-            return
+        let request: HTTPRequest
+        do throws(Refusal) {
+            request = try keepable(interest, fetch, by: records.clients[client].id)
+            if let obstacle = Principals.obstacle(
+                toDurable: head.count + DurableRecord.rowBytes, of: interest, in: &records)
+            {
+                throw obstacle
+            }
+        } catch {
+            return reject(interest, error, answering: [LiveAsker(client: client, number: asker.number)])
         }
         let entering = DurableRecord.Entering(fetch, by: asker)
         let id = records.durables.insert(interest, acceptedAt: records.requests[interest].askedAt, entering)
@@ -147,8 +130,8 @@ extension BrokerCore {
     }
 
     /// Ends a request that is not accepted. The senders of the FETCH get a reply, and other subscribers a terminal.
-    private mutating func turnAway(
-        _ interest: Handle<Interest>, _ refusal: Refusal, telling askers: [LiveAsker]
+    private mutating func reject(
+        _ interest: Handle<Interest>, _ refusal: Refusal, answering askers: [LiveAsker]
     ) {
         let listeners = records.listeners(of: records.requests[interest].handler).filter { client in
             !askers.contains { $0.client == client }

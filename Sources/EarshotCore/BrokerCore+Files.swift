@@ -2,7 +2,7 @@ public import EarshotWire
 
 /// Events of files: the work that precedes a message or the loss of a worker, and parts that the shell has moved.
 extension BrokerCore {
-    /// Begins a message of a worker with the work on files that precedes `workerSaid`. O(1), but for a BYE.
+    /// Begins a message of a worker with the work on files that precedes `received`. O(1), but for a BYE.
     public mutating func fileWork(before message: WorkerMessage, by worker: WorkerID) -> FileWork {
         Spool.work(before: message, by: worker, in: &records)
     }
@@ -28,7 +28,7 @@ extension BrokerCore {
 
     /// Releases bodies for other nodes until the spool is within its limit. Returns whether it is.
     mutating func hasRoomInSpool() -> Bool {
-        while !Spool.isWithinLimit(in: &records), releaseHeldBody() {}
+        while !Spool.isWithinLimit(in: &records), Cluster.releaseHeldBody(in: &records) {}
         return Spool.isWithinLimit(in: &records)
     }
 }

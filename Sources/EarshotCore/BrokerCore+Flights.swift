@@ -48,9 +48,7 @@ extension BrokerCore {
         }
     }
 
-    /// Ends a flight with a failure that has no response.
-    ///
-    /// - Parameter detail: sentence that replaces the standard sentence of the code; nil for the standard one.
+    /// Ends a flight with a failure that has no response. A detail replaces the standard sentence of the code.
     mutating func fail(_ flight: Handle<Flight>, _ code: FailureCode, detail: String? = nil, now: Tick) {
         apply(.conclude(Flights.failure(code, of: flight, detail: detail, in: &records)), to: flight, now: now)
     }
@@ -70,7 +68,7 @@ extension BrokerCore {
     /// Handles the response of an origin: cool-down and cookies, then the cache and the requests.
     mutating func responded(_ flight: Handle<Flight>, _ response: Outcome.Response, now: Tick) {
         let fields = HeaderFields(lines: response.fields)
-        if Flights.asksToWait(response.status) {
+        if response.asksToWait {
             let asked = fields.first("retry-after").flatMap { RetryAfter($0, now: records.calendarSeconds) }
             let scope = records.flights[flight].scope
             if asked != nil || response.status == 429
@@ -191,9 +189,8 @@ extension BrokerCore {
         if let partition = separation.partition { records.flights.isolate(flight, in: partition) }
     }
 
-    /// Lets the requests of a flight begin again that its response does not suit.
-    ///
-    /// - Returns: whether the flight has ended, because no request is left.
+    /// Lets the requests of a flight begin again that its response does not suit. True if none is left, so that the
+    /// flight has ended.
     @inline(never)
     private mutating func separateReaders(
         of flight: Handle<Flight>, _ response: Outcome.Response, _ fields: HeaderFields
@@ -224,23 +221,16 @@ extension BrokerCore {
         return isLeft
     }
 
-    /// Attaches a request to a flight from its beginning.
-    ///
-    /// - Parameter isExact: whether only requests with the same fields share the flight.
+    /// Attaches a request to a flight from its beginning; to an exact one if only requests with the same fields share it.
     private mutating func beginAgain(
         _ interest: Handle<Interest>, _ start: Flights.Start, partition: String?, isExact: Bool = false
     ) {
         Flights.dropFields(of: interest, in: &records)
-        let (flight, isNew) = openFlight(
+        let sender = records.requests[interest].owner.map { records.clients[$0].id } ?? RequestHeads.nobody
+        let flight = openFlight(
             start.request, redirect: start.redirect, partition: partition, isAlone: false, body: nil,
             mode: start.mode, isExact: isExact)
-        let sender = records.requests[interest].owner.map { records.clients[$0].id } ?? RequestHeads.nobody
-        if isNew {
-            records.holdHead(of: start.request, for: .flight(flight), of: sender, by: records.principal(of: interest))
-        } else if !start.request.route.decodes {
-            Flights.keepFields(of: start.request, for: interest, flight, of: sender, in: &records)
-        }
-        attach(interest, to: flight, start.options, joined: !isNew)
+        join(flight, start.request, for: interest, start.options, of: sender)
     }
 
     // MARK: Outcomes
@@ -262,9 +252,8 @@ extension BrokerCore {
         endRequest(interest, with: records.outcomes.insert(outcome), now: now)
     }
 
-    /// Ends a flight and all requests that waited for it with an outcome.
-    ///
-    /// - Returns: the use of a stored response in place of a failure; otherwise nothing.
+    /// Ends a flight and all requests that waited for it with an outcome, or returns the use of a stored response in place
+    /// of a failure.
     private mutating func conclude(_ flight: Handle<Flight>, with outcome: Outcome, now: Tick) -> FlightStep {
         if records.facilities.isCaching, let step = Cache.useStale(for: flight, after: outcome, now: now, in: &records)
         {
@@ -312,8 +301,6 @@ extension BrokerCore {
     }
 
     /// Ends a request that has left its flight.
-    ///
-    /// - Parameter number: the record of the outcome.
     @inline(__always)
     private mutating func conclude(
         _ interest: Handle<Interest>, with number: Handle<Outcome>, _ outcome: Outcome, transferStartedAt start: Tick?,

@@ -15,11 +15,8 @@ extension BrokerCore {
             let interests = records.flights.interests(of: flight).filter { records.queue.contains($0) }
             guard let first = interests.first, records.principal(of: first) == principal else { continue }
             for interest in interests { records.queue.remove(interest) }
-            let former = records.flights[flight].scope
             let scope = Origins.scope(of: records.flights[flight].request, for: pool, in: &records)
-            records.governor.flightJoined(scope)
-            records.flights[flight].scope = scope
-            Origins.flightLeft(former, in: &records)
+            Origins.move(flight, to: scope, in: &records)
             for interest in interests { enqueue(interest, for: flight) }
         }
     }
@@ -43,7 +40,7 @@ extension BrokerCore {
             guard let interest = Workers.nextFailure(of: pool, in: &records) else { return }
             if records.isDoomed(interest) {
                 removeRequest(interest)
-            } else if isPulling(records.leaf(ofOpen: interest)) {
+            } else if records.isPulling(records.leaf(ofOpen: interest)) {
                 missedPull(records.leaf(ofOpen: interest), "no-puller")
             } else {
                 fail(records.leaf(ofOpen: interest), .unsupportedScheme, now: now)
@@ -54,23 +51,16 @@ extension BrokerCore {
 
     // MARK: Own workers
 
-    mutating func ownAttemptFailed(
-        _ attempt: AttemptID, _ code: FailureCode?, _ detail: String?, _ received: Int,
-        by worker: Handle<WorkerSession>, now: Tick
-    ) {
-        // Reads from another node are made by a process of this bus.
-        let isPull = records.workers[worker].leases.flight(of: attempt).map { isPulling($0) } ?? false
-        let known = code.flatMap { isPull || Workers.ownCodes.contains($0) ? $0 : nil }
-        let words = detail.map(Workers.words)
-        attemptFailed(attempt, known ?? .workerFailed, received, detail: words, by: worker, now: now)
-    }
-
     /// Disconnects a user's own worker after an ERROR with the reason. The flights of the worker are queued again. The
     /// broker does not kill a user's process; child processes are killed instead, see `end(silent:)`.
     mutating func disconnectForViolation(_ worker: Handle<WorkerSession>, _ code: String, _ detail: String, now: Tick) {
+        sendError(code, detail, to: worker)
+        disconnect(worker, now: now)
+    }
+
+    private mutating func disconnect(_ worker: Handle<WorkerSession>, now: Tick) {
         let id = records.workers[worker].id
-        records.outbox.actions.append(.worker(.send(id, .error(code: code, detail: detail))))
-        records.outbox.actions.append(.worker(.close(id)))
+        records.outbox.append(.worker(.close(id)))
         workerLost(id, now: now)
     }
 
@@ -78,11 +68,10 @@ extension BrokerCore {
     /// disconnected.
     public mutating func workerBlocked(_ id: WorkerID, now: Tick) {
         guard let worker = records.workers.number(of: id) else { return }
-        guard records.workers[worker].isOwn else {
-            records.outbox.actions.append(.worker(.kill(id)))
-            return
+        if records.workers[worker].isOwn {
+            disconnect(worker, now: now)
+        } else {
+            records.outbox.append(.worker(.kill(id)))
         }
-        records.outbox.actions.append(.worker(.close(id)))
-        workerLost(id, now: now)
     }
 }

@@ -19,17 +19,24 @@ extension BrokerCore {
         for client in records.clients.indices {
             let principal = records.clients[client].principal
             uses[principal, default: .init()].spoolBytes += records.clients[client].deliveries.weight.bodies
-            uses[principal, default: .init()].memoryBodyBytes += records.clients[client].deliveries.weight.inMemory
+            uses[principal, default: .init()].memoryBytes += records.clients[client].deliveries.weight.inMemory
+            uses[principal, default: .init()].terminals += records.clients[client].deliveries.count
             uses[principal, default: .init()].subscriptions += records.handlers.subscriptionCount(of: client)
         }
         for head in records.requests.heads.all { uses[head.principal, default: .init()].headBytes += head.byteCount }
         for body in records.requests.bodies.all { uses[body.principal, default: .init()].bodyBytes += body.byteCount }
+        for part in records.parts.kept.values {
+            uses[part.principal, default: .init()].parts += 1
+            uses[part.principal, default: .init()].spoolBytes += part.bytes
+        }
         for (principal, bytes) in records.cookieJars.bytesByPrincipal {
             uses[principal, default: .init()].cookieBytes += bytes
         }
         for interest in records.requests.indices {
             if records.requests[interest].phase == .held {
-                uses[records.principal(of: interest), default: .init()].spoolBytes += records.heldBytes(of: interest)
+                let weight = records.heldWeight(of: interest)
+                uses[records.principal(of: interest), default: .init()].spoolBytes += weight.bodies
+                uses[records.principal(of: interest), default: .init()].memoryBytes += weight.inMemory
             }
             if let record = records.durables.records[interest] {
                 uses[records.principal(of: interest), default: .init()].durableBytes +=

@@ -15,7 +15,7 @@ extension BrokerCore {
             refuse(client, error, .fetch(fetch))
             return
         }
-        if fetch.options.isDurable, isNode(records.clients[client].principal) {
+        if fetch.options.isDurable, Cluster.isNode(records.clients[client].principal, in: &records) {
             refuse(client, "not-authorized", "another node stores no requests here", .fetch(fetch))
             return
         }
@@ -36,14 +36,10 @@ extension BrokerCore {
         let key = records.key(fetch.handler, of: client)
         removeDoomed(fetch.request, key)
         let handler = Clients.handler(of: key, in: &records)
-        let isHeard = !fetch.options.subscribes || records.handlers.isSubscribed(client, to: handler)
-        if !isHeard, !hasRoomToSubscribe(client) || !Principals.mayShareSubscriptions(client, in: &records) {
+        let isSubscribed = !fetch.options.subscribes || records.handlers.isSubscribed(client, to: handler)
+        if !isSubscribed, let error = Principals.objection(toSubscriptionOf: client, in: &records) {
             dropHandlerIfIdle(handler)
-            let (code, detail) =
-                hasRoomToSubscribe(client)
-                ? ("quota", QuotaDetail.subscription) : ("too-many-handlers", "unsubscribe from some first")
-            refuse(client, code, detail, .fetch(fetch))
-            return
+            return refuse(client, error, .fetch(fetch))
         }
         let fingerprint = Fingerprint(of: fetch, body: body).value
         let hash = RequestBook.hash(fetch.request, of: handler)
@@ -56,7 +52,7 @@ extension BrokerCore {
             freeIfOwed(known)
         }
         let interest = Flights.list(fetch, fingerprint, handler, client, hash, now: now, in: &records)
-        if !isHeard { subscribe(client, toHandler: handler) }
+        if !isSubscribed { subscribe(client, toHandler: handler) }
         guard !fetch.options.isDurable else {
             keep(interest, fetch, by: client)
             return
@@ -71,10 +67,6 @@ extension BrokerCore {
             let outcome = Outcome(failure: refusal.code, detail: refusal.detail)
             endRequest(interest, with: records.outcomes.insert(outcome), now: now)
         }
-    }
-
-    private mutating func hasRoomToSubscribe(_ client: Handle<ClientSession>) -> Bool {
-        records.handlers.subscriptionCount(of: client) < records.limits.subscriptionsPerClient
     }
 
     /// Handles a repeated FETCH of a listed request, as sent after a reconnection. The newest sender becomes the owner.
@@ -123,9 +115,14 @@ extension BrokerCore {
         _ interest: Handle<Interest>, _ fetch: Fetch, _ body: RequestBody?, of client: ClientID
     ) -> Refusal? {
         // A node that ends, or whose queue is full, still gives its bodies: other nodes would fetch the URLs again.
-        if isNode(records.principal(of: interest)) { return deliverHeld(fetch, to: interest) }
-        if let refusal = Flights.refusal(of: interest, in: &records) { return refusal }
+        let isNode = Cluster.isNode(records.principal(of: interest), in: &records)
+        if !isNode, let refusal = Flights.refusal(of: interest, in: &records) { return refusal }
         do throws(Refusal) {
+            guard !isNode else {
+                let outcome = try Cluster.heldBody(for: fetch, of: interest, in: &records)
+                endRequest(interest, with: outcome, now: records.clock)
+                return nil
+            }
             let request = try prepared(fetch, for: records.requests[interest].handler)
             let principal = records.principal(of: interest)
             if let obstacle = Principals.obstacle(
@@ -224,10 +221,18 @@ extension BrokerCore {
             request, redirect: request.url.isHTTP ? options.redirect : .manual,
             in: Workers.pool(for: request.url, of: interest, in: &records), partition: partition,
             isAlone: !options.coalesces, body: body, mode: request.mode(options.cache))
+        join(flight, request, for: interest, options, of: client)
+    }
+
+    /// Attaches a request to the flight that was opened for it.
+    @inline(__always)
+    mutating func join(
+        _ flight: (number: Handle<Flight>, isNew: Bool), _ request: HTTPRequest, for interest: Handle<Interest>,
+        _ options: Fetch.Options, of client: ClientID
+    ) {
         if flight.isNew {
             records.holdHead(of: request, for: .flight(flight.number), of: client, by: records.principal(of: interest))
-        }
-        if !flight.isNew, !request.route.decodes {
+        } else if !request.route.decodes {
             Flights.keepFields(of: request, for: interest, flight.number, of: client, in: &records)
         }
         attach(interest, to: flight.number, options, joined: !flight.isNew)
@@ -245,8 +250,7 @@ extension BrokerCore {
     ) -> (number: Handle<Flight>, isNew: Bool) {
         let key = FlightKey(
             request, redirect: redirect, partition: partition, alone: isAlone ? records.flights.nextID : nil,
-            mode: mode,
-            isExact: isExact)
+            mode: mode, isExact: isExact)
         if let flight = joinedFlight(key) { return (flight, false) }
         let flight = Flights.begin(
             request, redirect: redirect, partition: partition, key,
@@ -279,12 +283,12 @@ extension BrokerCore {
         let leaf = records.flights.leaf(of: flight)
         switch records.flights[leaf].phase {
         case .queued: enqueue(interest, for: leaf)
-        case .claiming: promoteClaim(of: leaf, to: records.requests[interest].priority)
+        case .claiming: Cluster.promote(leaf, to: records.requests[interest].priority, in: &records)
         case .running(let worker):
             Workers.raise(leaf, at: worker, to: options.maxBytes, in: &records)
             // A request that joins a running transfer learns of the bytes received so far.
             if let lease = records.workers[worker].leases[records.attempt(of: leaf)], lease.receivedBytes > 0 {
-                tellProgress(of: interest, lease, now: records.clock)
+                sendProgress(of: interest, lease, now: records.clock)
             }
         case .asking: Cache.receiverChanged(of: leaf, in: &records)
         case .backingOff, .following, .ended: break
@@ -325,7 +329,7 @@ extension BrokerCore {
         if records.flights[flight].isRevalidation {
             records.revalidations.append(records.flights.name(of: flight))
         }
-        if records.flights[flight].isHosted || holdsClaim(flight) {
+        if records.flights[flight].isHosted || records.claim(of: flight) != nil {
             records.pools.returned(records.flights.name(of: flight), to: records.pool(of: flight))
         }
         forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: flight, first: first) }
@@ -338,7 +342,7 @@ extension BrokerCore {
     ///   - message: the message that removed its last request; nil if none did.
     mutating func dropIfUnwanted(_ flight: Handle<Flight>, isAtOnce: Bool = true, by message: MessageMark? = nil) {
         guard !records.flights.isWanted(flight) else {
-            if records.flights[flight].isHosted { leaveToOtherNodes(flight) }
+            if records.flights[flight].isHosted { Cluster.leaveToOtherNodes(flight, in: &records) }
             return
         }
         switch records.flights[flight].phase {
@@ -348,7 +352,7 @@ extension BrokerCore {
             return
         case .ended: break
         case .running(let worker):
-            guard !goesOnForCluster(flight) else { return }
+            guard !Cluster.goesOn(flight, in: &records) else { return }
             cancelAttempt(of: flight, at: worker)
         case .following(let child):
             records.flights.unfollow(child, by: flight)
@@ -389,7 +393,7 @@ extension BrokerCore {
         records.queue.remove(interest)
         records.requests[interest].priority = priority
         let leaf = records.leaf(ofOpen: interest)
-        if records.flights[leaf].phase == .claiming { promoteClaim(of: leaf, to: priority) }
+        if records.flights[leaf].phase == .claiming { Cluster.promote(leaf, to: priority, in: &records) }
         if waits { enqueue(interest, for: leaf) }
     }
 }

@@ -39,13 +39,7 @@ extension BrokerCore {
     /// - Parameter head: the FETCH of the request; nil if the deletion failed, so that the failure waits again.
     public mutating func durableReopened(_ id: DurableID, _ head: [UInt8]?, now: Tick) {
         records.clock = now
-        guard let interest = records.durables.number(of: id), let entering = records.durables.entering(interest) else {
-            return
-        }
-        guard !records.isDoomed(interest) else {
-            removeRequest(interest)
-            return
-        }
+        guard let interest = live(id), let entering = records.durables.entering(interest) else { return }
         let askers = Durable.liveAskers(of: entering, in: &records)
         guard let head, case .fetch(let fetch)? = try? ClientMessage(head: head) else {
             records.durables.reopenFailed(interest)

@@ -28,12 +28,6 @@ extension BrokerCore {
         if !records.clients[session].deliveries.isClosed { records.queue.clientOpened(session) }
     }
 
-    /// Ends a session when its lease is over, or when it was closed while away.
-    mutating func leaseEnded(_ client: Handle<ClientSession>, _ absence: UInt64, now: Tick) {
-        guard records.isLive(.lease(client: client, absence: absence)) else { return }
-        endSession(client, now: now)
-    }
-
     // MARK: Steps
 
     /// Opens or resumes a session and sends WELCOME.

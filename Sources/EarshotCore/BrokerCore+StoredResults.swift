@@ -55,9 +55,7 @@ extension BrokerCore {
         for handler in records.handlers.indices
         where records.storedResults.claimed(of: handler).contains(where: { Delivery.claimable($0, in: records) != nil })
         {
-            let listeners = Records.listeners(of: handler, records.handlers, records.clients).map {
-                records.clients.reference(to: $0)
-            }
+            let listeners = records.listeners(of: handler).map { records.clients.reference(to: $0) }
             guard !listeners.isEmpty, !records.storedResults.isWaiting(handler, for: listeners) else { continue }
             faults.append("1: the claims of handler \(handler) wait for no listener")
         }

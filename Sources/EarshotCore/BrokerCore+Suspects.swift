@@ -68,7 +68,7 @@ extension BrokerCore {
                 failCooling(flight, until: until, now: now)
                 guard records.pools.contains(pool) else { return }
             } else if mayStart, records.governor.admits(scope, .high) {
-                guard !mustClaim(flight, now: now) else { continue }
+                guard !Cluster.mustClaim(flight, now: now, in: &records) else { continue }
                 Workers.enterQuarantine(of: pool, place.worker, in: &records)
                 start(flight, at: place.worker, now: now)
                 Workers.isolate(flight, at: place.worker, now: now, in: &records)
@@ -80,11 +80,6 @@ extension BrokerCore {
     }
 
     // MARK: Time
-
-    /// Handles the isolation timer of a worker. Ends one that did not answer.
-    mutating func isolationEnded(of id: WorkerID, now: Tick) {
-        if let worker = Workers.isolationEnded(of: id, now: now, in: &records) { end(silent: worker, now: now) }
-    }
 
     /// Releases a suspect that found no empty worker in time into the queue.
     mutating func suspicionEnded(_ name: FlightName, deaths: UInt8) {

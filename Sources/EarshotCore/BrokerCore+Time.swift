@@ -7,14 +7,15 @@ extension BrokerCore {
     /// Handles due timers, at most `CoreLimits.timersPerPass`. The others stay due, as `nextTimer` shows.
     public mutating func timePassed(now: Tick) {
         records.clock = now
-        if records.cluster != nil { clusterTimePassed(now: now) }
+        if records.cluster != nil { carryOut(Cluster.timePassed(now: now, in: &records), now: now) }
         if records.queue.impatient.isBehind { Origins.continueWaits(in: &records) }
         var budget = max(records.limits.timersPerPass, 1)
         while budget > 0, let timer = records.outbox.timers.min, timer.at <= now {
             budget -= 1
             records.outbox.timers.removeMin()
             switch timer.subject {
-            case .deadline(let interest): deadlinePassed(interest, now: now)
+            case .deadline(let interest):
+                if records.isLive(timer.subject) { endAlone(interest.record, .deadline, now: now) }
             case .coolDownWait(let interest):
                 if records.isLive(timer.subject),
                     let failure = Origins.waitEnded(interest.record, now: now, in: &records)
@@ -34,11 +35,12 @@ extension BrokerCore {
             case .paused(let origin, _):
                 if records.isLive(timer.subject) { Origins.pauseEnded(at: origin, in: &records) }
             case .greeting(let client): Clients.greetingEnded(client, in: &records)
-            case .lease(let client, let absence): leaseEnded(client, absence, now: now)
+            case .lease(let client, _): if records.isLive(timer.subject) { endSession(client, now: now) }
             case .stalled(let client, _): if records.isLive(timer.subject) { Delivery.stallEnded(client, in: &records) }
             case .lonely(let pool, _): if records.isLive(timer.subject) { close(pool: pool) }
             case .jars: if records.isLive(timer.subject) { Cookies.expireJars(now: now, in: &records) }
-            case .isolation(let id): isolationEnded(of: id, now: now)
+            case .isolation(let id):
+                if let worker = Workers.isolationEnded(of: id, now: now, in: &records) { end(silent: worker, now: now) }
             case .suspicion(let name, let deaths): suspicionEnded(name, deaths: deaths)
             case .heartbeat(let id): heartbeat(of: id, now: now)
             case .rates: if records.isLive(timer.subject) { Rates.divide(now: now, in: &records) }
@@ -51,7 +53,6 @@ extension BrokerCore {
         let before = self.limits
         self.limits = limits
         records.outcomes.limits = OutcomeStore.Limits(limits)
-        records.parts.limit = limits.keptParts
         records.governor.limits = OriginGovernor.Limits(limits)
         records.workers.limits = WorkerFleet.Limits(limits)
         records.pools.limits = WorkerPools.Limits(limits)
@@ -75,15 +76,10 @@ extension BrokerCore {
         }
         // The supervisor itself ends its child workers, so they get no DRAIN. A node still reads the bodies of results that
         // other nodes have for it.
-        for worker in records.workers.drain(except: nodePool)
+        for worker in records.workers.drain(except: Cluster.nodePool(in: &records))
         where records.workers[worker].isOwn && records.workers[worker].hearsDrain {
             records.outbox.actions.append(.worker(.send(records.workers[worker].id, .drain)))
         }
-    }
-
-    private mutating func deadlinePassed(_ interest: GenerationalHandle<Interest>, now: Tick) {
-        guard records.isLive(.deadline(interest)) else { return }
-        endAlone(interest.record, .deadline, now: now)
     }
 
     private mutating func gracePassed(_ reference: GenerationalHandle<Interest>) {

@@ -55,7 +55,7 @@ extension BrokerCore {
             guard let flight = lease.flight else { continue }
             records.ledger.flights.lost += 1
             Origins.probeEnded(flight, isAnswered: false, in: &records)
-            if isPulling(flight) {
+            if records.isPulling(flight) {
                 missedPull(flight, "worker-lost")
             } else if isDeath, Workers.countDeath(against: flight, attempt, from: gone, in: &records) {
                 fail(flight, .poisonous, now: now)
@@ -70,47 +70,33 @@ extension BrokerCore {
     }
 
     /// Handles a message of a worker. The core owns the inline body from here on.
-    public mutating func workerSaid(_ message: WorkerMessage, body: BodyID?, by id: WorkerID, now: Tick) {
-        guard let worker = records.workers.number(of: id) else {
-            if let body { records.outbox.actions.append(.spool(.releaseBody(body))) }
-            return
-        }
+    public mutating func received(_ message: WorkerMessage, body: BodyID?, from id: WorkerID, now: Tick) {
+        guard let worker = records.workers.number(of: id) else { return release(body) }
         records.clock = now
-        records.workers.heard(worker, now: now)
-        if records.workers[worker].phase == .joining {
-            if let body { records.outbox.actions.append(.spool(.releaseBody(body))) }
-            if case .ready(let ready) = message {
-                workerReady(ready, worker, now: now)
-            } else {
-                records.outbox.actions.append(
-                    .worker(.send(id, .error(code: "bad-message", detail: "say READY EARW/1 first"))))
-            }
-            return
-        }
-        if case .done(let completion) = message {
+        records.workers.received(from: worker, now: now)
+        let isJoining = records.workers[worker].phase == .joining
+        if !isJoining, case .done(let completion) = message {
             attemptDone(completion, body: body, by: worker, now: now)
             return
         }
-        if let body { records.outbox.actions.append(.spool(.releaseBody(body))) }
+        release(body)
         switch message {
+        case .ready(let ready) where isJoining: workerReady(ready, worker, now: now)
+        case _ where isJoining: sendError("bad-message", "say READY EARW/1 first", to: worker)
         case .done: break
         case .pong: if let flight = records.workers.ponged(worker) { records.flights[flight].isSuspect = false }
-        case .ready:
-            records.outbox.actions.append(
-                .worker(.send(id, .error(code: "bad-message", detail: "READY was said before"))))
+        case .ready: sendError("bad-message", "READY was said before", to: worker)
         case .failed(
-            let attempt, let code, let detail, let received, let unwanted, let part, let repeats, let retryAfter):
+            let attempt, let word, let detail, let received, let unwanted, let part, let repeats, let retryAfter):
             Parts.reported(part, of: attempt, at: worker, in: &records)
             Workers.countUnwanted(unwanted, of: attempt, at: worker, in: &records)
-            let code = FailureCode(rawValue: code)
-            if records.workers[worker].isOwn {
-                ownAttemptFailed(attempt, code, detail, received, by: worker, now: now)
-            } else {
-                let words = detail == code?.sentence ? nil : detail.map(Workers.words)
-                attemptFailed(
-                    attempt, code ?? .internalError, received, repeats: repeats, detail: words,
-                    retryAfter: retryAfter.map { RetryAfter(seconds: Int64($0)) }, by: worker, now: now)
-            }
+            let isOwn = records.workers[worker].isOwn
+            let code = Workers.code(word, of: attempt, at: worker, in: &records)
+            let isStandard = !isOwn && detail == FailureCode(rawValue: word)?.sentence
+            attemptFailed(
+                attempt, code, received, repeats: isOwn ? 0 : repeats,
+                detail: isStandard ? nil : detail.map(Outcome.peerDetail),
+                retryAfter: isOwn ? nil : retryAfter.map { RetryAfter(seconds: Int64($0)) }, by: worker, now: now)
         case .progress(let attempt, let received, let total, let part, let checkpoint):
             Parts.reported(part, of: attempt, at: worker, in: &records)
             attemptProgressed(attempt, received, total, checkpoint, by: worker, now: now)
@@ -120,22 +106,29 @@ extension BrokerCore {
         }
     }
 
+    private mutating func release(_ body: BodyID?) {
+        if let body { records.outbox.append(.spool(.releaseBody(body))) }
+    }
+
+    mutating func sendError(_ code: String, _ detail: String, to worker: Handle<WorkerSession>) {
+        records.outbox.append(.worker(.send(records.workers[worker].id, .error(code: code, detail: detail))))
+    }
+
     /// Number of workers of http and https that accept jobs. O(workers).
     public var workersTakenIn: Int {
         records.workers.indices.count { records.workers[$0].phase == .ready && !records.workers[$0].isOwn }
     }
 
     /// Handles a message that could not be decoded.
-    public mutating func workerSaidNonsense(_ error: WireError, by id: WorkerID, now: Tick) {
+    public mutating func receivedMalformed(_ error: WireError, from id: WorkerID, now: Tick) {
         records.clock = now
         guard let worker = records.workers.number(of: id) else { return }
         if let attempt = error.attempt {
-            let code = records.workers[worker].isOwn ? FailureCode.workerFailed : .internalError
+            let code = Workers.code("", of: attempt, at: worker, in: &records)
             attemptFailed(attempt, code, 0, by: worker, now: now)
         }
         guard records.workers[worker].phase != .joining, records.workers[worker].isOwn else {
-            records.outbox.actions.append(.worker(.send(id, .error(code: error.code.rawValue, detail: error.detail))))
-            return
+            return sendError(error.code.rawValue, error.detail, to: worker)
         }
         disconnectForViolation(worker, error.code.rawValue, error.detail, now: now)
     }
@@ -178,7 +171,7 @@ extension BrokerCore {
             return
         }
         if isRemote { for (scheme, pool) in zip(own, served) { claim(scheme, for: pool, of: principal) } }
-        let isDraining = records.isDraining && !(nodePool.map { served.contains($0) } ?? false)
+        let isDraining = records.isDraining && !(Cluster.nodePool(in: &records).map { served.contains($0) } ?? false)
         records.workers.joined(
             worker, pools: served, of: principal, slots: ready.slots, pid: ready.pid, hearsDrain: ready.hearsDrain,
             speaksHTTP2: ready.speaksHTTP2, isDraining: isDraining)
@@ -193,11 +186,8 @@ extension BrokerCore {
     /// Refuses a READY. A worker of this machine may send another one; the connection of one that the gateway relays is
     /// closed, since there are few of them.
     private mutating func refuse(_ worker: Handle<WorkerSession>, _ code: String, _ detail: String, isRemote: Bool) {
-        let id = records.workers[worker].id
-        records.outbox.actions.append(.worker(.send(id, .error(code: code, detail: detail))))
-        guard isRemote else { return }
-        records.outbox.actions.append(.worker(.close(id)))
-        workerLost(id, now: records.clock)
+        guard !isRemote else { return disconnectForViolation(worker, code, detail, now: records.clock) }
+        sendError(code, detail, to: worker)
     }
 
     // MARK: Attempts
@@ -208,19 +198,20 @@ extension BrokerCore {
         precondition(body == nil || completion.file == nil, "the body of \(completion.attempt) has two forms")
         if let file = completion.file { records.outcomes.hold(file: file, bytes: completion.length) }
         guard let lease = endLease(completion.attempt, bodyBytes: completion.length, at: worker) else {
-            if let body { records.outbox.actions.append(.spool(.releaseBody(body))) }
+            release(body)
             if let file = completion.file { records.releaseFile(file) }
             return
         }
         var response = Outcome.Response(
             status: completion.status, url: "", length: completion.length, sha256: completion.sha256,
-            file: completion.file, body: body, fields: completion.httpFields, startedAt: lease.startedAt, endedAt: now)
+            body: body.map { .inline($0) } ?? completion.file.map { .file($0) }, fields: completion.httpFields,
+            startedAt: lease.startedAt, endedAt: now)
         response.isCut = completion.isCut
         if let file = completion.file { records.outcomes.showFile(file, to: lease.part?.audience ?? .noSession) }
         // The resumed part belongs to this body only if the worker reports `resumed`. The worker may have started
         // another file without reporting it.
-        if let told = lease.part?.generation, completion.isResumed || told == completion.attempt {
-            response.generation = told
+        if let known = lease.part?.generation, completion.isResumed || known == completion.attempt {
+            response.generation = known
         }
         guard let flight = lease.flight else { return }
         records.flights[flight].attempts += UInt32(completion.repeats)
@@ -236,7 +227,11 @@ extension BrokerCore {
             fail(flight, .spoolFull, now: now)
             return
         }
-        if isPulling(flight) { pulled(flight, response, now: now) } else { responded(flight, response, now: now) }
+        if records.isPulling(flight) {
+            pulled(flight, response, now: now)
+        } else {
+            responded(flight, response, now: now)
+        }
     }
 
     /// - Parameters:
@@ -249,8 +244,9 @@ extension BrokerCore {
         let isSuspect =
             records.workers[worker].leases.flight(of: attempt).map { records.flights[$0].isSuspect } ?? false
         guard let lease = endLease(attempt, at: worker), let flight = lease.flight else { return }
-        guard !isPulling(flight) || code == .tooLarge else {
-            pullFailed(flight, code, detail)
+        guard !records.isPulling(flight) || code == .tooLarge else {
+            Cluster.pullFailed(flight, code, detail, in: &records)
+            claimAgain(flight)
             return
         }
         records.flights[flight].attempts += UInt32(repeats)
@@ -267,7 +263,7 @@ extension BrokerCore {
             records.workers.drain(worker)
             records.flights[flight].isSuspect = isSuspect
             enqueue(flight: flight, first: true)
-        case .spoolFull where releaseHeldBodies():
+        case .spoolFull where Cluster.releaseHeldBodies(in: &records):
             // Bodies for other nodes have filled the disk below the spool's limit.
             enqueue(flight: flight, first: true)
         default:
@@ -302,14 +298,14 @@ extension BrokerCore {
         guard let present = records.workers[worker].leases[attempt] else { return }
         forEachInterest(of: flight) { core, interest in
             guard !core.records.isDoomed(interest) else { return }
-            core.tellProgress(of: interest, present, now: now)
+            core.sendProgress(of: interest, present, now: now)
             if !core.records.pulls.isEmpty { core.records.pulls.grew(interest) }
         }
     }
 
     /// Sends the progress of an attempt to the subscribers of a request, at most once per requested interval. A timer
     /// sends what comes within the interval, because no more bytes may come.
-    mutating func tellProgress(of interest: Handle<Interest>, _ lease: WorkerLease, now: Tick) {
+    mutating func sendProgress(of interest: Handle<Interest>, _ lease: WorkerLease, now: Tick) {
         let record = records.requests[interest]
         guard let number = record.extras, let pause = records.requests[number].progressMilliseconds else { return }
         if let due = records.requests[number].lastProgress?.advanced(byMilliseconds: pause), now < due {
@@ -323,10 +319,7 @@ extension BrokerCore {
         let progress = progress(of: interest, lease)
         // Those that are away learn nothing of it.
         for client in records.listeners(of: record.handler) where !records.clients[client].isAway {
-            if progress.file != nil { Delivery.noteReader(client, ofGrowing: interest, in: &records) }
-            records.send(
-                .progress(records.pulls.isEmpty ? progress : Delivery.pulled(progress, to: client, in: &records)),
-                to: client)
+            send(progress, of: interest, to: client)
             records.clients[client].missedProgress.drop(interest)
         }
     }
@@ -337,7 +330,7 @@ extension BrokerCore {
         guard records.isLive(.progress(reference)), let number = records.requests[interest].extras,
             records.requests[number].progressTimer.map({ $0 <= now }) ?? false, let lease = runningLease(of: interest)
         else { return }
-        tellProgress(of: interest, lease, now: now)
+        sendProgress(of: interest, lease, now: now)
     }
 
     /// Returns the lease of a request's running transfer; nil without one, and for a request that is being removed.
@@ -368,7 +361,7 @@ extension BrokerCore {
         return progress
     }
 
-    /// Records a PROGRESS that the socket refused. `tellMissedProgress` sends the state at the time when the socket is
+    /// Records a PROGRESS that the socket refused. `sendMissedProgress` sends the state at the time when the socket is
     /// writable.
     public mutating func progressRefused(_ handler: HandlerID, _ request: RequestID, by id: ClientID) {
         guard let client = records.clients.number(of: id),
@@ -380,7 +373,7 @@ extension BrokerCore {
     }
 
     /// Sends a client the current progress of transfers whose PROGRESS its socket refused.
-    mutating func tellMissedProgress(to client: Handle<ClientSession>) {
+    mutating func sendMissedProgress(to client: Handle<ClientSession>) {
         let missed = records.clients[client].missedProgress.sorted { $0.key < $1.key }
         records.clients[client].missedProgress = [:]
         for (interest, generation) in missed {
@@ -388,10 +381,14 @@ extension BrokerCore {
                 records.listeners(of: records.requests[interest].handler).contains(client),
                 let lease = runningLease(of: interest)
             else { continue }
-            let progress = progress(of: interest, lease)
-            if progress.file != nil { Delivery.noteReader(client, ofGrowing: interest, in: &records) }
-            records.send(.progress(Delivery.pulled(progress, to: client, in: &records)), to: client)
+            send(progress(of: interest, lease), of: interest, to: client)
         }
+    }
+
+    private mutating func send(_ progress: Progress, of interest: Handle<Interest>, to client: Handle<ClientSession>) {
+        if progress.file != nil { Delivery.noteReader(client, ofGrowing: interest, in: &records) }
+        let pulled = records.pulls.isEmpty ? progress : Delivery.pulled(progress, to: client, in: &records)
+        records.send(.progress(pulled), to: client)
     }
 
     /// Ends the lease of a completed attempt.
@@ -424,7 +421,7 @@ extension BrokerCore {
         let attempt = records.attempt(of: flight)
         report(.cancelled(flight, attempt))
         // Only GET is resumed.
-        let isResumable = isPartKept && records.flights[flight].method == .get && !isPulling(flight)
+        let isResumable = isPartKept && records.flights[flight].method == .get && !records.isPulling(flight)
         let principal = records.workers[worker].leases[attempt]?.principal ?? PrincipalTable.administrator
         let abandoned =
             isResumable

@@ -28,6 +28,8 @@ public struct BrokerCore {
     let answering: Answering
     /// Latest report of the supervisor about children in a crash loop.
     public var childFailures: [ChildFailure] = []
+    /// Latest report of the supervisor about the HTTP door; nil without one.
+    var door: DoorReport?
     /// Lost folders and sockets, reported by the shell.
     public var placeFaults: [PlaceFault] = []
 
@@ -74,8 +76,6 @@ public struct BrokerCore {
         set { records.parts.mayHaveStored = newValue }
     }
 
-    var isDraining: Bool { records.isDraining }
-
     /// The principal of a session, for the log of the shell; nil for the administrator.
     public func principal(of id: ClientID) -> PrincipalName? {
         guard let client = records.clients.number(of: id) else { return nil }
@@ -119,6 +119,10 @@ public struct BrokerCore {
         return taken
     }
 
+    /// Number of waiting actions and of all terminals that were due. A message for each of many subscribers adds one of both for
+    /// each, so half of its growth is the cost of that message.
+    public var effort: Int { mutating get { records.outbox.actions.count + records.ledger.deliveries.due } }
+
     /// Time at which `timePassed` must be called next; nil for never. The shell learns it from `endPass`.
     public var nextTimer: Tick? {
         if isBehind || isRemoving || records.pulls.isBehind || records.storedResults.isBehind
@@ -128,7 +132,7 @@ public struct BrokerCore {
             return Tick(nanoseconds: .min)
         }
         guard records.cluster != nil else { return records.outbox.timers.min?.at }
-        return [records.outbox.timers.min?.at, clusterDeadline].compactMap(\.self).min()
+        return [records.outbox.timers.min?.at, Cluster.deadline(in: records)].compactMap(\.self).min()
     }
 
     /// Whether a draining broker has nothing left to do: no attempt or removal runs, no message waits, and clients have
@@ -136,7 +140,7 @@ public struct BrokerCore {
     public var isDrained: Bool {
         runningAttempts == 0 && awaitedDeliveries == 0 && records.removals.isEmpty
             && records.durables.load.messages.isEmpty
-            && isClusterIdle
+            && (records.cluster.map { $0.value.charges.isEmpty && $0.value.pulls.isEmpty } ?? true)
     }
 
     /// Number of attempts that run or are being cancelled.

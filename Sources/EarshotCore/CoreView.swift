@@ -10,6 +10,7 @@ public struct CoreView {
     package let isLoadingDurables: Bool
     package let storedParts: (parts: Int, bytes: Int)
     package let childFailures: [ChildFailure]
+    package let door: DoorReport?
     package let placeFaults: [PlaceFault]
     package let now: Tick
 }
@@ -39,13 +40,15 @@ extension BrokerCore {
         records.outbox.actions.append(
             .client(
                 number == 0 ? .answer(id, query, json: json) : .reply(id, .answer(query), json: json, to: number)))
-        if case .why(let handler, let request) = query { refreshClaim(of: request, HandlerKey(principal, handler)) }
+        if case .why(let handler, let request) = query {
+            Cluster.refresh(request, HandlerKey(principal, handler), in: &records)
+        }
     }
 
     private var view: CoreView {
         CoreView(
             records: records, instance: instance, times: times, isLoadingDurables: isLoadingDurables,
             storedParts: storedParts,
-            childFailures: childFailures, placeFaults: placeFaults, now: records.clock)
+            childFailures: childFailures, door: door, placeFaults: placeFaults, now: records.clock)
     }
 }

@@ -19,6 +19,8 @@ public struct Facilities: Sendable {
     public var hosts: HostNameEncoder?
     /// Proof expected of the gateway; nil without a gateway: HELLO is refused if it has `proof`.
     public var gatewayProof: GatewayProof?
+    /// Proof of the HTTP door; nil if there is none.
+    var doorProof: GatewayProof?
     /// Principals of the keys of clients that the gateway accepts; nil if unknown. May change at any time.
     var validKeys: Set<PrincipalName>?
     /// List of public suffixes, for the domains of cookies.

@@ -104,12 +104,12 @@ struct CoreTarget {
             let session = core.records.clients.number(of: client).map { core.records.clients[$0] }
             let last = session?.numbers.last ?? 0
             let number = numbered.number ?? (isNumbering && message.canHaveNumber ? last &+ 1 : nil)
-            core.clientSaid(message, number: number, by: client, now: now)
+            core.received(message, number: number, from: client, now: now)
             guard let session, session.phase == .open, message.canHaveNumber else { return }
             let isWrong = number.map { $0 <= last } ?? (session.leaseMilliseconds > 0)
             if isWrong { expectRefusal(to: client, last) }
         } catch {
-            core.clientSaidNonsense(error, by: client, now: now)
+            core.receivedMalformed(error, from: client, now: now)
         }
     }
 
@@ -139,9 +139,9 @@ struct CoreTarget {
                 message = .done(completion)
                 if completion.file != nil { body = nil }
             }
-            core.workerSaid(message, body: body, by: worker, now: now)
+            core.received(message, body: body, from: worker, now: now)
         } catch {
-            core.workerSaidNonsense(error, by: worker, now: now)
+            core.receivedMalformed(error, from: worker, now: now)
         }
     }
 
@@ -194,7 +194,7 @@ struct CoreTarget {
         }
         var hello = Hello(window: window)
         hello.leaseMilliseconds = 1_000
-        core.clientSaid(.hello(hello), by: client, now: now)
+        core.received(.hello(hello), from: client, now: now)
         return client
     }
 
@@ -202,7 +202,7 @@ struct CoreTarget {
         lastPeer += 1
         let worker = WorkerID(rawValue: lastPeer)
         core.workerConnected(worker, process: Int32(truncatingIfNeeded: lastPeer), now: now)
-        core.workerSaid(.ready(Ready(slots: 3)), body: nil, by: worker, now: now)
+        core.received(.ready(Ready(slots: 3)), body: nil, from: worker, now: now)
         return worker
     }
 }

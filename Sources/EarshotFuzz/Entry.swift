@@ -1,7 +1,7 @@
 internal import Glibc
 
 /// Fuzz target from the environment variable EARSHOT_FUZZ_TARGET: `wire`, the default, `core`, `pull`, `reader`,
-/// `gateway`, `stream`, `decoder`, `reply` or `toml`.
+/// `gateway`, `stream`, `decoder`, `reply`, `toml` or `request`.
 private let target = environment("EARSHOT_FUZZ_TARGET") ?? "wire"
 
 /// Whether EARSHOT_FUZZ_CANARY requests an artificial trap, to show that the fuzzer reports finds.
@@ -23,6 +23,7 @@ public func fuzz(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     case "stream": StreamTarget.run(bytes)
     case "decoder": DecoderTarget.run(bytes)
     case "reply": ReplyTarget.run(bytes)
+    case "request": RequestTarget.run(bytes)
     case "toml": TOMLTarget.run(bytes)
     default: WireTarget.run(bytes)
     }

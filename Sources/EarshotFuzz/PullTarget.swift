@@ -197,7 +197,7 @@ struct PullTarget {
             guard case .read(let decoded) = try ClientMessage(head: bytes) else { return }
             read = decoded
         } catch {
-            core.clientSaidNonsense(error, by: peers[peer].id, now: now)
+            core.receivedMalformed(error, from: peers[peer].id, now: now)
             carryOut()
             precondition(errors == [error.code.rawValue] || peers[peer].isClosed, "\(errors) for \(error)")
             return
@@ -224,16 +224,16 @@ struct PullTarget {
     private mutating func say(_ message: ClientMessage, _ peer: Int) {
         while core.isRemoving(peers[peer].id) { pass() }
         if message.canHaveNumber { peers[peer].number += 1 }
-        core.clientSaid(
-            message, number: message.canHaveNumber ? peers[peer].number : nil, by: peers[peer].id, now: now)
+        core.received(
+            message, number: message.canHaveNumber ? peers[peer].number : nil, from: peers[peer].id, now: now)
     }
 
     private mutating func report(_ message: WorkerMessage, _ attempt: Attempt) {
         lastBody += 1
         // The shell reports one form of a body.
         let isFiled = if case .done(let completion) = message { completion.file != nil } else { false }
-        core.workerSaid(
-            message, body: isFiled ? nil : BodyID(rawValue: lastBody), by: workers[attempt.worker], now: now)
+        core.received(
+            message, body: isFiled ? nil : BodyID(rawValue: lastBody), from: workers[attempt.worker], now: now)
     }
 
     private mutating func progress() {
@@ -305,7 +305,7 @@ struct PullTarget {
         core.workerConnected(workers[index], now: now)
         var ready = Ready(slots: 3)
         ready.pid = 9
-        core.workerSaid(.ready(ready), body: nil, by: workers[index], now: now)
+        core.received(.ready(ready), body: nil, from: workers[index], now: now)
     }
 
     // MARK: The pass

@@ -29,8 +29,7 @@ extension CoreView {
             json.member("state", state.rawValue)
             writeEnd(of: interest, to: &json)
         }
-        let hasListeners = !Records.listeners(of: records.requests[interest].handler, records.handlers, records.clients)
-            .isEmpty
+        let hasListeners = !records.listeners(of: records.requests[interest].handler).isEmpty
         switch records.requests[interest].phase {
         case .entering, .recording:
             writeWait("disk", "the broker writes the request to disk", to: &json)

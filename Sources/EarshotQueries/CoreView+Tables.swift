@@ -67,7 +67,7 @@ extension CoreView {
                 json.object { json in
                     json.member("handler", records.handlers[handler].id.description)
                     writePrincipal(of: handler, for: principal, to: &json)
-                    json.member("listeners", Records.listeners(of: handler, records.handlers, records.clients).count)
+                    json.member("listeners", records.listeners(of: handler).count)
                     json.member("requests") { writeCounts(of: records.handlers[handler].requests, to: &$0) }
                 }
             })

@@ -71,6 +71,7 @@ extension CoreView {
         json.member("handlers", records.handlers.namedCount)
         writeTimes(to: &json)
         writeFaults(to: &json)
+        if let door { write(door, to: &json) }
         if records.cluster != nil { writeCluster(withMembers: false, to: &json) }
         writeWorkers(page, to: &json)
         writeOrigins(page, to: &json)
@@ -129,6 +130,17 @@ extension CoreView {
                         }
                     }
                 }
+            }
+        }
+    }
+
+    private func write(_ door: DoorReport, to json: inout JSONText) {
+        json.member("http") { json in
+            json.object { json in
+                json.member("addresses") { json in json.array(door.addresses) { $0.value($1) } }
+                json.member("connections", door.connections)
+                json.member("requests", door.requests)
+                json.member("refused", door.refused)
             }
         }
     }

@@ -29,7 +29,7 @@ struct CoreBench {
         for client in clients {
             core.clientConnected(
                 client, token: SessionToken(high: 0, low: client.rawValue))
-            core.clientSaid(.hello(Hello()), by: client, now: now)
+            core.received(.hello(Hello()), from: client, now: now)
         }
     }
 
@@ -51,8 +51,8 @@ struct CoreBench {
         }
         let complete = nanoseconds { bench in
             for job in jobs {
-                bench.core.workerSaid(
-                    .done(Completion(attempt: job.attempt, status: 200)), body: nil, by: bench.worker, now: bench.now)
+                bench.core.received(
+                    .done(Completion(attempt: job.attempt, status: 200)), body: nil, from: bench.worker, now: bench.now)
             }
         }
         let pending = core.ledger.requests.pending
@@ -106,7 +106,7 @@ struct CoreBench {
     @inline(never)
     private mutating func counted(_ messages: [ClientMessage]) {
         for (index, message) in messages.enumerated() { say(message, by: index % clients.count) }
-        for completion in completions { core.workerSaid(.done(completion), body: nil, by: worker, now: now) }
+        for completion in completions { core.received(.done(completion), body: nil, from: worker, now: now) }
         if messages.isEmpty, completions.isEmpty { core.dispatch(now: now) }
     }
 
@@ -153,12 +153,12 @@ struct CoreBench {
     }
 
     private mutating func say(_ message: ClientMessage, by client: Int) {
-        core.clientSaid(message, by: clients[client], now: now)
+        core.received(message, from: clients[client], now: now)
     }
 
     private mutating func offer(slots: Int) {
         core.workerConnected(worker, now: now)
-        core.workerSaid(.ready(Ready(slots: slots)), body: nil, by: worker, now: now)
+        core.received(.ready(Ready(slots: slots)), body: nil, from: worker, now: now)
     }
 
     private mutating func removeCrawl() {

@@ -19,7 +19,7 @@ struct EarshotWebCommand: ParsableCommand {
               earshot-web --listen ~/.cache/earshot-web    # a Unix socket
               earshot-web --listen 0.0.0.0:5766 --token-file FILE --host bus.example
             """,
-        version: "earshot-web \(EARSHOT_VERSION)")
+        version: "earshot-web \(EARSHOT_VERSION)", subcommands: [DoorCommand.self])
 
     @Option(
         help: ArgumentHelp(
@@ -87,7 +87,7 @@ struct EarshotWebCommand: ParsableCommand {
         let registration = try loop.add(signals.descriptor, .readable) { _ in
             while signals.next() != nil { isOver = true }
         }
-        say("listening at \(server.address)")
+        Self.say("listening at \(server.address)")
         manager?.tell([("READY", "1"), ("STATUS", "listening at \(server.address)")], loop: loop)
         try loop.run { isOver || server.failure != nil }
         server.close()
@@ -97,11 +97,11 @@ struct EarshotWebCommand: ParsableCommand {
     }
 
     private func fail(_ code: Int32, _ sentence: String) throws {
-        say(sentence)
+        Self.say(sentence)
         throw ExitCode(code)
     }
 
-    private func say(_ line: String) {
+    static func say(_ line: String) {
         let bytes = Array((TerminalText.escaped("earshot-web: \(line)") + "\n").utf8)
         _ = unsafe bytes.withUnsafeBytes { unsafe write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }

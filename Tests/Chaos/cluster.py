@@ -72,18 +72,19 @@ class Journal:
 
 
 class Load(threading.Thread):
-    """Gives all commands the same URLs at a steady pace."""
+    """Gives all commands the same URLs at a steady pace, `most` of them if that is given."""
 
-    def __init__(self, journals, origin):
+    def __init__(self, journals, origin, rate=RATE, sizes=SIZES, most=None):
         super().__init__(daemon=True)
         self._journals, self._origin = journals, origin
+        self._rate, self._sizes, self._most = rate, sizes, most
         self._over = threading.Event()
         self.digests = {}
 
     def run(self):
-        number = 0
-        while not self._over.wait(1 / RATE):
-            size = SIZES[number % len(SIZES)]
+        number, began = 0, time.monotonic()
+        while number != self._most and not self._over.wait(max(0, began + number / self._rate - time.monotonic())):
+            size = self._sizes[number % len(self._sizes)]
             self.digests[number, size] = hashlib.sha256(body(size, str(number))).hexdigest()
             for journal in self._journals:
                 with contextlib.suppress(BrokenPipeError):

@@ -85,7 +85,8 @@ struct BrokerProcessTests {
         var parts = SandboxParts()
         parts.filtersCalls = true
         worker.say(.sandbox(parts))
-        #expect(try rig.reaches { rig.broker.work.barred.contains(ProcessInfo.processInfo.processIdentifier) })
+        #expect(
+            try rig.reaches { rig.broker.work.admission.barred.contains(ProcessInfo.processInfo.processIdentifier) })
         let second = try rig.unready()
         #expect(try rig.reaches { second.isEnded })
         #expect(second.messages.isEmpty)
@@ -147,7 +148,7 @@ struct BrokerProcessTests {
         client.isReading = false
         let taken = rig.broker.bus.taken
         client.say(together: (0..<count).map { .read(BodyRead(.terminal(1), offset: $0 * bytes, length: bytes)) })
-        #expect(try rig.reaches { rig.broker.bus.taken == taken + count && rig.broker.late.isEmpty })
+        #expect(try rig.reaches { rig.broker.bus.taken == taken + count && rig.broker.refusing.isEmpty })
         #expect(rig.broker.loop.now.nanoseconds < due)
         client.isReading = true
         #expect(try rig.reaches { client.parts == count })

@@ -15,6 +15,7 @@ struct SupervisorLinkTests {
         var settings: [Settings] { heard.settings }
         var failures: [[ChildFailure]] { heard.failures }
         var reports: [Bool] { heard.reports }
+        var door: [DoorNews] { heard.door }
         private(set) var lines: [String] = []
         private let heard = Heard()
         private let end: Int32
@@ -24,6 +25,7 @@ struct SupervisorLinkTests {
             var settings: [Settings] = []
             var failures: [[ChildFailure]] = []
             var reports: [Bool] = []
+            var door: [DoorNews] = []
         }
 
         init() throws {
@@ -34,7 +36,7 @@ struct SupervisorLinkTests {
             link = try SupervisorLink(
                 ends.child, loop: loop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
                 onSettings: { heard.settings.append($0) }, onFailures: { heard.failures.append($0) },
-                onReports: { heard.reports.append($0) })
+                onReports: { heard.reports.append($0) }, onDoor: { heard.door.append($0) })
         }
 
         /// Starts to read at the supervisor's end.
@@ -54,6 +56,30 @@ struct SupervisorLinkTests {
 
         /// Runs the loop until the condition holds, for a minute at most.
         func reaches(_ condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(60), until: condition) }
+    }
+
+    @Test func `lines about the door and settings of the door are told apart`() throws {
+        let rig = try Rig()
+        try rig.listen()
+        var settings = Settings()
+        try settings.apply(SettingChange(["http", "5768"]), source: "flag")
+        try settings.apply(SettingChange(["http-users", "_apt"]), source: "flag")
+        try settings.apply(SettingChange(["http-wait", "3"]), source: "flag")
+        let (proof, url) = (String(repeating: "0", count: 64), "http://127.0.0.1:5768/")
+        rig.say(
+            ["\(SupervisorWord.doorProof) \(proof)"] + settings.lines + [Settings.end]
+                + [
+                    "\(SupervisorWord.doorListening) \(url) /a", "\(SupervisorWord.doorCounts) 1 2 3",
+                    "door-counts 1 -2 3",
+                ]
+                + ["\(SupervisorWord.doorProof) short", SupervisorWord.doorListening])
+        #expect(try rig.reaches { rig.door.count == 4 })
+        #expect(rig.settings == [settings])
+        #expect(
+            try rig.door == [
+                .proof(#require(GatewayProof(proof))), .listening([url, "/a"]),
+                .counts(connections: 1, requests: 2, refused: 3), .listening([]),
+            ])
     }
 
     @Test func `a supervisor that does not read gets a bounded number of ends`() throws {

@@ -62,7 +62,7 @@ struct CoreRig {
         connect(id)
         var hello = Hello(window: window)
         change(&hello)
-        core.clientSaid(.hello(hello), by: id, now: now)
+        core.received(.hello(hello), from: id, now: now)
         return id
     }
 
@@ -82,7 +82,7 @@ struct CoreRig {
         ready.pid = Int(number)
         ready.schemes = schemes
         ready.hearsDrain = hearsDrain
-        core.workerSaid(.ready(ready), body: nil, by: id, now: now)
+        core.received(.ready(ready), body: nil, from: id, now: now)
         return id
     }
 
@@ -93,7 +93,7 @@ struct CoreRig {
         while core.isRemoving(client) { core.dispatch(now: now) }
         let next = number ?? nextNumber(for: message, of: client)
         if number == nil, next != nil { isNumbering = true }
-        core.clientSaid(message, number: next, by: client, now: now)
+        core.received(message, number: next, from: client, now: now)
     }
 
     private func nextNumber(for message: ClientMessage, of client: ClientID) -> UInt64? {
@@ -129,14 +129,14 @@ struct CoreRig {
         completion.sha256 = String(repeating: "ab", count: 32)
         completion.httpFields = Array(fields.utf8)
         lastBody += 1
-        core.workerSaid(.done(completion), body: BodyID(rawValue: lastBody), by: worker, now: now)
+        core.received(.done(completion), body: BodyID(rawValue: lastBody), from: worker, now: now)
     }
 
-    mutating func pong(by worker: WorkerID) { core.workerSaid(.pong, body: nil, by: worker, now: now) }
+    mutating func pong(by worker: WorkerID) { core.received(.pong, body: nil, from: worker, now: now) }
 
     mutating func failed(_ job: Job, _ code: String, by worker: WorkerID) {
-        core.workerSaid(
-            .failed(job.attempt, code: code, detail: nil, receivedBytes: 0), body: nil, by: worker, now: now)
+        core.received(
+            .failed(job.attempt, code: code, detail: nil, receivedBytes: 0), body: nil, from: worker, now: now)
     }
 
     // MARK: Actions of the last pass

@@ -23,6 +23,7 @@ import Testing
         ("localhost", true), ("localhost:1", true), ("127.0.0.1:5766", true), ("[::1]:5766", true), ("10.1.2.3", true),
         ("bus.example", true), ("BUS.example.:80", true), ("evil.example", false), ("evil.example:5766", false),
         ("127.0.0.1.evil.example", false), ("localhost.evil.example", false), ("1.2.3", false), ("256.1.1.1", false),
+        ("[evil.example]", false), ("[::1].evil.example", false), ("[::1", false),
     ])
     func `only a name of this server is admitted`(host: String, isAdmitted: Bool) throws {
         #expect(try refusal(open, host: host) == (isAdmitted ? nil : .unknownHost))
@@ -36,6 +37,7 @@ import Testing
         }
         #expect(try refusal(open, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors") == .crossSite)
         #expect(try refusal(open, "Sec-Fetch-Site: same-site") == .crossSite)
+        #expect(try refusal(open, "Sec-Fetch-Site: none", "Sec-Fetch-Site: cross-site") == .crossSite)
         #expect(try refusal(open, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate") == .crossSite)
         #expect(try refusal(open, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", path: "/") == nil)
         #expect(try refusal(open, "Sec-Fetch-Site: none") == nil)

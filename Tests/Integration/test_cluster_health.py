@@ -111,6 +111,24 @@ class BodyNetworkTests(HealthTestCase):
             self.assertLessEqual(self.origin.total, 14)
             self.assertLessEqual(sum(node.cluster()["counts"]["missed"] for node in cluster.nodes[:2]), 2)
 
+    def test_a_node_whose_bodies_cannot_be_read_leaves_its_urls_to_the_others(self):
+        with Cluster(self.engine, nodes=2) as cluster:
+            closed = cluster.add(changes={"node": unreachable_place(), "listen": f"{ADDRESS}:{free_port()}"}).await_member()
+            for node in cluster:
+                node.await_members(3)
+            self.await_warning(closed, "this node runs no flights of other nodes")
+            urls = [f"{self.origin.url}/gate/go?bytes=1000&n={number}" for number in range(6)]
+            clients = [self.ask(closed, urls)]
+            self.origin.await_running(6)
+            clients += [self.ask(node, urls) for node in cluster.nodes[:2]]
+            for node in cluster.nodes[:2]:
+                eventually(lambda node=node: self.engine.flights_of(node.cluster()["node"]) == 6, "it wants all")
+            self.origin.open_gate("go")
+            for client in clients:
+                self.assertAll(client, 6, body(1_000))
+            # It may have tried one.
+            self.assertLessEqual(self.origin.total, 7)
+
     def test_two_nodes_with_one_address_are_an_error(self):
         with Cluster(self.engine, nodes=1) as cluster:
             place = cluster[0].place

@@ -34,6 +34,8 @@ import Testing
         #expect(Layers.foreignExtensions(file("extension Records {", at: "Flights/A.swift")).count == 1)
         #expect(Layers.foreignExtensions(file("extension Records {", at: "A.swift")).count == 1)
         #expect(Layers.foreignExtensions(file("private extension Delivery {", at: "Records/A.swift")).count == 1)
+        #expect(Layers.foreignExtensions(file("extension BrokerCore {", at: "Queue/A.swift")).count == 1)
+        #expect(Layers.foreignExtensions(file("extension BrokerCore {", at: "A.swift")) == [])
         #expect(Layers.foreignExtensions(file("extension Records {", at: "Records/A.swift")) == [])
         #expect(Layers.foreignExtensions(file("extension Delivery {", at: "Delivery/A.swift")) == [])
         #expect(Layers.foreignExtensions(file("extension Delivery.Ended {", at: "A.swift")) == [])

@@ -5,7 +5,8 @@ import Foundation
 enum Layers {
     /// Mechanisms in the form of a type named like its folder. They receive the records and call no other mechanism.
     static let mechanisms: Set = [
-        "Cache", "Clients", "Cookies", "Delivery", "Durable", "Flights", "Origins", "Parts", "Principals", "Rates", "Spool",
+        "Cache", "Clients", "Cluster", "Cookies", "Delivery", "Durable", "Flights", "Origins", "Parts", "Principals",
+        "Rates", "Spool",
         "Workers",
     ]
 
@@ -48,12 +49,14 @@ enum Layers {
             .map { "\(file.path):\($0.line): the mechanism \(own) names \($0.text)" }
     }
 
-    /// Extensions of a type of the core outside the folder that it belongs to: of the records and of the mechanisms.
+    /// Extensions of a type of the core outside the folder that it belongs to: of the records, of the mechanisms, and of
+    /// `BrokerCore`, whose folder is the root.
     static func foreignExtensions(_ file: SourceFile) -> [String] {
         guard file.path.hasPrefix(core) else { return [] }
-        let types = mechanisms.union(["Records"]).sorted()
+        let types = mechanisms.union(["Records", "BrokerCore"]).sorted()
+        let own = folder(of: file) ?? "BrokerCore"
         return found(#"\bextension ("# + types.joined(separator: "|") + #")\b(?!\.)"#, in: file)
-            .filter { !$0.text.hasSuffix(" " + (folder(of: file) ?? "")) }
+            .filter { !$0.text.hasSuffix(" " + own) }
             .map { "\(file.path):\($0.line): \($0.text) outside its folder" }
     }
 

@@ -53,14 +53,14 @@ enum Rules {
         ],
         "EarshotSimulation": ["EarshotQueries", "EarshotCore", "EarshotWire", "DequeModule", "HeapModule"],
         "EarshotFuzz": [
-            "EarshotQueries", "EarshotCore", "EarshotClient", "EarshotGateway", "EarshotWire", "EarshotLoop", "ZMTP",
-            "Decompression", "RESP", "TOML", "Glibc",
+            "EarshotQueries", "EarshotCore", "EarshotClient", "EarshotGateway", "EarshotWeb", "EarshotWire",
+            "EarshotLoop", "ZMTP", "Decompression", "RESP", "TOML", "Glibc",
         ],
         "earshot-lab": [
             "EarshotSimulation", "EarshotQueries", "EarshotCore", "EarshotClient", "EarshotWire", "EarshotLoop",
             "LibCrypto", "ArgumentParser", "Glibc",
         ],
-        "EarshotWeb": ["EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "Glibc"],
+        "EarshotWeb": ["EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP", "Glibc"],
         "earshot-web": ["EarshotWeb", "EarshotClient", "EarshotLoop", "CBuild", "ArgumentParser", "Glibc"],
         "earshot": [
             "EarshotBroker", "EarshotCache", "EarshotCluster", "EarshotDisk", "EarshotWorker", "EarshotGateway",

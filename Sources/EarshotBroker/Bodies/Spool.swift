@@ -32,6 +32,8 @@ final class Spool {
     private var lock: LockFile
     /// Whether an earlier broker left unfinished files, as one that dies does.
     private(set) var hadUnfinishedFiles = false
+    /// Whether its disk had too little free space at the last look.
+    private(set) var isShort = false
     /// Processes that have a folder for their files.
     private var workers: Set<Int32> = []
     private lazy var closing = StoreThread("spool") { Closer() }
@@ -87,6 +89,15 @@ final class Spool {
         guard unsafe fstatvfs(folder, &status) == 0 else { return nil }
         let free = Int(clamping: status.f_bavail).multipliedReportingOverflow(by: Int(clamping: status.f_frsize))
         return free.overflow ? .max : free.partialValue
+    }
+
+    /// Looks whether its disk has less than `least` free bytes.
+    ///
+    /// - Returns: the free bytes if it has, and had more at the last look.
+    func becomesShort(of least: Int) -> Int? {
+        let (free, wasShort) = (freeBytes ?? .max, isShort)
+        isShort = free < least
+        return isShort && !wasShort ? free : nil
     }
 
     /// Opens the folder at the path again, after the folder was removed, moved or replaced, or its lock file was

@@ -31,51 +31,25 @@ final class StreamPort {
 
     typealias Peer = PortPeer
 
-    /// Maximum number of messages, commands and discarded frames processed in one pass, so that a port never starves
-    /// the other one or the timers.
-    private static let itemsPerPass = 512
-    /// Maximum bytes read in one pass: about 2 ms.
-    private static let bytesPerPass = 8 << 20
-    /// Maximum number of items of one peer processed in one pass. Replies to the first of many messages are sent before
-    /// the last is read, so that their receivers work meanwhile.
-    static let itemsPerTurn = 32
-    /// Maximum bytes read of one peer in one pass: sixteen messages with bodies of 64 KiB.
-    private static let bytesPerTurn = 1 << 20
     /// Send buffer of a connection with pulled bodies, in bytes: two parts, so that the next one is sent while the client
     /// stores the first.
     private static let dataBufferBytes: Int32 = 512 << 10
-    /// Part of the connections that one of several users may have: two users cannot exclude a third.
-    private static let userShare = 4
-    /// Maximum number of connections accepted in one pass.
-    private static let acceptsPerPass = 256
     /// Time for a connection to close by itself after the end of its process, which a forked child can outlive. Also
     /// the time for the last message of a closed connection.
     private static let closeMilliseconds = 100
-    /// Time without accepting connections after descriptors ran out.
-    private static let pause = Duration.milliseconds(100)
     /// Time for a large message to arrive while others wait for its memory. A local sender needs milliseconds.
     private static let frameTime = Duration.seconds(10)
     /// Interval of that check while a connection waits for memory.
     private static let framePause = Duration.seconds(1)
 
     private let loop: EventLoop
-    private let logger: Logger
-    private let path: String
-    private var listener: Int32
-    /// Identity of the socket's file; nil if the file disappeared immediately.
-    private var file: FileIdentity?
+    private let listener: PortListener
     private let frameBytes: Int
     private let bounds: PortBounds
     private let memory: ConnectionMemory
-    private let connectionLimit: Int
-    private var users = PermittedUsers()
+    var admission: PortAdmission
     private var refusals: RefusedPeers
     private let gateways: GatewayProcesses
-    /// Number of connections of each user.
-    private var connections: [UInt32: Int] = [:]
-    private var accepting: EventLoop.Registration?
-    /// Whether connections may be waiting to be accepted.
-    private var hasCallers = false
     private(set) var peers: [UInt64: Peer] = [:]
     private var processes: PeerProcesses?
     /// Peers with possible input or a lost connection, in the order of their turns.
@@ -88,9 +62,6 @@ final class StreamPort {
     /// Whether the timer for incomplete messages is set. One timer serves all shortages of memory.
     private var checksFrames = false
     private var lastNumber: UInt64 = 0
-    /// Processes that may have `barredConnections` connections at most.
-    var barred = SandboxedProcesses()
-    var barredConnections = 0
     /// Number of messages taken since the caller last reset it.
     var taken = 0
 
@@ -106,58 +77,42 @@ final class StreamPort {
         connectionLimit: Int, gateways: GatewayProcesses = GatewayProcesses(), logger: Logger
     ) throws {
         self.loop = loop
-        self.logger = logger
         self.frameBytes = frameBytes
         self.bounds = bounds
         memory = ConnectionMemory(frameCapacity: bounds.frameBytes)
-        self.connectionLimit = connectionLimit
+        admission = PortAdmission(connectionLimit: connectionLimit)
         self.gateways = gateways
-        self.path = path
         refusals = RefusedPeers(logger, path)
-        if let opened {
-            try UnixSocket.listen(with: opened)
-            listener = opened
-            hasCallers = true
-        } else {
-            listener = try UnixSocket.listen(at: path)
-        }
-        file = FileIdentity(path: path)
+        listener = try PortListener(path, opened: opened, loop, logger)
         processes = PeerProcesses(loop) { [unowned self] peers in
             // Its last messages may still be unread, and the loss is reported after them. The kernel closes the
             // connection unless a child of the process keeps it open.
             for peer in peers { closeLater(peer) }
         }
         memory.onShortage = { [unowned self] in if !checksFrames { setFrameTimer() } }
-        try listen()
     }
 
-    deinit {
-        // The end of one connection must not grant memory to another one here.
-        memory.close()
-        if let accepting { loop.remove(accepting) }
-        UnixSocket.close(listener)
-    }
+    // The end of one connection must not grant memory to another one here.
+    deinit { memory.close() }
 
     /// Sets the other users that may connect. Connections of users that are no longer permitted are closed.
     func permit(_ others: UserList) throws(SystemError) {
-        guard others != users.others else { return }
-        users = PermittedUsers(others: others)
-        memory.isShared = users.isShared
-        try UnixSocket.setOpen(users.isShared, path)
-        for peer in peers.values where !peer.isRefused && !users.permits(peer.uid, now: loop.now) {
+        guard others != admission.users.others else { return }
+        admission.users = PermittedUsers(others: others)
+        memory.isShared = isShared
+        try UnixSocket.setOpen(isShared, listener.path)
+        for peer in peers.values where !peer.isRefused && !admission.users.permits(peer.uid, now: loop.now) {
             closeLater(peer.number)
         }
     }
 
     /// Whether users besides this one may connect.
-    var isShared: Bool { users.isShared }
+    var isShared: Bool { admission.users.isShared }
 
     /// User ID of a peer; nil for this user, for root, and for a lost peer.
     func otherUser(of number: UInt64) -> UInt32? {
-        peers[number].flatMap { Self.otherUser($0.uid) }
+        peers[number].flatMap { PortAdmission.otherUser($0.uid) }
     }
-
-    private static func otherUser(_ uid: UInt32) -> UInt32? { uid == 0 || uid == getuid() ? nil : uid }
 
     /// Whether a peer is a gateway's process, which has no rights without a proof.
     func isGateway(_ number: UInt64) -> Bool { peers[number]?.isGateway ?? false }
@@ -184,7 +139,7 @@ final class StreamPort {
     }
 
     /// Whether the last pass left work.
-    var hasPending: Bool { !ready.isEmpty || hasCallers }
+    var hasPending: Bool { !ready.isEmpty || listener.hasCallers }
 
     // MARK: Receiving
 
@@ -192,19 +147,20 @@ final class StreamPort {
     ///
     /// - Parameter handle: Returns the number of messages that an event counts in its sender's turn.
     func take(_ handle: (PortEvent) -> Int) {
-        acceptCallers()
-        var items = Self.itemsPerPass
-        var bytes = Self.bytesPerPass
+        accept()
+        var pass = PassBudget(isShared: admission.users.isShared)
         // Each peer that is ready now has one turn, so messages to many peers are written once for each.
         for _ in 0..<ready.count {
-            guard items > 0, bytes > 0, let number = ready.popFirst() else { break }
+            guard !pass.isSpent, let number = ready.popFirst() else { break }
             guard let peer = peers[number] else { continue }
+            let user = PortAdmission.otherUser(peer.uid)
+            guard !pass.isSpent(by: user) else {
+                ready.append(number)
+                continue
+            }
             peer.isReady = false
-            let share = Turn(items: min(items, Self.itemsPerTurn), bytes: min(bytes, Self.bytesPerTurn))
-            let rest = takeTurn(peer, share, handle)
-            // A turn without input has a cost, too.
-            items -= max(1, share.items - rest.items)
-            bytes -= share.bytes - rest.bytes
+            let turn = pass.turn
+            pass.spend(turn, takeTurn(peer, turn, handle), by: user)
         }
     }
 
@@ -253,8 +209,7 @@ final class StreamPort {
     private func lose(_ peer: Peer, _ handle: (PortEvent) -> Int) {
         peers[peer.number] = nil
         refusals.forget(peer.number)
-        connections[peer.uid, default: 1] -= 1
-        if connections[peer.uid] == 0 { connections[peer.uid] = nil }
+        admission.disconnected(peer.uid)
         if let violation = peer.stream.violation { refuse(violation) }
         let process = processes?.living(peer.pid)
         processes?.forget(peer.number, of: peer.pid)
@@ -271,81 +226,40 @@ final class StreamPort {
     // MARK: Connections
 
     /// Whether the path still refers to the listening socket.
-    var isInPlace: Bool { file != nil && FileIdentity(path: path) == file }
+    var isInPlace: Bool { listener.isInPlace }
 
     /// Listens at the path again. The folder must belong to this user alone. Existing connections continue, and those
     /// in the old socket's backlog are accepted.
     func listenAgain() throws {
-        let next = try UnixSocket.listen(at: path, isOpen: users.isShared)
-        hasCallers = true
-        while hasCallers { acceptCallers() }
-        if let accepting { loop.remove(accepting) }
-        UnixSocket.close(listener)
-        listener = next
-        file = FileIdentity(path: path)
-        try listen()
+        try listener.listenAgain(isOpen: isShared) { accept() }
     }
 
-    private func listen() throws {
-        accepting = try loop.add(listener, .readable) { [unowned self] _ in hasCallers = true }
-    }
-
-    private func acceptCallers() {
-        guard hasCallers else { return }
-        for _ in 0..<Self.acceptsPerPass {
-            do throws(SystemError) {
-                guard let descriptor = try UnixSocket.accept(listener) else {
-                    hasCallers = false
-                    return
-                }
-                try admit(descriptor)
-            } catch {
-                hasCallers = false
-                stopAccepting(error)
-                return
-            }
-        }
-    }
-
-    /// Stops accepting connections for a while. Existing connections are served.
-    private func stopAccepting(_ error: SystemError) {
-        refuse("\(error)")
-        if let accepting { loop.remove(accepting) }
-        accepting = nil
-        _ = loop.setTimer(after: Self.pause) { [unowned self] in
-            guard accepting == nil else { return }
-            do { try listen() } catch {
-                logger.error(
-                    "cannot accept connections any more", metadata: ["socket": "\(path)", "error": "\(error)"])
-            }
-        }
+    private func accept() {
+        let error = listener.accept { descriptor throws(SystemError) in try admit(descriptor) }
+        if let error { refuse("\(error)") }
     }
 
     private func admit(_ descriptor: Int32) throws(SystemError) {
         guard let credentials = UnixSocket.credentials(of: descriptor) else { return UnixSocket.close(descriptor) }
-        if barred.contains(credentials.pid, descriptor),
-            peers.values.count(where: { $0.pid == credentials.pid }) >= barredConnections
+        var isRefused = false
+        switch admission.verdict(
+            on: credentials, descriptor, own: peers.values.count { $0.pid == credentials.pid }, now: loop.now)
         {
+        case .admitted: break
+        case .refused(let reason):
+            isRefused = true
+            refuse(reason)
+            guard refusals.hasRoom else { return UnixSocket.close(descriptor) }
+        case .closed(let reason):
             UnixSocket.close(descriptor)
-            refuse(barredConnections == 0 ? "a worker may not be a client" : "a worker may connect only once")
-            return
-        }
-        let isRefused = !users.permits(credentials.uid, now: loop.now)
-        if isRefused {
-            refuse(users.isShared ? "user \(credentials.uid) is not in the setting users" : "another user")
-            guard users.isShared, refusals.hasRoom else { return UnixSocket.close(descriptor) }
-        }
-        if let bound = bound(for: credentials.uid) {
-            UnixSocket.close(descriptor)
-            refuse(bound)
-            return
+            return refuse(reason)
         }
         lastNumber += 1
         let number = lastNumber
         let stream = try MessageStream(
             descriptor, as: .router, frameBytes: isRefused ? RefusedPeers.frameBytes : frameBytes,
             mostMessages: bounds.messages, memory: isRefused ? refusals.memory : memory,
-            owner: .init(process: credentials.pid, user: Self.otherUser(credentials.uid)), loop: loop
+            owner: .init(process: credentials.pid, user: PortAdmission.otherUser(credentials.uid)), loop: loop
         ) { [unowned self] in
             if let peer = peers[number] { note(peer) }
         }
@@ -353,23 +267,12 @@ final class StreamPort {
             number, stream, credentials, isRefused: isRefused,
             isGateway: gateways.contains(credentials.pid, descriptor))
         if isRefused { refusals.insert(number) }
-        connections[credentials.uid, default: 0] += 1
+        admission.connected(credentials.uid)
         peers[number] = peer
         if silenceEnds.isEmpty { setSilenceTimer(after: bounds.silence) }
         silenceEnds.append((number, loop.now.advanced(by: bounds.silence)))
         stream.flush()
         if processes?.watch(peer.pid, for: number, descriptor) == false { closeLater(number) }
-    }
-
-    /// Returns the bound that forbids another connection of a user; nil if there is room.
-    private func bound(for user: UInt32) -> String? {
-        guard peers.count < connectionLimit else {
-            return "more than \(connectionLimit) connections, as many as descriptors allow"
-        }
-        // This user and root are the administrator.
-        guard users.isShared, Self.otherUser(user) != nil else { return nil }
-        let most = connectionLimit / Self.userShare
-        return connections[user, default: 0] < most ? nil : "more than \(most) connections of user \(user)"
     }
 
     // MARK: Silence

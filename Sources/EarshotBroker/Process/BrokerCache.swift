@@ -57,6 +57,8 @@ final class BrokerCache {
     private var pending = (bytes: 0, files: 0)
     private var used: [UInt64] = []
     private var lastTicket: UInt64 = 0
+    /// Whether it has answered immediately since the last assignment.
+    var hasAnswered = false
 
     /// Opens the cache in this folder.
     ///

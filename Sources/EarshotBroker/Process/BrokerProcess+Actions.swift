@@ -17,8 +17,8 @@ extension BrokerProcess {
             var actions = core.takeActions()
             guard !actions.isEmpty else {
                 // Immediate answers of the cache can make flights ready for assignment.
-                guard hasCacheAnswered else { return }
-                hasCacheAnswered = false
+                guard let cache, cache.hasAnswered else { return }
+                cache.hasAnswered = false
                 core.dispatch(now: Tick(nanoseconds: loop.now.nanoseconds)) { bus.hasUnread($0.rawValue) }
                 continue
             }
@@ -56,7 +56,7 @@ extension BrokerProcess {
         case .worker(.close(let worker)): disconnect(worker)
         case .spool(.spill(let body, let file)): spill(body, file)
         case .spool(.write(let body, let file)): makeFile(file, of: body)
-        case .spool(.releaseBody(let body)): bodies[body] = nil
+        case .spool(.releaseBody(let body)): bodies.release(body)
         case .spool(.releaseFile(let file)): release(file)
         // If the file is missing, the worker does not find it either and starts from the beginning.
         case .spool(.lendPart(let kept, let name)):
@@ -95,8 +95,7 @@ extension BrokerProcess {
         case .supervisor(.settingChanged(let change)):
             logger.notice(
                 "a client changed a setting", metadata: ["setting": "\(change.words.joined(separator: " "))"])
-            applyLogSettings()
-            describeSettings()
+            settingsChanged()
             supervisor?.tell(change)
         case .supervisor(.ended(let ended)): supervisor?.tell(ended)
         case .log(.assigned(let assigned)): log(assigned)
@@ -118,7 +117,7 @@ extension BrokerProcess {
 
     /// Sends a message to a worker. One on another machine may leave fewer bytes unread.
     private func send(_ head: [UInt8], _ body: [UInt8]?, to worker: WorkerID) {
-        let kind: StreamPort.Kind = remoteWorkers.contains(worker.rawValue) ? .data : .reply
+        let kind: StreamPort.Kind = work.isGateway(worker.rawValue) ? .data : .reply
         if work.send(head, body, to: worker.rawValue, as: kind) == .wouldBlock { blocked(worker) }
     }
 
@@ -132,7 +131,7 @@ extension BrokerProcess {
     }
 
     private func disconnect(_ worker: WorkerID) {
-        guard !remoteWorkers.contains(worker.rawValue) else {
+        guard !work.isGateway(worker.rawValue) else {
             logger.warning("disconnected a worker of another machine")
             return work.close(worker.rawValue)
         }
@@ -143,9 +142,8 @@ extension BrokerProcess {
 
     private func release(_ file: String) {
         // Content can be in both places, because the inline limit differed between two responses.
-        spilled.remove(file)
+        bodies.release(file)
         spool.remove(file)
-        unwrittenFiles.remove(file)
     }
 
     private func blocked(_ worker: WorkerID) {
@@ -154,11 +152,7 @@ extension BrokerProcess {
 
     /// Spills a body. On failure it stays in memory, also for terminals of this pass that name its file.
     private func spill(_ body: BodyID, _ file: String) {
-        guard let shared = bodies[body] else { return }
-        do {
-            try spilled.keep(shared, as: file)
-            bodies[body] = nil
-        } catch {
+        do { try bodies.spill(body, as: file) } catch {
             logger.error("cannot spill a body", metadata: ["error": "\(error)"])
             core.spillFailed(body, now: Tick(nanoseconds: loop.now.nanoseconds))
         }
@@ -178,17 +172,20 @@ extension BrokerProcess {
             return
         }
         core.progressRefused(progress.handler, progress.request, by: client)
-        late.insert(client)
+        refused(by: client)
     }
+
+    /// Notes that a connection refused a message, so that the core learns when it accepts messages again.
+    private func refused(by client: ClientID) { refusing[client] = refusing[client] ?? false }
 
     private func deliver(_ terminal: Terminal, _ body: BodyID?, to client: ClientID) {
         // Preserves the order: no terminal overtakes one that was refused in this pass.
-        guard !blocked.contains(client) else { return }
+        guard refusing.isEmpty || refusing[client] != true else { return }
         if logsAccess { logAccess(terminal, of: core.principal(of: client)) }
         let (head, content) = message(of: terminal, body)
         switch bus.send(head, content, to: client.rawValue, as: .terminal) {
         case .wouldBlock:
-            blocked.insert(client)
+            refusing[client] = true
             core.deliveryRefused(terminal.sequence, by: client)
         case .sent, .unreachable: break
         }
@@ -217,6 +214,6 @@ extension BrokerProcess {
 
     private func refused(_ piece: BodyPiece, by client: ClientID) {
         core.pieceRefused(piece, by: client)
-        late.insert(client)
+        refused(by: client)
     }
 }

@@ -33,16 +33,16 @@ extension BrokerProcess {
     /// Looks a request up, and reports at once if the index need not be read.
     func lookUp(_ flight: FlightName, _ key: CacheKey, _ request: HTTPRequest) {
         guard let variants = cache?.lookUp(flight, key, request) else { return }
-        hasCacheAnswered = true
+        cache?.hasAnswered = true
         core.cacheAnswered(flight, variants, now: Tick(nanoseconds: loop.now.nanoseconds))
     }
 
     /// Reads the body of a stored answer or a range of it, and reports at once if it is in memory.
     func read(_ flight: FlightName, _ entry: CacheEntryID, _ range: Range<Int>?) {
         guard let body = cache?.read(flight, entry, range) else { return }
-        hasCacheAnswered = true
+        cache?.hasAnswered = true
         core.cacheRead(
-            flight, .inline(hold(body)), sha256: range == nil ? nil : SHA256.digest(of: body.span).hex,
+            flight, .inline(bodies.insert(body)), sha256: range == nil ? nil : SHA256.digest(of: body.span).hex,
             now: Tick(nanoseconds: loop.now.nanoseconds))
     }
 
@@ -63,8 +63,7 @@ extension BrokerProcess {
     private func held(_ body: CacheBody) -> CachedBody {
         switch body {
         case .missing: return .missing
-        case .bytes(let bytes):
-            return .inline(hold(bytes))
+        case .bytes(let bytes): return .inline(bodies.insert(bytes))
         case .file(let part, let sha256, let length):
             guard spool.adopt(part, as: sha256, length: length, isLinked: true) else {
                 spool.remove(part)

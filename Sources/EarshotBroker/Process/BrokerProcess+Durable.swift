@@ -92,7 +92,7 @@ extension BrokerProcess {
             end.body = bodies[body] ?? []
         } else if let name = result.file {
             // One that waits for another reader has no file of its own.
-            if let body = spilled.body(name) { end.body = body } else { file = spool.open(name) }
+            if let body = bodies.spilled(name) { end.body = body } else { file = spool.open(name) }
         }
         durable.ask(.record(id: id.rawValue, end, file: file))
     }
@@ -124,7 +124,7 @@ extension BrokerProcess {
         case .none: return DurableContent(head: reading.head, body: .missing)
         case .bytes(let bytes):
             guard !bytes.isEmpty else { return nil }
-            return DurableContent(head: reading.head, body: .inline(hold(bytes)))
+            return DurableContent(head: reading.head, body: .inline(bodies.insert(bytes)))
         case .file(let part, let sha256, let length):
             guard spool.adopt(part, as: sha256, length: length, isLinked: true) else {
                 spool.remove(part)

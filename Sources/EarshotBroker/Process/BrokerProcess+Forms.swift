@@ -91,7 +91,7 @@ extension BrokerProcess {
         case .finished(let name?):
             guard spool.adopt(file, as: name, length: completion.length) else { return false }
             completion.file = name
-            unwrittenFiles.remove(name)
+            bodies.unwritten.remove(name)
         }
         return true
     }
@@ -122,10 +122,10 @@ extension BrokerProcess {
 
     /// Writes the file that some terminals name. Without it they are sent as failures.
     func makeFile(_ file: String, of id: BodyID) {
-        guard let bytes = bodies[id] ?? spilled.body(SpoolName.waiting(sha256: file)), write(bytes, as: file) != nil
+        guard let bytes = bodies[id] ?? bodies.spilled(SpoolName.waiting(sha256: file)), write(bytes, as: file) != nil
         else {
             logger.error("cannot write a body into the spool, or its digest differs from the worker's")
-            unwrittenFiles.insert(file)
+            bodies.unwritten.insert(file)
             return
         }
     }
@@ -134,8 +134,8 @@ extension BrokerProcess {
     func message(of terminal: Terminal, _ body: BodyID?) -> (head: [UInt8], body: [UInt8]?) {
         guard let response = terminal.response, let name = response.file?.split(separator: "/").last.map(String.init)
         else { return (terminal.encoded(), body.flatMap { bodies[$0] }) }
-        guard !unwrittenFiles.contains(name) else { return (terminal.replaced(by: .spoolFull).encoded(), nil) }
-        let bytes = spilled.body(name)
+        guard !bodies.unwritten.contains(name) else { return (terminal.replaced(by: .spoolFull).encoded(), nil) }
+        let bytes = bodies.spilled(name)
         guard bytes != nil || response.isInline else { return (terminal.encoded(), nil) }
         guard let bytes = bytes ?? spool.read(name, limit: response.length) else {
             return (terminal.replaced(by: .internalError).encoded(), nil)

@@ -32,8 +32,8 @@ extension BrokerProcess {
     /// Bars a worker in a sandbox from further connections, and logs the first sandbox that lacks a part.
     func sandboxed(_ worker: UInt64, _ parts: SandboxParts) {
         if parts.filtersCalls, let process = work.process(of: worker) { bar(process) }
-        guard !parts.isComplete, !hasLoggedSandbox else { return }
-        hasLoggedSandbox = true
+        guard !parts.isComplete, !workers.hasIncompleteSandbox else { return }
+        workers.hasIncompleteSandbox = true
         logger.warning(
             "the sandbox of the workers is incomplete",
             metadata: ["sandbox": "\(parts)", "reason": "\(parts.error ?? "")"])
@@ -42,12 +42,7 @@ extension BrokerProcess {
     /// Logs that the disk of the spool has less free space than the setting `spool-free`, once until it has enough again.
     func checkFreeSpace() {
         let least = core.settings[.spoolFree] ?? 0
-        guard let free = spool.freeBytes, free < least else {
-            hasLoggedFreeSpace = false
-            return
-        }
-        guard !hasLoggedFreeSpace else { return }
-        hasLoggedFreeSpace = true
+        guard let free = spool.becomesShort(of: least) else { return }
         logger.warning(
             "the disk of the spool has less free space than the setting spool-free, so large bodies end as spool-full; free disk space, or lower spool-free",
             metadata: ["path": "\(spool.path)", "free": "\(free)", "spool-free": "\(least)"])

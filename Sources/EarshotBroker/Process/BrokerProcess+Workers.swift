@@ -20,15 +20,17 @@ extension BrokerProcess {
 
     /// Bars a worker in a sandbox from the clients' socket, and from a second connection as a worker.
     func bar(_ process: ProcessDescriptor) {
-        bus.barred.insert(process)
-        work.barred.insert(process)
+        bus.admission.barred.insert(process)
+        work.admission.barred.insert(process)
     }
 
     /// Whether a worker may serve these schemes. One in a sandbox may have been taken over since its first READY, so it serves
     /// no other schemes than then.
     func isPermitted(_ ready: Ready, by worker: UInt64) -> Bool {
         let pid = work.pid(of: worker)
-        guard work.barred.contains(pid), !Set(ready.schemes).isSubset(of: Self.sandboxedSchemes) else { return true }
+        guard work.admission.barred.contains(pid), !Set(ready.schemes).isSubset(of: Self.sandboxedSchemes) else {
+            return true
+        }
         logger.warning("refused a worker in a sandbox that would serve further schemes", metadata: ["pid": "\(pid)"])
         return false
     }
@@ -60,17 +62,17 @@ extension BrokerProcess {
     /// Kills a worker's process. If its connection is lost, the process has a moment to end by itself, and its end is
     /// awaited here; otherwise the port reports it.
     func kill(_ worker: WorkerID) {
-        guard let process = disconnected.removeValue(forKey: worker) else {
+        guard let process = workers.disconnected.removeValue(forKey: worker) else {
             let pid = work.pid(of: worker.rawValue)
             logger.warning("killing a worker that does not answer", metadata: ["pid": "\(pid)"])
-            workerEnds.kills(pid)
+            workers.kills(pid)
             work.kill(worker.rawValue)
             return
         }
         let pid = process.pid
         let timer = loop.setTimer(after: .milliseconds(Self.endingMilliseconds)) { [unowned self] in
             logger.warning("killing a worker that disconnected", metadata: ["pid": "\(pid)"])
-            workerEnds.kills(pid)
+            workers.kills(pid)
             process.send(SIGKILL)
         }
         do {
@@ -91,19 +93,19 @@ extension BrokerProcess {
     /// cause.
     func workerEnded(_ worker: WorkerID, pid: Int32) {
         keepParts(of: worker, pid: pid)
-        let report = workerEnds.takeReport(on: pid)
+        let report = workers.takeReport(on: pid)
         guard report == nil, core.awaitsEnd(of: worker) else { return lose(worker, report) }
-        workerEnds.awaitReport(on: worker, pid: pid)
+        workers.awaitReport(on: worker, pid: pid)
         _ = loop.setTimer(after: .milliseconds(Self.reportMilliseconds)) { [unowned self] in
-            if workerEnds.gaveUp(on: worker, pid: pid) { lose(worker, nil) }
+            if workers.gaveUp(on: worker, pid: pid) { lose(worker, nil) }
         }
     }
 
     /// Handles the supervisor's report about the end of a worker.
     func workerReported(_ end: WorkerEnd) {
         core.processEnded(end.pid, now: Tick(nanoseconds: loop.now.nanoseconds))
-        let (workers, end) = workerEnds.reported(end)
-        for worker in workers { lose(worker, end) }
+        let (awaiting, end) = workers.reported(end)
+        for worker in awaiting { lose(worker, end) }
     }
 
     private func lose(_ worker: WorkerID, _ report: WorkerEnd?) {

@@ -19,85 +19,53 @@ public final class BrokerProcess {
     /// Maximum length of a client's frame in bytes: a body, and reserve so that a longer one can be rejected with a
     /// code.
     private static let clientFrameBytes = WireLimits.requestBodyBytes + WireLimits.headBytes
-    /// Number of messages after which free memory is returned to the system, and the delay of that in milliseconds.
-    private static let burstMessages = 10_000
-    private static let quietMilliseconds = 1_000
-    /// Free memory that stays with the allocator until then: output of one pass to some clients. Without it the output of each pass
-    /// grows in new pages, a fifth of the broker's time.
+    /// Free memory that stays with the allocator until a burst has ended: output of one pass to some clients. Without it the output
+    /// of each pass grows in new pages, a fifth of the broker's time.
     private static let freeBytes: Int32 = 2 << 20
     /// Time in which users' own workers return to a new broker: a second to connect, and the time that their programs have to
     /// exit.
     private static let ownWorkersMilliseconds = 3_000
-    /// Time between two looks at the memory that is left. Clients can submit some MiB of requests meanwhile.
-    private static let memoryMilliseconds = 10
     /// Maximum time that a supervised broker waits for the end of an earlier one.
     private static let lockMilliseconds: Int32 = 2_000
     /// Time for GOODBYE to leave the sockets.
     private static let farewellMilliseconds = 50
+
+    private enum Phase {
+        case opening
+        case serving(BrokerPlaces)
+        /// From here on its folders may be removed.
+        case draining(since: LoopTime)
+    }
 
     let options: BrokerOptions
     let logger: Logger
     let loop: EventLoop
     let bus: StreamPort
     let work: StreamPort
-    let gateways = GatewayProcesses()
     let spool: Spool
     /// Nil for a broker whose partial bodies end with it.
     let parts: BodyParts?
     var core: BrokerCore
-    /// Inline bodies that the core still needs.
-    var bodies: [BodyID: [UInt8]] = [:]
-    /// Inline bodies that the core has spilled.
-    let spilled: SpilledBodies
-    /// Files that terminals name and that could not be written, until the core releases them.
-    var unwrittenFiles: Set<String> = []
+    let bodies: Bodies
     /// Nil for a broker without a cache.
     let cache: BrokerCache?
     /// Nil for a broker that refuses durable requests.
     let durable: DurableStore?
-    /// Whether the cache has answered immediately since the last assignment.
-    var hasCacheAnswered = false
-    /// Clients whose connection refused a terminal.
-    var blocked: Set<ClientID> = []
-    /// Clients whose connection refused a PROGRESS or a DATA.
-    var late: Set<ClientID> = []
-    /// Living processes of workers whose connection is lost.
-    var disconnected: [WorkerID: ProcessDescriptor] = [:]
-    /// Ends of workers that are not settled yet.
-    var workerEnds = WorkerEnds()
-    private var isReturningMemory = false
-    private var nextMemoryCheck = LoopTime(nanoseconds: 0)
-    /// Whether workers connected, introduced themselves or left in this pass.
-    private var hasWorkerNews = false
-    private var lastBody: UInt64 = 0
+    /// Clients whose connection refused a message, and whether it refused a terminal.
+    var refusing: [ClientID: Bool] = [:]
+    var workers = WorkerProcesses()
     /// Files of jobs, as far as the workers have them.
     var jobFiles: JobFiles
-    /// Workers that the gateway relays.
-    var remoteWorkers: Set<UInt64> = []
-    /// Whether the log has a worker without a complete sandbox.
-    var hasLoggedSandbox = false
-    /// Whether the log says that the disk of the spool has too little free space.
-    var hasLoggedFreeSpace = false
-    /// Whether each attempt is logged, and each terminal.
-    private(set) var logsAttempts = false
+    /// Whether each terminal is logged.
     private(set) var logsAccess = false
     /// Nil without a supervisor.
     private(set) var supervisor: SupervisorLink?
-    /// Connection to the engine of the cluster; nil for a broker on its own.
-    let engine: EngineClient?
-    /// Attempts to connect to the other nodes.
-    let probes: PeerProbes
-    /// Latest logged reason for which this node is no member.
-    var loggedFault: EngineFault?
-    /// Warnings about the engine in the log that have not ended.
-    var loggedWarnings: Set<EngineWarning> = []
+    /// Nil for a broker on its own.
+    private let cluster: ClusterLink?
+    private let memory: MemoryUpkeep
     /// Lock of the runtime folder.
     var lock: LockFile
-    /// Nil until the broker serves, and after it begins to drain.
-    private(set) var places: BrokerPlaces?
-    /// Nil if the broker does not own its process.
-    private let signals: SignalSource?
-    private var drainStarted: LoopTime?
+    private var phase = Phase.opening
 
     /// Turns this process into a broker: locks the runtime folder and binds both sockets.
     ///
@@ -129,7 +97,6 @@ public final class BrokerProcess {
     init(options: BrokerOptions, logger: Logger, signals: SignalSource?) throws {
         self.options = options
         self.logger = logger
-        self.signals = signals
         let share = try BrokerDescriptors(
             limit: ResourceLimits.raiseDescriptorLimit(), workers: options.settings[.workers] ?? 1)
         try Self.makeRuntimeFolder(options)
@@ -146,8 +113,10 @@ public final class BrokerProcess {
         let parts = Self.openParts(options, logger)
         self.parts = parts
         spool = try Spool(options.spoolFolder, keeping: opening?.files ?? []) { parts?.recover() }
-        spilled = SpilledBodies(in: SpillFile(in: spool))
+        bodies = Bodies(spillingTo: SpillFile(in: spool))
         loop = try EventLoop()
+        memory = MemoryUpkeep(on: loop)
+        let gateways = GatewayProcesses()
         bus = try StreamPort(
             try Self.path(options, "bus"), opened: options.busDescriptor, loop, frameBytes: Self.clientFrameBytes,
             bounds: .clients, connectionLimit: share.connections, gateways: gateways, logger: logger)
@@ -167,28 +136,30 @@ public final class BrokerProcess {
         facilities.hosts = .international
         facilities.publicSuffixes = .installed
         let start = Tick(nanoseconds: loop.now.nanoseconds)
+        let record = NodeRecord(runtimeFolder: options.runtimeFolder)
         core = BrokerCore(
             workerLimits: .init(broker: .init(rawValue: Self.randomNumber()), spool: options.spoolFolder),
             secret: options.secret, facilities: facilities, answering: Queries.answer,
-            cluster: options.cluster.map {
-                Self.facility(of: $0, NodeRecord(runtimeFolder: options.runtimeFolder), start: start)
-            }, seed: Self.randomNumber())
-        if let cluster = options.cluster { engine = EngineClient(cluster.engine, on: loop) } else { engine = nil }
-        probes = PeerProbes(on: loop)
+            cluster: options.cluster?.facility(record, broker: Self.randomNumber(), start: start),
+            seed: Self.randomNumber())
+        if let membership = options.cluster {
+            cluster = ClusterLink(membership, record, on: loop, logger: logger)
+        } else {
+            cluster = nil
+        }
         core.settingsRead(options.settings, now: start)
-        applyLogSettings()
-        describeSettings()
+        settingsChanged()
         try applyUsers()
         if let cache { try listen(to: cache) }
         if let parts { try listen(to: parts) }
-        work.barredConnections = 1
+        work.admission.barredConnections = 1
         for pid in options.gatewayPids { gateways.insert(pid) }
         let now = Tick(nanoseconds: LoopTime.read().nanoseconds)
         if options.followsBroker || spool.hadUnfinishedFiles { awaitWorkers(now: now) }
         for pid in options.workerPids { (try? ProcessDescriptor(pid: pid)).map(bar) }
         if hasPredecessor { core.awaitOwnWorkers(until: now.advanced(byMilliseconds: Self.ownWorkersMilliseconds)) }
         if let opening { try restore(opening) }
-        if let signals { _ = try loop.add(signals.descriptor, .readable) { [unowned self] _ in signalled() } }
+        if let signals { _ = try loop.add(signals.descriptor, .readable) { [unowned self] _ in signalled(signals) } }
         if let descriptor = options.supervisorDescriptor {
             supervisor = try SupervisorLink(
                 descriptor, loop: loop, logger: logger, onSettings: { [unowned self] in take($0) },
@@ -196,11 +167,11 @@ public final class BrokerProcess {
                 onWorkerEnd: { [unowned self] in workerReported($0) },
                 onReports: { [unowned self] in core.reportEnds($0) },
                 onProof: { [unowned self] in core.expectGateway($0) },
-                onGateway: { [unowned self] in gateways.insert($0) },
+                onGateway: { gateways.insert($0) }, onDoor: { [unowned self] in core.doorNews($0) },
                 onKeys: { [unowned self] in core.keysRead($0, now: Tick(nanoseconds: loop.now.nanoseconds)) })
             gateways.readNews = { [unowned self] in supervisor?.takeLines() }
         }
-        places = try makePlaces()
+        phase = .serving(try makePlaces())
         checkFreeSpace()
     }
 
@@ -214,7 +185,7 @@ public final class BrokerProcess {
 
     /// Starts to serve. All work happens while the loop runs.
     func start() {
-        engine?.start()
+        cluster?.start()
         _ = loop.addHook { [unowned self] in pass() }
         logger.info("serving", metadata: ["instance": "\(core.instance)", "runtime": "\(options.runtimeFolder)"])
         sayReady()
@@ -222,7 +193,7 @@ public final class BrokerProcess {
 
     /// Completes all writes of the cache and the durable requests.
     func finish() {
-        engine?.stop()
+        cluster?.stop()
         cache?.finish()
         durable?.finish()
         parts?.finish()
@@ -233,50 +204,43 @@ public final class BrokerProcess {
     private func pass() -> EventLoop.Rest {
         let now = Tick(nanoseconds: loop.now.nanoseconds)
         core.calendarSeconds = Int64(time(nil))
-        checkMemory()
+        if memory.mayLook() {
+            core.memoryChecked(room: MemoryPressure.room())
+            boundParts()
+        }
         work.take { event in
             workEvent(event, now: now)
             return 1
         }
         bus.take { event in busEvent(event, now: now) }
         for client in writableClients {
-            blocked.remove(client)
-            late.remove(client)
+            refusing[client] = nil
             core.clientWritable(client)
         }
-        takeEngineEvents(now: now)
+        cluster?.takeEvents(into: &core, now: now)
         core.timePassed(now: now)
         core.dispatch(now: now) { bus.hasUnread($0.rawValue) }
         bus.releaseHeld { core.isCarryingOut(by: ClientID(rawValue: $0)) }
         carryOut()
         // After the immediate answers of the cache, which make claims.
-        callEngine(now: now)
+        cluster?.call(for: &core, now: now)
         work.flush()
         bus.flush()
-        disconnected.removeAll()
-        if hasWorkerNews { supervisor?.tell(workersTakenIn: core.workersTakenIn) }
-        hasWorkerNews = false
+        workers.disconnected.removeAll()
         endIfDrained()
         let end = core.endPass()
-        if end.hasSpareRoom || bus.taken + work.taken >= Self.burstMessages { returnMemory() }
+        supervisor?.tell(workersTakenIn: end.workersTakenIn)
+        if end.hasSpareRoom || bus.taken + work.taken >= MemoryUpkeep.burstMessages { returnMemory() }
         // The flush may have made room without an event.
-        if bus.hasPending || work.hasPending || !writableClients.isEmpty || engine?.isQuiet == false { return .none }
+        if bus.hasPending || work.hasPending || !writableClients.isEmpty || cluster?.isQuiet == false { return .none }
         let timer = end.nextTimer.map { LoopTime(nanoseconds: $0.nanoseconds) }
         let next = [timer, nextDrainCheck].compactMap(\.self).min()
         return next.map { .until($0) } ?? .untilEvent
     }
 
-    /// Reports the memory that is left to the core, at most once in `memoryMilliseconds`.
-    private func checkMemory() {
-        guard loop.now >= nextMemoryCheck else { return }
-        nextMemoryCheck = loop.now.advanced(by: .milliseconds(Self.memoryMilliseconds))
-        core.memoryChecked(room: MemoryPressure.room())
-        boundParts()
-    }
-
     /// Clients that refused a message and accept messages again.
     private var writableClients: [ClientID] {
-        blocked.isEmpty && late.isEmpty ? [] : blocked.union(late).filter { bus.hasRoom(for: $0.rawValue) }
+        refusing.isEmpty ? [] : refusing.keys.filter { bus.hasRoom(for: $0.rawValue) }
     }
 
     /// - Returns: Number of messages that the event counts in its sender's turn.
@@ -294,36 +258,22 @@ public final class BrokerProcess {
                 let message = numbered.message
                 let client = ClientID(rawValue: peer)
                 if case .take(let sequence) = message { renameFile(toTake: sequence, by: client) }
-                core.clientSaid(
-                    message, number: numbered.number, body: requestBody(body, of: message), by: client, now: now)
+                let effort = core.effort
+                core.received(
+                    message, number: numbered.number, body: requestBody(body, of: message), from: client, now: now)
                 if core.isCarryingOut(by: client) { bus.hold(peer) }
-                return Self.weight(of: message, headBytes: head.count)
+                return max(message.weight(headBytes: head.count), (core.effort - effort) / 2)
             } catch {
-                core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)
+                core.receivedMalformed(error, from: ClientID(rawValue: peer), now: now)
             }
         case .surplus(let peer, let head):
             let error = ClientMessage.numbered(
                 WireError(.limit, "a message must have one or two frames: a head and a body"), by: head)
-            core.clientSaidNonsense(error, by: ClientID(rawValue: peer), now: now)
+            core.receivedMalformed(error, from: ClientID(rawValue: peer), now: now)
         case .lost(let peer, _, _):
             core.clientLost(ClientID(rawValue: peer), now: now)
         }
         return 1
-    }
-
-    /// Number of messages that one counts as in its sender's turn, by its cost.
-    private static func weight(of message: ClientMessage, headBytes: Int) -> Int {
-        switch message {
-        case .query(let query, _) where query.isOfTables: StreamPort.itemsPerTurn
-        case .remove(.subtree): StreamPort.itemsPerTurn
-        // It may create a handler, or free one.
-        case .subscribe, .unsubscribe, .remove: 4
-        // Each of its cookies takes some microseconds.
-        case .cookies(_, _, let fields): 1 + fields.count { $0 == UInt8(ascii: "\n") } / 4
-        // Fields are compared with those of other requests: as many in the time of a message.
-        case .fetch: 1 + headBytes / 512
-        default: 1
-        }
     }
 
     private func workEvent(_ event: PortEvent, now: Tick) {
@@ -339,39 +289,31 @@ public final class BrokerProcess {
                 if case .failed(_, FailureCode.spoolFull.rawValue, _, _, _, _, _, _) = message {
                     checkFreeSpace()
                     // The setting spool-free may be 0.
-                    if hasLoggedFreeSpace || spool.freeBytes ?? .max < PartFolder.leastBytes { parts?.makeRoom() }
+                    if spool.isShort || spool.freeBytes ?? .max < PartFolder.leastBytes { parts?.makeRoom() }
                 }
                 if case .ready(let ready) = message {
                     guard isPermitted(ready, by: peer) else { return work.close(peer) }
-                    hasWorkerNews = true
-                    if ready.principal != nil {
-                        remoteWorkers.insert(peer)
-                    } else if ready.needsFiles {
-                        jobFiles.joined(peer)
-                    }
+                    if ready.needsFiles, ready.principal == nil { jobFiles.joined(peer) }
                 }
                 if case .sandbox(let parts) = message { sandboxed(peer, parts) }
-                if case .bye = message { hasWorkerNews = true }
                 let worker = WorkerID(rawValue: peer)
-                if logsAttempts { log(message, by: worker) }
+                if logger.logLevel <= .debug { log(message, by: worker) }
                 let files = core.fileWork(before: message, by: worker)
                 let (settled, content) = carryOut(files, before: message, body, by: worker)
-                core.workerSaid(settled, body: content.map(hold), by: worker, now: now)
+                core.received(settled, body: content.map(bodies.insert), from: worker, now: now)
             } catch {
-                core.workerSaidNonsense(error, by: WorkerID(rawValue: peer), now: now)
+                core.receivedMalformed(error, from: WorkerID(rawValue: peer), now: now)
             }
         case .surplus(let peer, let head):
             var error = WireError(.limit, "a message must have one or two frames: a head and a body")
             error.attempt = WorkerMessage.attempt(in: head)
-            core.workerSaidNonsense(error, by: WorkerID(rawValue: peer), now: now)
+            core.receivedMalformed(error, from: WorkerID(rawValue: peer), now: now)
         case .lost(let peer, let pid, let process):
-            hasWorkerNews = true
             jobFiles.left(peer)
-            remoteWorkers.remove(peer)
             if process == nil {
                 workerEnded(WorkerID(rawValue: peer), pid: pid)
             } else {
-                disconnected[WorkerID(rawValue: peer)] = process
+                workers.disconnected[WorkerID(rawValue: peer)] = process
                 core.workerDisconnected(WorkerID(rawValue: peer), isProcessAlive: true, now: now)
             }
         }
@@ -383,53 +325,38 @@ public final class BrokerProcess {
         var hash = SHA256()
         hash.update(body.span)
         let fingerprint = hash.finalize().bytes.prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
-        return RequestBody(id: hold(body), byteCount: body.count, fingerprint: fingerprint)
+        return RequestBody(id: bodies.insert(body), byteCount: body.count, fingerprint: fingerprint)
     }
 
-    func hold(_ body: [UInt8]) -> BodyID {
-        lastBody += 1
-        let id = BodyID(rawValue: lastBody)
-        bodies[id] = body
-        return id
-    }
-
-    /// Sets one timer after a burst of messages, a large removal, or the removal of most records. It returns free memory
-    /// to the system.
     private func returnMemory() {
         bus.taken = 0
         work.taken = 0
-        guard !isReturningMemory else { return }
-        isReturningMemory = true
-        _ = loop.setTimer(after: .milliseconds(Self.quietMilliseconds)) { [unowned self] in
-            isReturningMemory = false
-            core.releaseRoom()
-            ResourceLimits.returnFreeMemory()
-        }
+        memory.returnLater { [unowned self] in core.releaseRoom() }
     }
 
     // MARK: Settings
 
     private func take(_ settings: Settings) {
         core.settingsRead(settings, now: Tick(nanoseconds: loop.now.nanoseconds))
-        applyLogSettings()
-        describeSettings()
+        settingsChanged()
         do {
             try applyUsers()
         } catch {
             logger.error("cannot apply the setting users; the present users stay", metadata: ["error": "\(error)"])
         }
-        readEngine()
+        if let read = options.readEngine { cluster?.readLogins(read) }
     }
 
-    /// Applies the settings of the log. The handler of `earshot` has one level for all copies of the logger.
-    func applyLogSettings() {
+    /// Applies the settings of the log, and describes the settings to other nodes. The handler of `earshot` has one level for all
+    /// copies of the logger.
+    func settingsChanged() {
         var logger = logger
         if let index = core.settings[.logLevel], let level = Logger.Level(rawValue: SettingName.logLevel.text(index)) {
             logger.logLevel = level
         }
-        logsAttempts = logger.logLevel <= .debug
-        core.logAttempts(logsAttempts)
+        core.logAttempts(logger.logLevel <= .debug)
         logsAccess = core.settings[.accessLog] == 1
+        cluster?.describeSettings(of: &core)
     }
 
     private func readSettings() {
@@ -447,10 +374,16 @@ public final class BrokerProcess {
 
     // MARK: The end
 
+    /// Nil before the broker serves, and once it drains.
+    var places: BrokerPlaces? {
+        guard case .serving(let places) = phase else { return nil }
+        return places
+    }
+
     private var drainTime: Duration { .milliseconds(core.settings[.drainSeconds] ?? 0) }
 
-    private func signalled() {
-        while let signal = signals?.next() {
+    private func signalled(_ signals: SignalSource) {
+        while let signal = signals.next() {
             if signal == SIGHUP { readSettings() } else { drain("signal \(signal)") }
         }
     }
@@ -459,27 +392,25 @@ public final class BrokerProcess {
     ///
     /// - Parameter cause: Cause for the log.
     func drain(_ cause: String) {
-        // From here on its folders may be removed.
-        places = nil
-        guard drainStarted == nil else {
+        if case .draining = phase {
             logger.notice("stopping without further delay", metadata: ["cause": "\(cause)"])
             loop.stop()
             return
         }
         logger.notice("finishing running work", metadata: ["cause": "\(cause)", "limit": "\(drainTime)"])
-        drainStarted = loop.now
+        phase = .draining(since: loop.now)
         core.drain()
     }
 
     /// Time of the next check whether a draining broker may end.
     private var nextDrainCheck: LoopTime? {
-        guard let drainStarted else { return nil }
+        guard case .draining(let drainStarted) = phase else { return nil }
         let farewell = drainStarted.advanced(by: .milliseconds(Self.farewellMilliseconds))
         return loop.now < farewell ? farewell : drainStarted.advanced(by: drainTime)
     }
 
     private func endIfDrained() {
-        guard let drainStarted else { return }
+        guard case .draining(let drainStarted) = phase else { return }
         let spent = loop.now.since(drainStarted)
         guard spent >= .milliseconds(Self.farewellMilliseconds) else { return }
         if core.isDrained || spent >= drainTime { loop.stop() }

@@ -14,6 +14,7 @@ internal import Logging
 /// | to the broker | `report-ends`, `ignore-ends` |
 /// | to the broker | `gateway-proof` and the proof of the gateway |
 /// | to the broker | `gateway-pid` and the process ID of a gateway, before that accepts connections |
+/// | to the broker | proof, addresses and counts of the HTTP door: `DoorNews` |
 /// | to the broker | the principals of all valid keys: lines of them after `keys`, then `keys-end` |
 /// | to the supervisor | the end of a request, after `report-ends` |
 /// | to the supervisor | a setting that a client changed, in the form of SET |
@@ -37,6 +38,7 @@ final class SupervisorLink {
     private let onWorkerEnd: (WorkerEnd) -> Void
     private let onReports: (Bool) -> Void
     private let onProof: (GatewayProof) -> Void
+    private let onDoor: (DoorNews) -> Void
     private let onGateway: (Int32) -> Void
     private let onKeys: (Set<PrincipalName>) -> Void
     private var channel: LineChannel?
@@ -58,8 +60,8 @@ final class SupervisorLink {
         _ descriptor: Int32, loop: EventLoop, logger: Logger, onSettings: @escaping (Settings) -> Void,
         onFailures: @escaping ([ChildFailure]) -> Void, onWorkerEnd: @escaping (WorkerEnd) -> Void = { _ in },
         onReports: @escaping (Bool) -> Void = { _ in },
-        onProof: @escaping (GatewayProof) -> Void = { _ in },
-        onGateway: @escaping (Int32) -> Void = { _ in }, onKeys: @escaping (Set<PrincipalName>) -> Void = { _ in }
+        onProof: @escaping (GatewayProof) -> Void = { _ in }, onGateway: @escaping (Int32) -> Void = { _ in },
+        onDoor: @escaping (DoorNews) -> Void = { _ in }, onKeys: @escaping (Set<PrincipalName>) -> Void = { _ in }
     ) throws(SystemError) {
         self.logger = logger
         self.onSettings = onSettings
@@ -67,6 +69,7 @@ final class SupervisorLink {
         self.onWorkerEnd = onWorkerEnd
         self.onReports = onReports
         self.onProof = onProof
+        self.onDoor = onDoor
         self.onGateway = onGateway
         self.onKeys = onKeys
         let channel = try LineChannel(descriptor, loop: loop) { [unowned self] line in take(line) }
@@ -153,6 +156,7 @@ final class SupervisorLink {
             onFailures(lines.compactMap { ChildFailure(line: $0) })
             lines = []
         case Settings.end: takeSettings()
+        case _ where line.hasPrefix("door-"): if let news = DoorNews(line: line) { onDoor(news) }
         default: lines.append(line)
         }
     }

@@ -12,8 +12,10 @@ public final class EngineClient {
     private let streams: [EngineStream]
     private var events: [EngineEvent] = []
     private var timer: (id: TimerID, deadline: Tick)?
-    /// Description of the node without its settings.
+    /// Description of the node without its settings and its report of the others.
     private let description: String
+    private var settings = "-"
+    private var unreadable = ""
 
     public init(_ options: EngineOptions, on loop: EventLoop) {
         self.loop = loop
@@ -34,8 +36,20 @@ public final class EngineClient {
         work()
     }
 
-    /// Tells the other nodes the digests of this node's settings, with the next heartbeat.
-    public func describe(settings: String) { session.options.description = "\(description) \(settings)" }
+    /// Maximum number of unreadable nodes that are reported. With more, the fault is at this one.
+    private static let mostUnreadable = 64
+
+    /// Reports the digests of this node's settings to the other nodes, with the next heartbeat.
+    public func report(settings: String) {
+        self.settings = settings
+        session.options.description = "\(description) \(settings) \(unreadable)"
+    }
+
+    /// Reports the addresses of nodes whose bodies this one cannot read, with the next heartbeat.
+    public func report(unreadable: Set<String>) {
+        self.unreadable = unreadable.sorted().prefix(Self.mostUnreadable).joined(separator: ",")
+        session.options.description = "\(description) \(settings) \(self.unreadable)"
+    }
 
     /// Leaves the cluster: the engine returns this node's attempts at once.
     public func stop() {

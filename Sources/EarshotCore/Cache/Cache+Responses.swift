@@ -116,7 +116,8 @@ extension Cache {
         let owner = owner(of: flight, in: &records)
         if let file = response.file { records.outcomes.shareFile(file) }
         records.outbox.actions.append(
-            .cache(.store(key(of: flight, in: &records), variant, response.body, file: response.file, owner: owner)))
+            .cache(
+                .store(key(of: flight, in: &records), variant, response.inlineBody, file: response.file, owner: owner)))
         return stored
     }
 

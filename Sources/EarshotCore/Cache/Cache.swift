@@ -199,14 +199,9 @@ enum Cache {
             fields = stored.response.fields(ofRange: offsets, length: stored.length, usedAt: records.calendarSeconds)
             (status, length) = (offsets == nil ? 416 : 206, offsets?.count ?? 0)
         }
-        var response = Outcome.Response(
-            status: status, url: record.url.description, length: length, sha256: length > 0 ? sha256 : nil, file: nil,
-            body: nil, fields: fields.bytes, startedAt: now, endedAt: now, source: source)
-        switch body {
-        case .inline(let id)?: response.body = id
-        case .file(let name)?: response.file = name
-        case .missing?, nil: break
-        }
+        let response = Outcome.Response(
+            status: status, url: record.url.description, length: length, sha256: length > 0 ? sha256 : nil,
+            body: Outcome.Body(body), fields: fields.bytes, startedAt: now, endedAt: now, source: source)
         // A later request was not part of the lookup that this response answers.
         guard !endRevalidation(of: flight, in: &records) else {
             records.drop(response)

@@ -32,7 +32,7 @@ package struct ClientSession: Generational {
     /// Disconnect epoch, which its lease timer names; nil unless it is away.
     var absence: UInt64?
     /// Number of messages received since its HELLO, including refused ones.
-    var heard: UInt64 = 0
+    var receivedMessages: UInt64 = 0
     /// Numbers of its messages.
     var numbers = MessageNumbers()
     /// Replies kept for the next connection; empty without a lease.
@@ -51,6 +51,8 @@ package struct ClientSession: Generational {
     package var deliveries = DeliveryWindow()
     /// Bytes of its terminals that are charged to its principal; 0 for the administrator.
     var charged = DeliveryWindow.Weight()
+    /// Number of them that is charged.
+    var chargedTerminals = 0
     /// Number of flights of which stored responses are read, or looked up again, for a terminal of this client.
     var reservations = 0
     /// Whether durable failures stay on disk after its acknowledgement.

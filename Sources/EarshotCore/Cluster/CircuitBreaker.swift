@@ -30,6 +30,11 @@ struct CircuitBreaker: Equatable {
         nextTry = now.advanced(byMilliseconds: pause)
     }
 
+    /// Ends the pause: the next try is permitted at once.
+    mutating func endPause(now: Tick) {
+        if !isClosed { nextTry = now }
+    }
+
     /// - Returns: whether it was closed and is open now.
     mutating func failed(now: Tick) -> Bool {
         failures += 1

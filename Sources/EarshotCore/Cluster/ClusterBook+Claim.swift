@@ -24,7 +24,8 @@ extension ClusterBook {
     static let surveyMilliseconds = 2_000
     /// Interval of questions of a node that takes no flights of others: it is not woken for them.
     static let unwokenMilliseconds = 250
-    /// Time without progress after which a closing node runs its flights itself: other nodes are busy, or closing too.
+    /// Time without progress after which a node that leaves its flights to others runs them itself: the others are busy, or
+    /// leave theirs, too.
     static let closingMilliseconds = 5_000
 
     /// Wants and refusals of origins in the calls of one pass. With the longest records they are 320 calls, and a session
@@ -50,6 +51,16 @@ extension ClusterBook {
 
     /// The limit that this node applies to an origin itself. A member leaves the cluster's limit to the engine.
     func localLimit(of limit: Int) -> Int { isUncoordinated ? max(1, limit / members.divisor) : limit }
+
+    /// The limit that this node gives to an origin in the engine. For a lease after an absence, it leaves out the parts of
+    /// nodes that are not back: they may still fetch without the engine.
+    func engineLimit(of limit: Int, now: Tick) -> Int {
+        guard case .member(let since, let awaySince) = membership, members.present < members.divisor,
+            since.milliseconds(since: awaySince) >= limits.patienceMilliseconds,
+            now.milliseconds(since: since) < EngineLimits.leaseMilliseconds
+        else { return limit }
+        return max(1, limit * members.present / members.divisor)
+    }
 
     func flight(of key: ClusterKey) -> LocalFlight? { flights[key] }
 

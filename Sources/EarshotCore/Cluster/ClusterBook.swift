@@ -56,8 +56,8 @@ package struct ClusterBook {
     private var former: NodeID?
     /// Latest ID of an earlier process of this node, whose lease may last.
     private(set) var predecessor: NodeID?
-    /// Time of the latest claim that was granted or got a result.
-    private var lastProgress: Tick
+    /// Time of the latest claim that was granted or got a result, and that since which there are open claims.
+    private var lastProgress, openSince: Tick
 
     /// - Parameter members: number of members in the settings.
     init(limits: Limits = Limits(), members: Int = 1, predecessor: NodeID? = nil, now: Tick) {
@@ -65,7 +65,7 @@ package struct ClusterBook {
         self.members = MemberCount(configured: members)
         self.predecessor = predecessor
         membership = .away(since: now)
-        lastProgress = now
+        (lastProgress, openSince) = (now, now)
         claimsPerSlot = limits.claimsPerSlot
     }
 
@@ -373,10 +373,10 @@ package struct ClusterBook {
     ///
     /// - Parameters:
     ///   - freeSlots: slots that can take flights.
-    ///   - isClosing: whether this node leaves shared flights to others, as far as others take them.
+    ///   - leavesFlights: whether this node leaves shared flights to others, as far as others take them.
     ///   - hosting: flights of other nodes that it takes.
     mutating func takeCalls(
-        freeSlots: Int, isClosing: Bool = false, hosting: Hosting = .all, now: Tick
+        freeSlots: Int, leavesFlights: Bool = false, hosting: Hosting = .all, now: Tick
     ) -> [EngineCall] {
         guard isMember else { return [] }
         isHosting = hosting == .all
@@ -398,7 +398,7 @@ package struct ClusterBook {
         }
         let slots = hosting == .one ? min(freeSlots, 1) : freeSlots
         if let slots = traffic.taking.next(freeSlots: slots, wakesOthers: mayLeaveWork, now: now) {
-            let isOwnOnly = isClosing && othersTake(now: now)
+            let isOwnOnly = leavesFlights && othersTake(now: now)
             let isWantedOnly = hosting == .none && !isOwnOnly
             calls.append(isWantedOnly ? .takeWanted(slots: slots) : .take(slots: slots, isOwnOnly: isOwnOnly))
         }
@@ -414,7 +414,8 @@ package struct ClusterBook {
 
     /// Whether another node may take the open claims of this one, and they make progress.
     private func othersTake(now: Tick) -> Bool {
-        members.present > 1 && (openClaims == 0 || now.milliseconds(since: lastProgress) < Self.closingMilliseconds)
+        members.present > 1
+            && (openClaims == 0 || now.milliseconds(since: max(lastProgress, openSince)) < Self.closingMilliseconds)
     }
 
     private mutating func dueWants(now: Tick) -> [EngineWant] {
@@ -434,6 +435,7 @@ package struct ClusterBook {
             schedule(flight, now: now)
             var want = claim.want
             want.token = claim.token
+            want.origin.limit = engineLimit(of: want.origin.limit, now: now)
             want.isHosted = !claim.isRecorded
             want.ageMilliseconds = now.milliseconds(since: claim.since)
             wants.append(want)
@@ -477,7 +479,7 @@ package struct ClusterBook {
             nextAssertion: now)
         claims[flight] = claim
         flights[want.key] = flight
-        if claim.isOpen { openClaims += 1 }
+        if claim.isOpen { (openClaims, openSince) = (openClaims + 1, openClaims == 0 ? now : openSince) }
     }
 
     /// Makes a transition of the diagram; nil is the state `absent`. Traps on any other transition.

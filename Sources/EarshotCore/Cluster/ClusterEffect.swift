@@ -8,6 +8,8 @@ package struct LocalFlight: Hashable, CustomStringConvertible {
 
     var id: UInt64 { reference.generation }
 
+    var name: FlightName { FlightName(reference: reference) }
+
     package var description: String { "flight \(id)" }
 }
 

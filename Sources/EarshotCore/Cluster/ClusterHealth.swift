@@ -75,6 +75,12 @@ package struct ClusterHealth {
         if ownBodies.failed(now: now) { raise(.ownBodies, "") }
     }
 
+    /// Whether this node leaves the flights of its own requests to other nodes: they cannot read its bodies and would fetch
+    /// the URLs again, while it can read theirs.
+    var leavesFlights: Bool {
+        !ownBodies.isClosed && peers.values.allSatisfy { $0.breaker.isClosed && !$0.hasFailed }
+    }
+
     /// Another node has asked for a body. It does not count against those that cannot, until this node has drawn the
     /// consequence.
     mutating func gaveBody() {
@@ -148,8 +154,18 @@ package struct ClusterHealth {
             peers[other]?.probedAt = now
             probes.append(other)
         }
+        let reporters = live.filter { others.contains($0.address) }
+        // A single one may itself be at fault.
+        if 2 * reporters.count(where: { $0.cannotRead(address) }) > reporters.count { isUnreadable(now: now) }
         compareAddresses(live.map(\.address))
-        compareSettings(live.filter { others.contains($0.address) })
+        compareSettings(reporters)
+    }
+
+    /// Most of the other nodes cannot read the bodies of this one.
+    private mutating func isUnreadable(now: Tick) {
+        guard ownBodies.isClosed else { return isAvoided(now: now) }
+        ownBodies.open(now: now)
+        raise(.ownBodies, "")
     }
 
     private func isProbeDue(of peer: Peer, now: Tick) -> Bool {
@@ -163,12 +179,16 @@ package struct ClusterHealth {
         return probes
     }
 
-    /// Handles the end of a probe. A connection shows no more than that bodies may be tried again.
+    /// Handles the end of a probe. After a failed read, a connection shows no more than that one may be tried again.
     ///
     /// - Parameter failure: reason without a connection; nil with one.
     mutating func probed(_ address: String, failure: String?, now: Tick) {
         guard peers[address] != nil else { return }
-        guard let failure else { return answered(at: address) }
+        guard let failure else {
+            guard peers[address]?.hasFailed == true else { return answered(at: address) }
+            peers[address]?.breaker.endPause(now: now)
+            return
+        }
         peers[address]?.breaker.open(now: now)
         raise(.peer(address), failure)
     }

@@ -7,6 +7,7 @@ package struct ClusterState {
     struct Pull {
         let place: BodyPlace
         let response: SharedResult.Response
+        let receivedAt: Tick
     }
 
     /// Use of a quota and of an origin's share of the window by an open claim.
@@ -20,6 +21,9 @@ package struct ClusterState {
         var count = 0
         /// Addresses of nodes whose bodies could not be read.
         var avoided: [String] = []
+        /// Time of the latest one, until the flight is claimed again: a younger result of a node that missed the same body, too,
+        /// is an answer.
+        var receivedAt: Tick?
     }
 
     package let facility: ClusterFacility

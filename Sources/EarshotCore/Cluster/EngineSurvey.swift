@@ -7,8 +7,8 @@ public struct EngineSurvey: Equatable, Sendable {
         public var leaseMilliseconds: Int
         /// Flights that it wants or runs.
         public var flights: Int
-        /// Text of its configuration: the name of its machine, the address at which it serves bodies, and digests of its
-        /// settings.
+        /// Four words: the name of its machine, the address at which it serves bodies, digests of its settings, and the
+        /// addresses of nodes whose bodies it cannot read, separated by commas.
         public var description: String
 
         /// Name of its machine; nil if the description is an address alone.
@@ -19,6 +19,11 @@ public struct EngineSurvey: Equatable, Sendable {
 
         /// `NodeSettings` as it reports them; empty for none.
         var settings: String { words.count > 2 ? String(words[2]) : "" }
+
+        /// Whether it reports that it cannot read the bodies of the node at an address.
+        func cannotRead(_ address: String) -> Bool {
+            words.count > 3 && words[3].split(separator: ",").contains { $0 == address }
+        }
 
         private var words: [Substring] { description.split(separator: " ") }
 

@@ -81,7 +81,7 @@ struct SharedResult: Equatable {
             guard let code = FailureCode(rawValue: words[2]), Self.isShared(code) else { return nil }
             let allowed = Int(words[3])
             guard words[3] == "-" || allowed.map({ $0 >= 0 }) == true else { return nil }
-            let detail = BrokerCore.words(words.dropFirst(4).joined(separator: " "))
+            let detail = Outcome.peerDetail(words.dropFirst(4).joined(separator: " "))
             guard detail.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7f }) else { return nil }
             content = .failure(code, allowedBytes: allowed, detail: detail.isEmpty ? nil : detail)
         default: return nil
@@ -100,7 +100,7 @@ struct SharedResult: Equatable {
             }
             return bytes
         case .failure(let code, let allowed, let detail):
-            let words = BrokerCore.words(detail ?? "").split(whereSeparator: \.isNewline).joined(separator: " ")
+            let words = Outcome.peerDetail(detail ?? "").split(whereSeparator: \.isNewline).joined(separator: " ")
             return Array("1 f \(code.rawValue) \(allowed.map { String($0) } ?? "-") \(words)".utf8)
         }
     }

@@ -18,7 +18,7 @@ extension Delivery {
         records.requests[interest].enter(.held)
         records.requests[interest].outcome = outcome
         records.outcomes.retain(outcome)
-        records.quotas.spoolBytes(records.heldBytes(of: interest), of: records.principal(of: interest))
+        records.chargeHeld(interest)
         records.handlers.outcomeHeld(of: records.requests[interest].handler)
         let waiting = records.handlers[records.requests[interest].handler].held
         if !records.outcomes.isSpoolFull, records.outcomes.mustSpill(outcome, waiting: waiting) {
@@ -30,7 +30,7 @@ extension Delivery {
 
     /// Ends the grace period of a held request, which keeps its outcome.
     static func endHold(_ interest: Handle<Interest>, in records: inout Records) {
-        records.quotas.spoolBytes(-records.heldBytes(of: interest), of: records.principal(of: interest))
+        records.chargeHeld(interest, -1)
         records.handlers.outcomeReleased(of: records.requests[interest].handler)
     }
 
@@ -39,7 +39,7 @@ extension Delivery {
     /// Whether the body would have to leave memory for every listener.
     @inline(__always)
     static func mustWait(
-        _ outcome: Handle<Outcome>, for listeners: [Handle<ClientSession>], in records: Records
+        _ outcome: Handle<Outcome>, for listeners: [Handle<ClientSession>], in records: inout Records
     ) -> Bool {
         for client in listeners {
             guard records.clients[client].deliveries.isFull,
@@ -85,8 +85,13 @@ extension Delivery {
         fileOf outcome: Handle<Outcome>, for interest: Handle<Interest>, in records: inout Records
     ) -> DemandedFile? {
         guard !records.requests[interest].isWarm, let response = records.outcomes[outcome].response,
-            response.length > 0, let body = response.body ?? response.spilled, let file = response.sha256
+            response.length > 0, let file = response.sha256, let form = response.body
         else { return nil }
+        let body: BodyID
+        switch form {
+        case .inline(let id), .file(_, let id?): body = id
+        case .file(_, nil): return nil
+        }
         let isPresent = records.outcomes.needsFile(file)
         records.outcomes.hold(file: file, bytes: response.length)
         return DemandedFile(name: file, body: body, isPresent: isPresent)
@@ -99,9 +104,7 @@ extension Delivery {
         if !file.isPresent { records.outbox.append(.spool(.write(file.body, file: file.name))) }
         var other = records.outcomes[outcome]
         other.holders = 1
-        other.response?.body = nil
-        other.response?.spilled = nil
-        other.response?.file = file.name
+        other.response?.body = .file(file.name)
         return records.outcomes.insert(other)
     }
 

@@ -33,7 +33,7 @@ extension Delivery {
     /// Applies `bodies` and `bodies-of` of a HELLO.
     static func setPulling(_ hello: Hello, of client: Handle<ClientSession>, in records: inout Records) {
         if hello.isPulling {
-            records.pulls.open(client)
+            records.pulls.open(client, of: records.clients[client].principal)
             records.pulls.setSource(hello.bodiesOf, of: client)
             // An unknown session and one of another principal are treated alike, so that guessing reveals nothing.
             if bodyOwner(of: client, in: &records) == nil { records.pulls.setSource(nil, of: client) }

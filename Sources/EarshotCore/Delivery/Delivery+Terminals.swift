@@ -47,7 +47,7 @@ extension Delivery {
         let terminal = Terminal(
             handler: records.handlers[record.handler].id, request: record.request, sequence: sequence,
             isDurable: records.isDurable(interest), outcome: end)
-        return (terminal, record.isWarm ? nil : outcome.response?.body)
+        return (terminal, record.isWarm ? nil : outcome.response?.inlineBody)
     }
 
     /// The terminal of an owed failure.

@@ -176,10 +176,14 @@ enum Delivery {
         }
     }
 
-    /// Disconnects a client to which more is due than the bounds allow.
+    /// Disconnects a client to which more is due than the bounds allow, or which waits while its principal has too many.
     @inline(__always)
     private static func disconnectIfOverdue(_ client: Handle<ClientSession>, in records: inout Records) {
-        guard records.clients[client].deliveries.isOverdue(DeliveryWindow.Bounds(records.limits)) else { return }
+        guard
+            records.clients[client].deliveries.isOverdue(DeliveryWindow.Bounds(records.limits))
+                || records.quotas.hasTooManyTerminals(records.clients[client].principal)
+                    && records.clients[client].deliveries.waiting > 0
+        else { return }
         disconnect(client, in: &records)
     }
 

@@ -44,13 +44,24 @@ package struct DeliveryWindow {
         /// URLs and tags of owed failures.
         private(set) var texts: Int
         private(set) var bodies: Int
-        /// Those of `bodies` that may be in memory.
+        /// Header fields and URLs of responses, and those of `bodies` that may be in memory.
         private(set) var inMemory: Int
 
-        init(texts: Int = 0, bodies: Int = 0, areInMemory: Bool = false) {
+        init(texts: Int = 0, bodies: Int = 0, inMemory: Int = 0) {
             self.texts = texts
             self.bodies = min(bodies, Self.mostBodyBytes)
-            inMemory = areInMemory ? self.bodies : 0
+            self.inMemory = inMemory
+        }
+
+        /// Weight of a terminal with a response.
+        ///
+        /// - Parameters:
+        ///   - isWarm: whether the terminal has no body.
+        ///   - memoryBodyBytes: largest body that may be in memory.
+        init(_ response: borrowing Outcome.Response, isWarm: Bool, memoryBodyBytes: Int) {
+            let bodies = isWarm ? 0 : response.length
+            let rest = response.fields.count + response.url.utf8.count
+            self.init(bodies: bodies, inMemory: rest + (bodies <= memoryBodyBytes ? bodies : 0))
         }
 
         static func += (left: inout Weight, right: Weight) {

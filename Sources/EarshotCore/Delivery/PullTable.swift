@@ -3,11 +3,13 @@ internal import EarshotWire
 
 /// Sessions with pulled bodies, and the order in which their READs are answered.
 ///
-/// Sessions with READs that can be answered take turns; each turn answers one READ.
+/// Principals with READs that can be answered take turns, and so do the sessions of each. A turn answers one READ.
 struct PullTable {
     private var windows: [Handle<ClientSession>: PullWindow] = [:]
-    /// Sessions whose READs can be answered, in the order of their turns, each once.
-    private var turns: Deque<Handle<ClientSession>> = []
+    /// Sessions whose READs can be answered, each once, by principal in the order of their turns.
+    private var turns: [Handle<Principal>: Deque<Handle<ClientSession>>] = [:]
+    /// Principals with such sessions, each once, in the order of their turns.
+    private var principals: Deque<Handle<Principal>> = []
     /// Sessions with parked READs, by the interest whose body they wait for.
     private var readers: [Handle<Interest>: Set<Handle<ClientSession>>] = [:]
 
@@ -15,7 +17,7 @@ struct PullTable {
     var isEmpty: Bool { windows.isEmpty }
 
     /// Whether READs can be answered.
-    var isBehind: Bool { !turns.isEmpty }
+    var isBehind: Bool { !principals.isEmpty }
 
     func contains(_ session: Handle<ClientSession>?) -> Bool { session.map { windows[$0] != nil } ?? false }
 
@@ -38,9 +40,9 @@ struct PullTable {
     // MARK: Sessions
 
     /// Adds a session, or keeps it with its closed bodies.
-    mutating func open(_ session: Handle<ClientSession>) {
+    mutating func open(_ session: Handle<ClientSession>, of principal: Handle<Principal>) {
         // A resumed session has no READs.
-        if windows[session] == nil { windows[session] = PullWindow() }
+        if windows[session] == nil { windows[session] = PullWindow(principal: principal) }
     }
 
     /// Session whose bodies a session reads; nil if it reads its own.
@@ -67,9 +69,12 @@ struct PullTable {
 
     /// Takes the READ whose turn it is.
     mutating func take() -> (session: Handle<ClientSession>, read: PullWindow.Read)? {
-        guard let session = turns.popFirst() else { return nil }
-        guard let read = windows[session]?.take() else { preconditionFailure("session \(session) has no READ") }
-        if windows[session]?.isReady == true { turns.append(session) }
+        guard let principal = principals.popFirst() else { return nil }
+        guard let session = turns[principal]?.popFirst(), let read = windows[session]?.take() else {
+            preconditionFailure("principal \(principal) has no READ")
+        }
+        if windows[session]?.isReady == true { turns[principal]?.append(session) }
+        if turns[principal]?.isEmpty == true { turns[principal] = nil } else { principals.append(principal) }
         return (session, read)
     }
 
@@ -131,18 +136,36 @@ struct PullTable {
             readers[interest]?.remove(session)
             if readers[interest]?.isEmpty == true { readers[interest] = nil }
         }
-        if window.isReady != wasReady {
-            if wasReady { turns.removeAll { $0 == session } } else { turns.append(session) }
-        }
+        if window.isReady != wasReady { setTurn(of: session, window.principal, isReady: window.isReady) }
         windows[session] = window
+    }
+
+    private mutating func setTurn(
+        of session: Handle<ClientSession>, _ principal: Handle<Principal>, isReady: Bool
+    ) {
+        if isReady {
+            if turns[principal] == nil { principals.append(principal) }
+            turns[principal, default: []].append(session)
+        } else {
+            turns[principal]?.removeAll { $0 == session }
+            guard turns[principal]?.isEmpty == true else { return }
+            turns[principal] = nil
+            principals.removeAll { $0 == principal }
+        }
     }
 
     /// - Returns: a sentence for each violated invariant.
     func checkInvariants() -> [String] {
         var faults = windows.values.flatMap { $0.checkInvariants() }
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
-        check(Set(turns).count == turns.count, "11: a session has two turns")
-        check(Set(turns) == Set(windows.filter { $0.value.isReady }.keys), "1: a READ that can be answered has no turn")
+        let sessions = turns.values.flatMap(\.self)
+        check(Set(sessions).count == sessions.count, "11: a session has two turns")
+        check(
+            Set(sessions) == Set(windows.filter { $0.value.isReady }.keys), "1: a READ that can be answered has no turn"
+        )
+        check(
+            principals.count == turns.count && Set(principals) == Set(turns.keys),
+            "1: a principal with READs has no turn")
         var parked: [Handle<Interest>: Set<Handle<ClientSession>>] = [:]
         for (session, window) in windows {
             for read in window.parked {

@@ -31,6 +31,8 @@ struct PullWindow {
         }
     }
 
+    /// Principal of the session, which takes turns with others.
+    let principal: Handle<Principal>
     /// Session whose bodies are read; nil for the session's own.
     var source: SessionToken?
     /// READs that can be answered, in order.
@@ -43,6 +45,8 @@ struct PullWindow {
     private(set) var isBlocked = false
     /// Whether the bodies of the session were read since the last call of `takeActivity`.
     private(set) var isActive = false
+
+    init(principal: Handle<Principal>) { self.principal = principal }
 
     /// Number of READs without an answer.
     var count: Int { ready.count + parked.count }

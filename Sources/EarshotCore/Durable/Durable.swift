@@ -91,14 +91,8 @@ enum Durable {
             let ended = record.askedAt.advanced(byMilliseconds: stored.elapsedMilliseconds)
             response = Outcome.Response(
                 status: 0, url: stored.url, length: min(stored.length, WireLimits.bodyBytes), sha256: stored.sha256,
-                file: nil, body: nil,
-                fields: stored.httpFields, startedAt: begun, endedAt: ended, resumedBytes: stored.resumedBytes,
-                source: stored.source)
-            switch content.body {
-            case .missing: break
-            case .inline(let body): response?.body = body
-            case .file(let file): response?.file = file
-            }
+                body: Outcome.Body(content.body), fields: stored.httpFields, startedAt: begun, endedAt: ended,
+                resumedBytes: stored.resumedBytes, source: stored.source)
         }
         switch terminal.outcome {
         case .result(let status, let stored):

@@ -189,8 +189,7 @@ extension Flight {
     /// - Parameter key: the `FlightKey` of the other arguments.
     init(
         id: UInt64, request: HTTPRequest, redirect: RedirectMode, partition: String?, key: FlightKey,
-        scope: Handle<OriginScope>,
-        isAlone: Bool, body: BodyID?
+        scope: Handle<OriginScope>, isAlone: Bool, body: BodyID?
     ) {
         let isPlain = key.variant.isEmpty && key.mode == .default
         self.init(

@@ -184,9 +184,7 @@ package struct FlightTable {
     /// Inserts a new flight in phase `queued`, without interests. Its key must name no other flight.
     mutating func begin(
         _ request: HTTPRequest, redirect: RedirectMode, partition: String?, _ key: FlightKey,
-        scope: Handle<OriginScope>,
-        isAlone: Bool,
-        body: BodyID?
+        scope: Handle<OriginScope>, isAlone: Bool, body: BodyID?
     ) -> Handle<Flight> {
         lastID += 1
         let flight = flights.insert(

@@ -19,9 +19,8 @@ extension Flights {
 
     // MARK: Fields
 
-    /// Keeps the fields of a request that joins a flight, if they differ from those of the flight.
-    ///
-    /// - Parameter client: sender, whose budget they count against.
+    /// Keeps the fields of a request that joins a flight, if they differ from those of the flight. They count against the
+    /// budget of the sender.
     static func keepFields(
         of request: HTTPRequest, for interest: Handle<Interest>, _ flight: Handle<Flight>, of client: ClientID,
         in records: inout Records
@@ -37,9 +36,7 @@ extension Flights {
         records.releaseHead(of: .joined(interest))
     }
 
-    /// Detaches a request from its flight.
-    ///
-    /// - Returns: the beginning of that flight, with the fields of the request.
+    /// Detaches a request from its flight. Returns the beginning of that flight, with the fields of the request.
     static func leave(_ former: Handle<Flight>, _ interest: Handle<Interest>, in records: inout Records) -> Start {
         let record = records.flights[former]
         var request = record.request
@@ -127,9 +124,7 @@ extension Flights {
     }
 
     /// The step after a 304 that the server sent because of conditions: the requests with these conditions end, and the
-    /// flight is repeated for those that have joined it with others.
-    ///
-    /// - Returns: nil if the response goes to all requests.
+    /// flight is repeated for those that have joined it with others. Nil if the response goes to all requests.
     static func stepWithoutConditions(
         of flight: Handle<Flight>, after response: Outcome.Response, in records: inout Records
     ) -> FlightStep? {
@@ -164,8 +159,7 @@ extension Flights {
         unchanged.status = 304
         unchanged.fields = RequestConditions.notModified(fields).bytes
         (unchanged.length, unchanged.resumedBytes, unchanged.isCut) = (0, 0, false)
-        (unchanged.sha256, unchanged.file, unchanged.body) = (nil, nil, nil)
-        (unchanged.spilled, unchanged.generation) = (nil, nil)
+        (unchanged.sha256, unchanged.body, unchanged.generation) = (nil, nil, nil)
         return Outcome(response: unchanged, attempts: outcome.attempts)
     }
 }

@@ -4,8 +4,6 @@ internal import EarshotWire
 /// Flights: the step after an attempt, redirects, and the requests that one outcome ends. The functions return the next
 /// step of the flight.
 enum Flights {
-    // MARK: Attempts
-
     /// Decides between a redirect, a retry and an outcome for a response of an origin or of the cache.
     ///
     /// - Parameter redirect: the result of the rule of redirects. The body of a redirect is dropped already.
@@ -43,18 +41,17 @@ enum Flights {
     ) -> FlightStep {
         records.flights[extras: flight].failures += 1
         records.flights[extras: flight].fruitless += 1
-        let (record, history) = (records.flights[flight], records.flights[extras: flight])
+        let record = records.flights[flight]
         let outcome = Outcome(failure: code, detail: detail, response: response, attempts: Int(record.attempts))
-        let decision = RetryRule().decision(
-            after: code, status: response?.status, method: record.method, attempts: Int(history.failures),
-            fruitless: Int(history.fruitless), retries: Int(record.retries), random: records.generator.next())
-        guard case .retry(let pause) = decision else { return .conclude(outcome) }
+        let random = records.generator.next()
+        guard case .retry(let pause) = decision(of: flight, code, response?.status, random: random, in: &records)
+        else { return .conclude(outcome) }
         let waiting = records.flights.interests(of: flight)
         let ending = waiting.filter { records.requests[$0].isTriedOnce }
         guard ending.isEmpty || record.isRevalidation || ending.count < waiting.count else { return .conclude(outcome) }
         records.ledger.flights.retried += 1
-        let isAnswerToWait = response.map { asksToWait($0.status) } ?? false
-        let waitsForOrigin = (isAskedToWait || isAnswerToWait) && records.governor.isCoolingDown(record.scope)
+        let waitsForOrigin =
+            (isAskedToWait || response?.asksToWait == true) && records.governor.isCoolingDown(record.scope)
         return .retry(
             after: outcome, ending: ending,
             waitsForOrigin ? .afterCoolDown : .at(now.advanced(byNanoseconds: pause)))
@@ -68,19 +65,20 @@ enum Flights {
 
     /// Whether another attempt follows a response with this status, so that the response is not stored.
     static func triesAgain(_ flight: Handle<Flight>, after status: Int, in records: inout Records) -> Bool {
-        guard FailureCode.httpStatus.isRetryable(status: status) else { return false }
-        let record = records.flights[flight]
-        guard !record.route.deliversErrors else { return false }
-        let history = records.flights[extras: flight]
-        let decision = RetryRule().decision(
-            after: .httpStatus, status: status, method: record.method, attempts: Int(history.failures) + 1,
-            fruitless: Int(history.fruitless) + 1, retries: Int(record.retries), random: 0)
-        return decision != .giveUp
+        FailureCode.httpStatus.isRetryable(status: status) && !records.flights[flight].route.deliversErrors
+            && decision(of: flight, .httpStatus, status, uncounted: 1, random: 0, in: &records) != .giveUp
     }
 
-    /// Whether a status means that the origin is overloaded: 429 (RFC 6585, section 4) or 503 (RFC 9110, section
-    /// 15.6.4).
-    static func asksToWait(_ status: Int) -> Bool { status == 429 || status == 503 }
+    /// - Parameter uncounted: number of failed attempts that are not counted yet.
+    private static func decision(
+        of flight: Handle<Flight>, _ code: FailureCode, _ status: Int?, uncounted: Int = 0, random: UInt64,
+        in records: inout Records
+    ) -> RetryDecision {
+        let (record, history) = (records.flights[flight], records.flights[extras: flight])
+        return RetryRule().decision(
+            after: code, status: status, method: record.method, attempts: Int(history.failures) + uncounted,
+            fruitless: Int(history.fruitless) + uncounted, retries: Int(record.retries), random: random)
+    }
 
     /// Handles a body that exceeded the attempt's limit. Requests that allow no more fail; the others are queued again
     /// with their own limits.
@@ -102,9 +100,7 @@ enum Flights {
 
     // MARK: Redirects
 
-    /// Makes a flight wait for the flight of its redirect's target, which other requests may share.
-    ///
-    /// - Parameter isNew: whether the redirect began the other flight.
+    /// Makes a flight wait for the flight of its redirect's target, which is new or which other requests share.
     static func follow(
         _ child: Handle<Flight>, isNew: Bool, by flight: Handle<Flight>, in records: inout Records
     ) -> FlightStep {
@@ -136,9 +132,7 @@ enum Flights {
     /// Maximum bytes of a redirect's target in a detail.
     private static let targetBytes = 80
 
-    /// Notes the redirects to a flight for the terminals of the requests. O(requests that were redirected to it).
-    ///
-    /// - Parameter later: redirects after those to this flight.
+    /// Notes the redirects to a flight, and those after it, for the terminals of the requests. O(redirected requests).
     private static func noteRedirects(
         to flight: Handle<Flight>, before later: [Terminal.Redirect] = [], in records: inout Records
     ) {
@@ -156,9 +150,7 @@ enum Flights {
 
     // MARK: Outcomes
 
-    /// Outcome of a flight with a failure that has no response.
-    ///
-    /// - Parameter detail: sentence that replaces the standard sentence of the code; nil for the standard one.
+    /// Outcome of a flight with a failure that has no response. A detail replaces the standard sentence of the code.
     @inline(__always)
     static func failure(
         _ code: FailureCode, of flight: Handle<Flight>, detail: String? = nil, in records: inout Records
@@ -201,13 +193,10 @@ enum Flights {
         return nil
     }
 
-    // MARK: Limits
-
     /// Raises timeout and retries of a flight, and of the flights it was redirected to, to those of its newest request.
     static func raiseLimits(of flight: Handle<Flight>, to options: Fetch.Options, in records: inout Records) {
-        let (timeout, retries) = (
-            UInt32(clamping: options.timeoutMilliseconds), UInt8(clamping: options.retries)
-        )
+        let timeout = UInt32(clamping: options.timeoutMilliseconds)
+        let retries = UInt8(clamping: options.retries)
         var next = flight
         while true {
             raiseLimits(of: next, timeoutMilliseconds: timeout, retries: retries, in: &records)
@@ -225,11 +214,7 @@ enum Flights {
         records.flights[flight].retries = max(records.flights[flight].retries, retries)
     }
 
-    // MARK: Beginning
-
     /// Inserts a new flight in phase `queued`, without interests and not yet in the queue.
-    ///
-    /// - Parameter scope: scope of the request at its origin.
     static func begin(
         _ request: HTTPRequest, redirect: RedirectMode, partition: String?, _ key: FlightKey,
         scope: Handle<OriginScope>, isAlone: Bool, body: BodyID?, in records: inout Records

@@ -12,5 +12,5 @@ struct DeferredCancellation {
 struct MessageMark: Equatable {
     let client: ClientID
     /// Number of messages of the session that the broker had read, including this one.
-    let heard: UInt64
+    let number: UInt64
 }

@@ -20,6 +20,13 @@ package struct CoolDown {
         case due
         /// The probe runs.
         case probing(flight: UInt64)
+
+        var end: Tick? {
+            switch self {
+            case .cooling(let until), .refusing(let until): until
+            case .due, .probing: nil
+            }
+        }
     }
 
     var phase: Phase
@@ -33,21 +40,14 @@ package struct CoolDown {
     var latestProbe: UInt64?
 
     /// End of the pause; nil outside `cooling` and `refusing`.
-    package var end: Tick? { Self.end(of: phase) }
-
-    package static func end(of phase: Phase?) -> Tick? {
-        switch phase {
-        case .cooling(let until), .refusing(let until): until
-        case .due, .probing, nil: nil
-        }
-    }
+    package var end: Tick? { phase.end }
 
     /// Whether the diagram has this transition; nil is the phase `open`.
     static func isLegal(from: Phase?, to: Phase?) -> Bool {
         let isProbing = if case .probing = from { true } else { false }
         return switch to {
         case .cooling, .refusing: true
-        case .due: isProbing || end(of: from) != nil
+        case .due: isProbing || from?.end != nil
         case .probing: from == .due
         case nil: isProbing
         }

@@ -96,9 +96,9 @@ package struct OriginEntry {
         ceiling = max(limit, running)
     }
 
-    /// - Parameter bodyBytes: length of the body; nil without a response.
-    mutating func endTransfer(isHigh: Bool, bodyBytes: Int?) {
-        if let bodyBytes { hasSmallBodies = bodyBytes <= CoreLimits.smallBodyBytes }
+    /// - Parameter isSmall: whether the body was small; nil without a response.
+    mutating func endTransfer(isHigh: Bool, isSmall: Bool?) {
+        if let isSmall { hasSmallBodies = isSmall }
         running -= 1
         if !isHigh { lower -= 1 }
         ceiling = max(limit, running)

@@ -30,20 +30,11 @@ package struct OriginGovernor {
         /// Time after the opening in which a new origin has a slow start.
         var slowStartMilliseconds: Int
 
-        init(
-            restingScopes: Int, coolDownMilliseconds: Int, outageURLs: Int = CoreLimits().outageURLs,
-            slowStartMilliseconds: Int = CoreLimits().slowStartMilliseconds
-        ) {
-            self.restingScopes = restingScopes
-            self.coolDownMilliseconds = coolDownMilliseconds
-            self.outageURLs = outageURLs
-            self.slowStartMilliseconds = slowStartMilliseconds
-        }
-
         init(_ limits: CoreLimits) {
-            self.init(
-                restingScopes: limits.restingScopes, coolDownMilliseconds: limits.coolDownMilliseconds,
-                outageURLs: limits.outageURLs, slowStartMilliseconds: limits.slowStartMilliseconds)
+            restingScopes = limits.restingScopes
+            coolDownMilliseconds = limits.coolDownMilliseconds
+            outageURLs = limits.outageURLs
+            slowStartMilliseconds = limits.slowStartMilliseconds
         }
     }
 
@@ -246,12 +237,12 @@ package struct OriginGovernor {
 
     /// Releases a transfer. The origin may admit another one.
     ///
-    /// - Parameter bodyBytes: length of the body; nil without a response.
+    /// - Parameter isSmall: whether the body was small; nil without a response.
     /// - Returns: the pool of an origin that was forgotten.
     mutating func endTransfer(
-        at origin: Handle<OriginEntry>, isHigh: Bool, bodyBytes: Int? = nil
+        at origin: Handle<OriginEntry>, isHigh: Bool, isSmall: Bool? = nil
     ) -> Handle<WorkerPool>? {
-        origins[origin].endTransfer(isHigh: isHigh, bodyBytes: bodyBytes)
+        origins[origin].endTransfer(isHigh: isHigh, isSmall: isSmall)
         return forgetIfIdle(origin: origin)
     }
 

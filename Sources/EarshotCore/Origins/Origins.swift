@@ -31,6 +31,14 @@ enum Origins {
         forgotten(records.governor.flightLeft(scope), in: &records)
     }
 
+    /// Moves a flight to another scope.
+    static func move(_ flight: Handle<Flight>, to scope: Handle<OriginScope>, in records: inout Records) {
+        records.governor.flightJoined(scope)
+        let former = records.flights[flight].scope
+        records.flights[flight].scope = scope
+        flightLeft(former, in: &records)
+    }
+
     /// Reports to the pool of a forgotten origin that it has one origin less.
     private static func forgotten(_ pool: Handle<WorkerPool>?, in records: inout Records) {
         if let pool { records.pools.originForgotten(by: pool) }
@@ -53,7 +61,8 @@ enum Origins {
     static func transferEnded(
         at origin: Handle<OriginEntry>, isHigh: Bool, bodyBytes: Int? = nil, in records: inout Records
     ) {
-        let pool = records.governor.endTransfer(at: origin, isHigh: isHigh, bodyBytes: bodyBytes)
+        let isSmall = bodyBytes.map { $0 <= records.limits.smallBodyBytes }
+        let pool = records.governor.endTransfer(at: origin, isHigh: isHigh, isSmall: isSmall)
         records.queue.originOpened(origin)
         forgotten(pool, in: &records)
     }

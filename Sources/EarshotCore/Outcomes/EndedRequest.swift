@@ -58,24 +58,3 @@ public struct EndedRequest: Equatable, Sendable {
         return ([Self.word, name, request.description] + values.map { $0 ?? "-" }).joined(separator: " ")
     }
 }
-
-extension BrokerCore {
-    /// Starts or stops reports of the ends of requests.
-    public mutating func reportEnds(_ isReporting: Bool) { records.facilities.isReportingEnds = isReporting }
-
-    /// Reports the end of a request to the supervisor. Not inlined, because few buses have a program for it.
-    @inline(never)
-    mutating func reportEnd(of interest: Handle<Interest>, _ outcome: Handle<Outcome>) {
-        let record = records.requests[interest]
-        var ended = EndedRequest(handler: records.handlers[record.handler].id, request: record.request)
-        ended.principal = records.principals.name(of: records.handlers[record.handler].principal)
-        ended.failure = records.outcomes[outcome].failure?.rawValue
-        if let response = records.outcomes[outcome].response {
-            ended.status = response.status
-            ended.length = response.length
-            ended.sha256 = response.sha256
-            ended.url = response.url
-        }
-        records.outbox.actions.append(.supervisor(.ended(ended)))
-    }
-}

@@ -9,10 +9,7 @@ package struct Outcome {
         package var url: String
         package var length: Int
         var sha256: String?
-        var file: String?
-        var body: BodyID?
-        /// Body that the shell writes into `file`.
-        var spilled: BodyID?
+        var body: Body?
         var fields: [UInt8]
         var startedAt: Tick
         var endedAt: Tick
@@ -26,6 +23,29 @@ package struct Outcome {
         var generation: AttemptID?
         /// Source of a response from the cache; nil for a transfer.
         var source: Terminal.Source?
+
+        /// Whether the origin is overloaded: 429 (RFC 6585, section 4) or 503 (RFC 9110, section 15.6.4).
+        var asksToWait: Bool { status == 429 || status == 503 }
+
+        var inlineBody: BodyID? { if case .inline(let id) = body { id } else { nil } }
+
+        var file: String? { if case .file(let name, _) = body { name } else { nil } }
+    }
+
+    /// Form of a body: in memory, or a file of the spool.
+    package enum Body: Equatable {
+        case inline(BodyID)
+        /// `spilled`: the ID that the body had in memory. The shell reports a failed write by it.
+        case file(String, spilled: BodyID? = nil)
+
+        /// - Parameter stored: nil or `missing` for none.
+        init?(_ stored: CachedBody?) {
+            switch stored {
+            case .inline(let id): self = .inline(id)
+            case .file(let name): self = .file(name)
+            case .missing, nil: return nil
+            }
+        }
     }
 
     package var failure: FailureCode?
@@ -49,6 +69,14 @@ package struct Outcome {
         guard let failure, response == nil else { return nil }
         return OwedFailure.Text(
             failure: failure, detail: detail, attempts: attempts, retryAfterSeconds: retryAfterSeconds)
+    }
+
+    /// Maximum bytes of the detail of a worker or another node that clients receive.
+    private static let peerDetailBytes = 200
+
+    /// Returns the part of such a detail that clients receive.
+    static func peerDetail(_ detail: String) -> String {
+        String(decoding: detail.utf8.prefix(peerDetailBytes), as: UTF8.self)
     }
 
     /// A failure in place of this outcome, for the same request.

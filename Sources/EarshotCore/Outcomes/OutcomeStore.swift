@@ -6,12 +6,12 @@ internal import EarshotWire
 ///
 /// ```
 ///            spill
-///  .memory ─────────→ .spilled    the shell writes it into a spool file
+///  .inline ─────────→ .file       the shell writes it into a spool file
 ///     ↑                  │
 ///     └──── unspill ─────┘        the write failed
 /// ```
 ///
-/// `move` makes these transitions, and `link` those of an `OwedFailure`. The store deletes no files and no bodies: its functions return those
+/// `link` makes the transitions of an `OwedFailure`. The store deletes no files and no bodies: its functions return those
 /// that the caller deletes.
 package struct OutcomeStore {
     /// Bounds of the store.
@@ -38,12 +38,6 @@ package struct OutcomeStore {
         var holders: Int
         let bytes: Int
         var audience = FileAudience.noSession
-    }
-
-    /// Place of a body.
-    private enum Place {
-        case memory
-        case spilled(file: String)
     }
 
     /// Phase of an owed failure.
@@ -103,13 +97,13 @@ package struct OutcomeStore {
         guard outcomes[number].holders == 0 else { return nil }
         if !sharedFailures.isEmpty { forgetShared(number) }
         guard let response = outcomes.take(number).response else { return nil }
-        if let body = response.spilled { spilling[body] = nil }
+        if case .file(_, let body?) = response.body { spilling[body] = nil }
         return release(response)
     }
 
     /// Releases the body and files of a response that is not part of an outcome.
     mutating func release(_ response: Outcome.Response) -> Freed {
-        var freed = Freed(body: response.body)
+        var freed = Freed(body: response.inlineBody)
         if let file = response.file, release(file: file) { freed.files.append(file) }
         return freed
     }
@@ -120,7 +114,8 @@ package struct OutcomeStore {
     /// memory.
     @inline(__always)
     func mustSpill(_ number: Handle<Outcome>, waiting: Int) -> Bool {
-        guard let response = outcomes[number].response, response.body != nil, response.sha256 != nil, waiting > 0
+        guard let response = outcomes[number].response, case .inline = response.body, response.sha256 != nil,
+            waiting > 0
         else { return false }
         return response.length > limits.waitingBytes / waiting
     }
@@ -129,11 +124,12 @@ package struct OutcomeStore {
     ///
     /// - Returns: the body to write and the name of its file; nil if the outcome has no body in memory.
     mutating func spill(_ number: Handle<Outcome>) -> (body: BodyID, file: String)? {
-        guard let response = outcomes[number].response, let body = response.body, let sum = response.sha256 else {
-            return nil
-        }
+        guard let response = outcomes[number].response, let body = response.inlineBody, let sum = response.sha256
+        else { return nil }
         let file = SpoolName.waiting(sha256: sum)
-        move(body, of: number, to: .spilled(file: file))
+        outcomes[number].response?.body = .file(file, spilled: body)
+        hold(file: file, bytes: response.length)
+        spilling[body] = number
         return (body, file)
     }
 
@@ -141,29 +137,12 @@ package struct OutcomeStore {
     ///
     /// - Returns: the file to delete, or the body if its outcome was freed.
     mutating func unspill(_ body: BodyID) -> Freed {
-        guard let number = spilling[body], let file = outcomes[number].response?.file else { return Freed(body: body) }
-        move(body, of: number, to: .memory)
-        return Freed(files: files[file] == nil ? [file] : [])
-    }
-
-    private mutating func move(_ body: BodyID, of number: Handle<Outcome>, to place: Place) {
-        let response = outcomes[number].response
-        switch place {
-        case .spilled(let file):
-            precondition(response?.body == body && response?.file == nil, "body of outcome \(number) is not in memory")
-            outcomes[number].response?.body = nil
-            outcomes[number].response?.spilled = body
-            outcomes[number].response?.file = file
-            hold(file: file, bytes: response?.length ?? 0)
-            spilling[body] = number
-        case .memory:
-            precondition(response?.spilled == body, "body of outcome \(number) is not spilled")
-            outcomes[number].response?.body = body
-            outcomes[number].response?.spilled = nil
-            outcomes[number].response?.file = nil
-            if let file = response?.file { _ = release(file: file) }
-            spilling[body] = nil
+        guard let number = spilling.removeValue(forKey: body) else { return Freed(body: body) }
+        guard case .file(let file, body)? = outcomes[number].response?.body else {
+            preconditionFailure("body of outcome \(number) is not spilled")
         }
+        outcomes[number].response?.body = .inline(body)
+        return Freed(files: release(file: file) ? [file] : [])
     }
 
     /// Stops spilling because the spool accepts no more bodies.
@@ -305,7 +284,7 @@ package struct OutcomeStore {
         }
         precondition(file.holders == 1 && files[name] == nil, "file \(old) has \(file.holders) references")
         files[name] = file
-        outcomes[number].response?.file = name
+        outcomes[number].response?.body = .file(name)
     }
 
     /// Counts bytes written into the files of running attempts. Negative at the end of an attempt.

@@ -4,6 +4,8 @@ internal import EarshotWire
 /// Partial body of an interrupted transfer, in a spool file that no worker writes.
 struct KeptPart {
     let file: String
+    /// Principal whose quotas it counts for.
+    let principal: Handle<Principal>
     let body: PartialBody
     /// Fields of the 200 response to which the body belongs.
     let fields: HeaderFields

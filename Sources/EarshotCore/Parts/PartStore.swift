@@ -5,11 +5,8 @@
 /// (absent) ────────→ kept ────────────────────────────────────→ (absent)
 /// ```
 ///
-/// The store deletes no files: its functions return the parts whose files the caller deletes. Parts of ended flights are
-/// in the shell's folder of parts.
+/// The store deletes no files, and `Parts` bounds it by the quotas. Parts of ended flights are in the shell's folder of parts.
 struct PartStore {
-    /// Maximum number of flights with a part.
-    var limit: Int
     /// Whether the shell's folder of parts may have one.
     var mayHaveStored = false
     /// Bytes of all parts. A wrapping sum, because workers report some of the sizes.
@@ -17,23 +14,15 @@ struct PartStore {
     /// Parts by flight.
     private(set) var kept: [Handle<Flight>: KeptPart] = [:]
 
-    init(limit: Int) {
-        self.limit = limit
-    }
-
     var isEmpty: Bool { kept.isEmpty }
 
     func hasPart(of flight: Handle<Flight>) -> Bool { kept[flight] != nil }
 
-    /// Keeps a part for a flight and replaces an earlier one.
-    ///
-    /// - Returns: the part to delete: the earlier one, or the new one if the limit is reached.
-    mutating func keep(_ part: KeptPart, for flight: Handle<Flight>) -> KeptPart? {
-        let earlier = take(flight)
-        guard earlier != nil || kept.count < limit else { return part }
+    /// Keeps a part for a flight without one.
+    mutating func keep(_ part: KeptPart, for flight: Handle<Flight>) {
+        precondition(kept[flight] == nil, "flight \(flight) has two parts")
         kept[flight] = part
         bytes &+= part.bytes
-        return earlier
     }
 
     /// Removes the part of a flight and returns it.
@@ -52,7 +41,6 @@ struct PartStore {
         var faults: [String] = []
         let sum = kept.values.reduce(0) { $0 &+ $1.bytes }
         if bytes != sum { faults.append("11: parts have \(sum) bytes, not \(bytes)") }
-        if kept.count > limit { faults.append("11: \(kept.count) flights have parts") }
         if Set(kept.values.map(\.file)).count < kept.count { faults.append("12: two parts share a file") }
         return faults
     }

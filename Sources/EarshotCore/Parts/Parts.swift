@@ -88,26 +88,48 @@ enum Parts {
             return
         }
         let part = KeptPart(
-            file: file, body: body, fields: growing.fields, generation: growing.generation, audience: growing.audience,
-            isRecorded: growing.isRecorded)
+            file: file, principal: lease.principal, body: body, fields: growing.fields, generation: growing.generation,
+            audience: growing.audience, isRecorded: growing.isRecorded)
         if let flight = lease.flight {
-            delete(records.parts.keep(part, for: flight), in: &records)
+            keep(part, for: flight, in: &records)
         } else if let abandoned = lease.abandoned {
             if let successor = records.flights.number(of: abandoned.key), !records.flights[successor].isRunning,
                 !records.parts.hasPart(of: successor)
             {
-                delete(records.parts.keep(part, for: successor), in: &records)
+                keep(part, for: successor, in: &records)
             } else {
                 store(part, abandoned.partKeys, in: &records)
             }
         }
     }
 
+    /// Keeps a part for the next attempt of a flight instead of an earlier one, if the spool and its principal have room for it.
+    private static func keep(_ part: KeptPart, for flight: Handle<Flight>, in records: inout Records) {
+        delete(take(flight, in: &records), in: &records)
+        guard records.quotas.admits(1, of: \.parts, for: part.principal, within: records.limits.keptParts),
+            records.quotas.hasRoomInSpool(for: part.bytes, of: part.principal),
+            records.outcomes.spooledBytes &+ records.parts.bytes &+ part.bytes <= records.limits.spoolBytes
+        else { return delete(part, in: &records) }
+        records.parts.keep(part, for: flight)
+        charge(part, 1, in: &records)
+    }
+
+    private static func take(_ flight: Handle<Flight>, in records: inout Records) -> KeptPart? {
+        guard let part = records.parts.take(flight) else { return nil }
+        charge(part, -1, in: &records)
+        return part
+    }
+
+    private static func charge(_ part: KeptPart, _ sign: Int, in records: inout Records) {
+        records.quotas.share(sign, of: \.parts, by: part.principal)
+        records.quotas.spoolBytes(sign * part.bytes, of: part.principal)
+    }
+
     // MARK: Parts that outlive their flights
 
     /// Has the shell keep the part of an ending flight.
     static func flightEnded(_ flight: Handle<Flight>, in records: inout Records) {
-        guard let part = records.parts.take(flight) else { return }
+        guard let part = take(flight, in: &records) else { return }
         let principal = records.firstPrincipal(of: flight)
         store(part, keys(of: flight, chargedTo: principal, in: &records), in: &records)
     }
@@ -213,7 +235,7 @@ enum Parts {
         partOf flight: Handle<Flight>, as attempt: AttemptID, to worker: Handle<WorkerSession>, maxBytes: Int?,
         in records: inout Records
     ) -> (resume: Job.Resume, part: GrowingPart)? {
-        guard let part = records.parts.take(flight) else { return nil }
+        guard let part = take(flight, in: &records) else { return nil }
         guard !records.workers[worker].isRemote, part.bytes <= maxBytes ?? .max,
             let validator = part.body.validator.ifRange
         else {

@@ -31,26 +31,29 @@ extension Principals {
 
     // MARK: Bodies
 
-    /// Returns a failure in place of an outcome whose body exceeds the quota of the request's principal; otherwise the
+    /// Returns a failure in place of an outcome whose response exceeds a quota of the request's principal; otherwise the
     /// outcome itself.
     ///
-    /// - Parameter receivers: number of terminals with the body.
+    /// - Parameter receivers: number of terminals with the response.
     static func withinQuota(
         _ outcome: Handle<Outcome>, of interest: Handle<Interest>, receivers: Int, in records: inout Records
     ) -> Handle<Outcome> {
         let principal = records.principal(of: interest)
-        guard principal != PrincipalTable.administrator, !records.requests[interest].isWarm,
-            let response = records.outcomes[outcome].response, response.length > 0
-        else { return outcome }
-        // Workers report the length.
-        let bytes = response.length.multipliedReportingOverflow(by: receivers)
-        if !bytes.overflow, records.quotas.hasRoomInSpool(for: bytes.partialValue, of: principal) {
-            let isInMemory = response.length <= CoreLimits.memoryBodyBytes
-            if !isInMemory || records.quotas.hasRoomInMemory(bytes.partialValue, of: principal) { return outcome }
-            return records.outcomes.insert(
-                records.outcomes[outcome].replaced(by: .quota, detail: QuotaDetail.memory))
+        guard principal != PrincipalTable.administrator, let response = records.outcomes[outcome].response else {
+            return outcome
         }
-        return records.outcomes.insert(records.outcomes[outcome].replaced(by: .quota, detail: QuotaDetail.spool))
+        let isWarm = records.requests[interest].isWarm
+        let inMemory = DeliveryWindow.Weight(
+            response, isWarm: isWarm, memoryBodyBytes: records.limits.memoryBodyBytes
+        ).inMemory
+        // Workers report the length.
+        let bytes = (isWarm ? 0 : response.length).multipliedReportingOverflow(by: receivers)
+        let fitsSpool =
+            response.length == 0
+            || !bytes.overflow && records.quotas.hasRoomInSpool(for: bytes.partialValue, of: principal)
+        if fitsSpool, records.quotas.hasRoomInMemory(inMemory * receivers, of: principal) { return outcome }
+        let detail = fitsSpool ? QuotaDetail.memory : QuotaDetail.spool
+        return records.outcomes.insert(records.outcomes[outcome].replaced(by: .quota, detail: detail))
     }
 
     /// Whether a running transfer must end because its principal is at the quota of bytes. One that serves other
@@ -75,8 +78,7 @@ extension Principals {
         guard bytes > 0 else { return nil }
         return obstacle(
             bytes, besides: records.requests.heads.bytes(of: client), within: records.limits.requestHeadBytesPerClient,
-            \.headBytes,
-            by: principal, all: records.limits.requestHeadBytesOfAll, in: &records)
+            \.headBytes, by: principal, all: records.limits.requestHeadBytesOfAll, in: &records)
     }
 
     /// Returns why a request may not hold a body of this length; nil if it may.
@@ -102,10 +104,16 @@ extension Principals {
             ? Refusal(code: .queueFull) : Refusal(code: .quota, detail: QuotaDetail.message)
     }
 
-    /// Whether a client may have another subscription of those of all.
-    static func mayShareSubscriptions(_ client: Handle<ClientSession>, in records: inout Records) -> Bool {
-        records.quotas.admits(
+    /// The error about another subscription of a client; nil if it may have one more, of its own and of those of all.
+    static func objection(
+        toSubscriptionOf client: Handle<ClientSession>, in records: inout Records
+    ) -> ErrorReply? {
+        guard records.handlers.subscriptionCount(of: client) < records.limits.subscriptionsPerClient else {
+            return ErrorReply(code: "too-many-handlers", detail: "unsubscribe from some first")
+        }
+        let isWithinQuota = records.quotas.admits(
             1, of: \.subscriptions, for: records.clients[client].principal, within: records.limits.subscriptions)
+        return isWithinQuota ? nil : ErrorReply(code: "quota", detail: QuotaDetail.subscription)
     }
 
     /// Counts subscriptions that a client has more. A negative number subtracts.

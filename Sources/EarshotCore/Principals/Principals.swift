@@ -5,7 +5,8 @@ internal import EarshotWire
 /// The shell reports the local user of each connection. A HELLO may name another principal: that of the gateway, which
 /// proves itself with a secret of the supervisor, and that of the administrator, who needs no proof, from a session
 /// without `rights: user`. The READY of a worker names one only through the gateway. The gateway runs as the administrator's user, but its connections have no rights of
-/// that user: without a proof they open no session. A proof names keys only, and no local users.
+/// that user: without a proof they open no session. A proof of the gateway names keys only. That of the HTTP door, whose
+/// connections count as such of a gateway, names local users, or nobody for the rights of a user in the administrator's name.
 enum Principals {
     /// Principal and rights of a session, and the form of its bodies.
     struct Identity: Equatable {
@@ -27,12 +28,14 @@ enum Principals {
         let user = records.clients[client].user
         let isLocal = user == PrincipalTable.administrator
         let isGateway = records.clients[client].isGateway
+        let isDoor = hello.proof != nil && hello.proof == records.facilities.doorProof
         guard let name = hello.principal else {
-            return isGateway ? nil : Identity(user, of: hello, mustPull: !isLocal)
+            guard isGateway || hello.proof != nil ? isDoor && hello.hasUserRights : true else { return nil }
+            return Identity(user, of: hello, mustPull: !isLocal)
         }
         if let proof = hello.proof {
-            guard isProof(proof, of: name, in: &records) else { return nil }
-            return Identity(add(name, in: &records), of: hello, mustPull: true)
+            guard isDoor ? name.isOfUser && isLocal : isProof(proof, of: name, in: &records) else { return nil }
+            return Identity(add(name, in: &records), of: hello, mustPull: !isDoor)
         }
         guard isLocal, !isGateway, !hello.hasUserRights else { return nil }
         return Identity(add(name, in: &records), of: hello, mustPull: false)

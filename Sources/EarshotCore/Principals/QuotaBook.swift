@@ -15,8 +15,10 @@ package struct QuotaBook {
         package var transfers = 0
         /// Bytes of bodies that are growing or not acknowledged.
         var spoolBytes = 0
-        /// Bytes of those bodies that are in memory or may be, of terminals that were sent or are due.
-        var memoryBodyBytes = 0
+        /// Bytes of results in memory: those bodies that are there or may be, header fields and URLs.
+        var memoryBytes = 0
+        /// Terminals due to all sessions.
+        var terminals = 0
         /// Bytes of durable requests and their results. Shared.
         var durableBytes = 0
         /// Bytes of long heads of open requests. Shared.
@@ -27,6 +29,8 @@ package struct QuotaBook {
         var subscriptions = 0
         /// Bytes of cookie jars. Shared.
         var cookieBytes = 0
+        /// Partial bodies of flights that wait. Shared.
+        var parts = 0
 
         var isEmpty: Bool { self == Amounts() }
     }
@@ -123,17 +127,28 @@ package struct QuotaBook {
         isUnbounded(limits.spoolBytes, principal) || bytes <= limits.spoolBytes - use(by: principal).spoolBytes
     }
 
-    /// Adds bytes of bodies in memory. A negative number subtracts.
+    /// Adds bytes of results in memory. A negative number subtracts.
     @inline(__always)
-    mutating func memoryBodyBytes(_ change: Int, of principal: Handle<Principal>) {
-        add(change, to: \.memoryBodyBytes, of: principal)
+    mutating func memoryBytes(_ change: Int, of principal: Handle<Principal>) {
+        add(change, to: \.memoryBytes, of: principal)
     }
 
-    /// Whether a principal may have this many bytes of bodies in memory more.
+    /// Whether a principal may have this many bytes of results in memory more.
     @inline(__always)
     func hasRoomInMemory(_ bytes: Int, of principal: Handle<Principal>) -> Bool {
-        isUnbounded(limits.memoryBodyBytes, principal)
-            || bytes <= limits.memoryBodyBytes - use(by: principal).memoryBodyBytes
+        isUnbounded(limits.memoryBytes, principal) || bytes <= limits.memoryBytes - use(by: principal).memoryBytes
+    }
+
+    /// Adds due terminals. A negative number subtracts.
+    @inline(__always)
+    mutating func terminals(_ change: Int, of principal: Handle<Principal>) {
+        add(change, to: \.terminals, of: principal)
+    }
+
+    /// Whether more terminals are due to a principal than it may have.
+    @inline(__always)
+    func hasTooManyTerminals(_ principal: Handle<Principal>) -> Bool {
+        !isUnbounded(limits.terminals, principal) && use(by: principal).terminals > limits.terminals
     }
 
     /// Whether a principal may have this many durable bytes more.
@@ -239,6 +254,7 @@ package struct QuotaBook {
             $0.bodyBytes += $1.bodyBytes
             $0.subscriptions += $1.subscriptions
             $0.cookieBytes += $1.cookieBytes
+            $0.parts += $1.parts
             $0.durableBytes += $1.durableBytes
         }
         if total != sum { faults.append("11: all principals together have \(total), not \(sum)") }
@@ -260,6 +276,6 @@ extension CoreLimits {
     var userQuotas: QuotaBook.Limits {
         QuotaBook.Limits(
             requests: requestsPerUser, transfers: transfersPerUser, spoolBytes: spoolBytesPerUser,
-            memoryBodyBytes: memoryBodyBytesPerUser, durableBytes: durableBytesPerUser)
+            memoryBytes: memoryBytesPerUser, terminals: dueDeliveriesPerUser, durableBytes: durableBytesPerUser)
     }
 }

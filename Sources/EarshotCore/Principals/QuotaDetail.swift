@@ -3,7 +3,7 @@ enum QuotaDetail {
     static let spool =
         "The bodies that this user has not acknowledged reach the setting spool-per-user; acknowledge some of them."
     static let memory =
-        "This user has not acknowledged 256 MiB of bodies of at most 64 KiB, which are in memory; acknowledge some of them."
+        "This user has not acknowledged 256 MiB of results in memory: bodies of at most 64 KiB, fields, URLs; acknowledge some."
     static let message =
         "The heads or bodies of this user's open requests take a quarter of their memory; wait for some of them."
     static let request =

@@ -59,10 +59,14 @@ extension Records {
         flights.firstInterest(of: flight).map { principal(of: $0) } ?? PrincipalTable.administrator
     }
 
+    /// The name of a flight in the book of claims.
+    @inline(__always)
+    func local(_ flight: Handle<Flight>) -> LocalFlight { LocalFlight(flights.name(of: flight).reference) }
+
     /// The claim of a flight in the cluster, even one that another node has overtaken; nil without one.
     @inline(__always)
     func claim(of flight: Handle<Flight>) -> ClusterBook.Claim? {
-        cluster.flatMap { $0.value.book.claims[LocalFlight(flights.name(of: flight).reference)] }
+        cluster.flatMap { $0.value.book.claims[local(flight)] }
     }
 
     /// Highest class of the interests whose owners have room in their windows, and of other nodes.
@@ -125,18 +129,10 @@ extension Records {
 
     /// Clients that listen to a handler, each once.
     @inline(__always)
-    mutating func listeners(of handler: Handle<HandlerEntry>) -> [Handle<ClientSession>] {
+    package func listeners(of handler: Handle<HandlerEntry>) -> [Handle<ClientSession>] {
         guard !clients.ended.isEmpty || handlers.hasSubtreeSubscriptions else { return handlers[handler].subscribers }
-        return Self.listeners(of: handler, handlers, clients)
-    }
-
-    /// The same for functions that only read the records.
-    @inline(never)
-    package static func listeners(
-        of handler: Handle<HandlerEntry>, _ handlers: HandlerRegistry, _ clients: SessionTable
-    ) -> [Handle<ClientSession>] {
         // A departed session may not have been unsubscribed from this handler yet.
-        clients.withoutGone(handlers.subscribers(of: handler))
+        return clients.withoutGone(handlers.subscribers(of: handler))
     }
 
     /// Whether a stored result may be delivered to a client now.
@@ -158,9 +154,12 @@ extension Records {
     }
 
     /// Bytes that a request charges to its principal while its outcome is held.
-    func heldBytes(of interest: Handle<Interest>) -> Int {
-        guard let outcome = requests[interest].outcome, !requests[interest].isWarm else { return 0 }
-        return outcomes[outcome].response?.length ?? 0
+    func heldWeight(of interest: Handle<Interest>) -> DeliveryWindow.Weight {
+        guard let outcome = requests[interest].outcome, let response = outcomes[outcome].response else {
+            return DeliveryWindow.Weight()
+        }
+        return DeliveryWindow.Weight(
+            response, isWarm: requests[interest].isWarm, memoryBodyBytes: limits.memoryBodyBytes)
     }
 
     /// Whether the principal of a request may have this many durable bytes more. The administrator leaves the last
@@ -181,7 +180,7 @@ extension Records {
     func namedFile(of interest: Handle<Interest>) -> String? {
         let outcome = outcome(of: interest)
         // Without a copy of the response.
-        guard let file = outcomes[outcome].response?.file, outcomes[outcome].response?.spilled == nil,
+        guard case .file(let file, spilled: nil)? = outcomes[outcome].response?.body,
             !requests[interest].isWarm, demandedForm(of: interest) != .inline
         else { return nil }
         return file
@@ -234,8 +233,8 @@ extension Records {
         switch due.kind {
         case .uncounted(let interest), .counted(let interest):
             guard let response = outcomes[outcome(of: interest)].response else { return DeliveryWindow.Weight() }
-            let bodies = requests[interest].isWarm ? 0 : response.length
-            return DeliveryWindow.Weight(bodies: bodies, areInMemory: bodies <= CoreLimits.memoryBodyBytes)
+            return DeliveryWindow.Weight(
+                response, isWarm: requests[interest].isWarm, memoryBodyBytes: limits.memoryBodyBytes)
         case .owed(let number): return DeliveryWindow.Weight(texts: outcomes.owedURLs[number]?.utf8.count ?? 0)
         case .withdrawn: return DeliveryWindow.Weight()
         }

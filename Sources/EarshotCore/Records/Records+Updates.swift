@@ -89,7 +89,19 @@ extension Records {
         let (weight, charged) = (clients[client].deliveries.weight, clients[client].charged)
         clients[client].charged = weight
         quotas.spoolBytes(weight.bodies - charged.bodies, of: principal)
-        quotas.memoryBodyBytes(weight.inMemory - charged.inMemory, of: principal)
+        quotas.memoryBytes(weight.inMemory - charged.inMemory, of: principal)
+        let count = clients[client].deliveries.count
+        quotas.terminals(count - clients[client].chargedTerminals, of: principal)
+        clients[client].chargedTerminals = count
+    }
+
+    /// Charges the held outcome of a request to its principal.
+    ///
+    /// - Parameter sign: -1 to end that.
+    mutating func chargeHeld(_ interest: Handle<Interest>, _ sign: Int = 1) {
+        let (weight, principal) = (heldWeight(of: interest), principal(of: interest))
+        quotas.spoolBytes(sign * weight.bodies, of: principal)
+        quotas.memoryBytes(sign * weight.inMemory, of: principal)
     }
 
     /// Counts the bytes of a durable request, or of its result, for its principal.

@@ -61,7 +61,7 @@ package struct Records {
     /// Shares of running attempts in the rate limits.
     var rates = RateBook()
     /// Partial bodies kept for resumption.
-    var parts: PartStore
+    var parts = PartStore()
     /// READs of sessions with pulled bodies.
     var pulls = PullTable()
     /// Outcomes, failures that wait without their requests, and spool files.
@@ -87,7 +87,6 @@ package struct Records {
         workers = WorkerFleet(limits: WorkerFleet.Limits(limits))
         pools = WorkerPools(limits: WorkerPools.Limits(limits))
         governor = OriginGovernor(limits: OriginGovernor.Limits(limits))
-        parts = PartStore(limit: limits.keptParts)
         outcomes = OutcomeStore(limits: OutcomeStore.Limits(limits))
         durables = DurableBook(limits: DurableBook.Limits(limits))
         quotas = QuotaBook(limits: limits.userQuotas)

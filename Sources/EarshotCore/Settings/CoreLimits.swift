@@ -14,10 +14,10 @@ public struct CoreLimits: Equatable, Sendable {
     public var transfersPerUser = 0
     /// Maximum bytes of bodies that one user has not acknowledged: a quarter of the spool, so that no user fills it alone.
     public var spoolBytesPerUser = 2_560 << 20
-    /// Maximum bytes in memory of bodies that one user has not acknowledged: a quarter of a gibibyte.
-    public var memoryBodyBytesPerUser = 256 << 20
+    /// Maximum bytes in memory of the results that one user has not acknowledged: a quarter of a gibibyte.
+    public var memoryBytesPerUser = 256 << 20
     /// Maximum length of a body that counts as in memory, in bytes: the default of `inline-bytes`.
-    static let memoryBodyBytes = 64 << 10
+    var memoryBodyBytes = 64 << 10
     /// Maximum bytes of durable requests and results of one user: a quarter of the store, for the same reason.
     public var durableBytesPerUser = 256 << 20
     /// Maximum subscriptions of one client: ten times the design target for handlers.
@@ -162,16 +162,16 @@ public struct CoreLimits: Equatable, Sendable {
     /// Number of free slots by which another worker must exceed the one with open connections to an origin to get its next
     /// transfer. More than the transfers of an origin by default, so that their answers come in few, larger passes. Few
     /// enough that many transfers of one origin are shared by all workers.
-    static let workerLead = 8
+    var workerLead = 8
     /// Length of a body that takes a worker about as long as the rest of its transfer, in bytes.
-    static let smallBodyBytes = 32 << 10
+    var smallBodyBytes = 32 << 10
     /// Maximum number of pools: one for http and https, and one per scheme that users' own workers serve, or served
     /// within `poolAbsenceMilliseconds`.
     public var pools = 64
     /// Maximum number of workers on other machines. The choice of a worker visits all of them.
     public var remoteWorkers = 64
     /// Part of them that one principal may have.
-    static let remoteShare = 4
+    var remoteShare = 4
     /// Time for which requests wait for a worker of a scheme after its last one left: enough to restart a crashed one.
     public var poolAbsenceMilliseconds = 10_000
     /// Maximum hops of a redirect chain; the Fetch standard allows 20, common clients 5 to 10.
@@ -180,6 +180,9 @@ public struct CoreLimits: Equatable, Sendable {
     /// without a response takes 37 bytes, more with a long ID, so that a removal may leave a client as many as one
     /// handler has requests.
     public var dueDeliveries = 1_000_000
+    /// Maximum number of terminals due to all clients of one user. Beyond it those of them that do not read are
+    /// disconnected. As many as four clients may have, about 150 MB.
+    public var dueDeliveriesPerUser = 4_000_000
     /// Maximum number of different outcomes that wait for one client's window. A client with more is disconnected. Each
     /// takes about a kibibyte with the record of its request, and stored results wait elsewhere.
     public var dueOutcomes = 20_000

@@ -5,6 +5,8 @@
 public enum ListSettingName: String, CaseIterable, Sendable {
     case users
     case listen
+    case http
+    case httpUsers = "http-users"
 
     /// Text of an empty list.
     static let none = "-"
@@ -18,6 +20,8 @@ public enum ListSettingName: String, CaseIterable, Sendable {
         switch self {
         case .users: "other users of the bus, as user names, @GROUP or user IDs; a private bus without them"
         case .listen: "addresses for clients on other machines, as tcp://ADDRESS:PORT; no such clients without them"
+        case .http: "addresses of the HTTP door, as PORT, ADDRESS:PORT of loopback or unix:PATH; no door without them"
+        case .httpUsers: "other users of the HTTP door, as user names or user IDs"
         }
     }
 
@@ -31,6 +35,8 @@ public enum ListSettingName: String, CaseIterable, Sendable {
         switch self {
         case .users: ["www-data", "@staff"]
         case .listen: ["tcp://0.0.0.0:5765", "tcp://[::1]:5765"]
+        case .http: ["127.0.0.1:5768", "unix:/run/user/1000/earshot-http"]
+        case .httpUsers: ["_apt"]
         }
     }
 

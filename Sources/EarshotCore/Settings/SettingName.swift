@@ -37,6 +37,7 @@ public enum SettingName: String, CaseIterable, Sendable {
     case cookieTime = "cookie-time"
     case shareBetweenUsers = "share-between-users"
     case admission
+    case httpWait = "http-wait"
     case sandbox
     case logLevel = "log-level"
     case accessLog = "access-log"
@@ -168,6 +169,10 @@ public enum SettingName: String, CaseIterable, Sendable {
             .init(
                 .word(["open", "closed"]), .permission(\.isAdmitting),
                 help: "whether new requests are accepted; `earshot drain` closes it")
+        case .httpWait:
+            .init(
+                .time(0...WireLimits.seconds * 1_000), .lookedUp(10_000),
+                help: "maximum wait of a request of the HTTP door for a cool-down of the server, in seconds")
         case .sandbox:
             .init(
                 .word(["on", "off"]), .workers(\.sandbox, 0),

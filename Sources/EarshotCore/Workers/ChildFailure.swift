@@ -1,7 +1,7 @@
 /// Crash loop of a child of the supervisor: one process after another dies soon after its start. The broker reports it
 /// in QUERY `workers`.
 public struct ChildFailure: Equatable, Sendable {
-    /// `broker`, `worker`, `gateway`, `node-gateway` or `puller`.
+    /// `broker`, `worker`, `gateway`, `node-gateway`, `puller` or `http`.
     public let role: String
     /// Number of quick deaths in a row.
     public let deaths: Int

@@ -18,6 +18,14 @@ public enum SupervisorWord {
     public static let keys = "keys"
     /// Ends the principals of valid keys.
     public static let keysEnd = "keys-end"
+    /// Precedes the proof of the HTTP door. The supervisor sends it to each broker and to the door.
+    public static let doorProof = "door-proof"
+    /// Precedes the addresses at which the HTTP door listens. The door sends it to the supervisor, and that to the broker.
+    public static let doorListening = "door-listening"
+    /// Precedes the numbers of connections, requests and refusals of the door, on the same way.
+    public static let doorCounts = "door-counts"
+    /// Precedes the setting `http-wait` in milliseconds. The supervisor sends it to the door after each change.
+    public static let doorWait = "door-wait"
     /// The gateway accepts connections.
     public static let listening = "listening"
 }

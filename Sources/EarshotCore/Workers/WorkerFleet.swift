@@ -229,7 +229,7 @@ package struct WorkerFleet {
     }
 
     /// Records a sign of life.
-    mutating func heard(_ worker: Handle<WorkerSession>, now: Tick) {
+    mutating func received(from worker: Handle<WorkerSession>, now: Tick) {
         workers[worker].lastHeard = now
         workers[worker].askedAt = nil
     }
@@ -241,7 +241,7 @@ package struct WorkerFleet {
     mutating func sandboxed(_ parts: SandboxParts, _ worker: Handle<WorkerSession>) { workers[worker].sandbox = parts }
 
     /// Handles the slots that LIMITS assigned to a worker; nil if the worker decides.
-    mutating func told(slots: Int?, _ worker: Handle<WorkerSession>) { workers[worker].wishFor(slots) }
+    mutating func announced(slots: Int?, to worker: Handle<WorkerSession>) { workers[worker].wishFor(slots) }
 
     /// Stops assigning jobs to a worker.
     mutating func drain(_ worker: Handle<WorkerSession>) {

@@ -11,7 +11,7 @@ enum Workers {
         let isGathered = records.governor.origins[origin].hasSmallBodies && pool == WorkerPool.web
         return records.workers.nextWorker(
             of: pool, preferring: records.governor.origins[origin].lastWorker,
-            lead: isGathered ? CoreLimits.workerLead : 0)
+            lead: isGathered ? records.limits.workerLead : 0)
     }
 
     /// Adds the lease of an attempt that begins, and starts the heartbeat timer of its worker, unless it runs.
@@ -52,7 +52,7 @@ enum Workers {
     static func remoteBound(of principal: Handle<Principal>, in records: inout Records) -> String? {
         guard principal != PrincipalTable.administrator else { return nil }
         let (own, all) = records.workers.remoteWorkers(of: principal)
-        let most = records.limits.remoteWorkers / CoreLimits.remoteShare
+        let most = records.limits.remoteWorkers / records.limits.remoteShare
         if own >= most { return "\(most) workers of one client may be connected" }
         return all < records.limits.remoteWorkers
             ? nil : "\(records.limits.remoteWorkers) workers of other machines may be connected"
@@ -75,7 +75,7 @@ enum Workers {
             if puller.map({ !records.workers[worker].pools.contains($0) }) ?? true { limits.sandbox = 1 }
         }
         if records.workers[worker].isRemote { limits = limits.withoutFiles }
-        records.workers.told(slots: limits.slots, worker)
+        records.workers.announced(slots: limits.slots, to: worker)
         records.outbox.actions.append(.worker(.send(records.workers[worker].id, .limits(limits))))
     }
 
@@ -94,7 +94,7 @@ enum Workers {
     /// Drops the body of a response to HEAD, which a user's own worker may send.
     static func dropBody(of response: inout Outcome.Response, in records: inout Records) {
         records.drop(response)
-        (response.body, response.file, response.sha256) = (nil, nil, nil)
+        (response.body, response.sha256) = (nil, nil)
         response.length = 0
     }
 
@@ -117,20 +117,24 @@ enum Workers {
         return code.mayComeFromHTTP2 ? code : .reset
     }
 
+    /// The failure of an attempt that a worker has reported by a word, which it may have invented.
+    static func code(
+        _ word: String, of attempt: AttemptID, at worker: Handle<WorkerSession>, in records: inout Records
+    ) -> FailureCode {
+        let code = FailureCode(rawValue: word)
+        guard records.workers[worker].isOwn else { return code ?? .internalError }
+        // Reads from another node are made by a process of this bus.
+        let isPull = records.workers[worker].leases.flight(of: attempt).map { records.isPulling($0) } ?? false
+        return code.flatMap { isPull || ownCodes.contains($0) ? $0 : nil } ?? .workerFailed
+    }
+
     /// Codes that a user's own worker may report. Any other becomes `worker-failed`, with the worker's detail.
-    static let ownCodes: Set<FailureCode> = [
+    private static let ownCodes: Set<FailureCode> = [
         .connectRefused, .connectFailed, .unknownHost, .dnsFailed, .timeout, .connectTimeout, .tooLarge, .tls,
         .truncated,
         .reset, .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .spoolFailed,
         .workerLost,
     ]
-    /// Maximum bytes of the detail that clients receive.
-    private static let detailBytes = 200
-
-    /// Returns the part of a worker's detail that clients receive.
-    static func words(_ detail: String) -> String {
-        String(decoding: detail.utf8.prefix(detailBytes), as: UTF8.self)
-    }
 
     // MARK: Liveness
 

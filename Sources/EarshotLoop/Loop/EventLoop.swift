@@ -17,6 +17,8 @@ internal import Glibc
 
         public static let readable = Interest(rawValue: EPOLLIN.rawValue)
         public static let writable = Interest(rawValue: EPOLLOUT.rawValue)
+        /// The peer of a stream has ended its output. Unlike `readable`, unread input does not report it.
+        public static let peerEnd = Interest(rawValue: EPOLLRDHUP.rawValue)
     }
 
     /// Events that a descriptor is ready for. Level-triggered: reported again in each pass until handled.
@@ -26,6 +28,7 @@ internal import Glibc
 
         public static let readable = Readiness(rawValue: EPOLLIN.rawValue)
         public static let writable = Readiness(rawValue: EPOLLOUT.rawValue)
+        public static let peerEnd = Readiness(rawValue: EPOLLRDHUP.rawValue)
         /// An error is pending. Reported regardless of the interest.
         public static let error = Readiness(rawValue: EPOLLERR.rawValue)
         /// The peer has closed the connection. Reported regardless of the interest.

@@ -42,6 +42,15 @@ public final class ChildProcess {
         return unsafe ByteText.text(cString: path)
     }()
 
+    /// Path of another program in the folder of this one.
+    public static func program(beside name: String) -> String {
+        var bytes = [CChar](repeating: 0, count: Int(PATH_MAX))
+        let count = unsafe readlink("/proc/self/exe", &bytes, bytes.count)
+        guard count > 0 else { return name }
+        let path = ByteText.text(of: bytes.prefix(count).map { UInt8(bitPattern: $0) })
+        return String(path[...(path.lastIndex(of: "/") ?? path.startIndex)]) + name
+    }
+
     /// Exit of a child that was not reaped by its owner.
     private static let unknownExit = Exit.code(-1)
 

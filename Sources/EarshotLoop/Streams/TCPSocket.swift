@@ -122,6 +122,12 @@ public enum TCPSocket {
         linux_prepare_tcp(descriptor, unsentBytes)
     }
 
+    /// Makes the kernel reset the connection when its descriptor is closed, instead of ending it in order.
+    public static func resetOnClose(_ descriptor: Int32) {
+        var option = linger(l_onoff: 1, l_linger: 0)
+        _ = unsafe setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
+    }
+
     private static func listen<End>(_ family: Int32, _ end: inout End, _ backlog: Int32) throws(SystemError) -> Int32 {
         let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
         let descriptor = socket(family, kind, 0)

@@ -6,6 +6,10 @@ public struct UserList: Equatable, Sendable {
     public struct UnknownName: Error, Equatable, CustomStringConvertible {
         let name: String
 
+        public init(name: String) {
+            self.name = name
+        }
+
         public var description: String {
             name.hasPrefix("@")
                 ? "there is no group \(name.dropFirst()): create it, or correct the name"
@@ -42,6 +46,11 @@ public struct UserList: Equatable, Sendable {
     public func contains(_ user: UInt32, memberships: () -> Set<UInt32>) -> Bool {
         if users.contains(user) { return true }
         return !groups.isEmpty && !groups.isDisjoint(with: memberships())
+    }
+
+    /// Returns the ID of a user by name or number; nil if there is no user of this name.
+    public static func user(_ text: String) -> UInt32? {
+        text.hasPrefix("@") ? nil : Accounts.user(named: text) ?? number(text)
     }
 
     /// The largest number means no user to chown(2).

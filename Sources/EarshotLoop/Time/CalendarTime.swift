@@ -14,12 +14,15 @@ public enum CalendarTime {
         return "\(text(now.tv_sec)).\(zeros)\(milliseconds)Z"
     }
 
-    private static func text(_ seconds: time_t) -> String {
+    /// Returns the current time in the format of HTTP: `Sun, 22 Nov 2026 09:45:00 GMT`. RFC 9110, section 5.6.7.
+    public static func httpDate() -> String { text(time(nil), "%a, %d %b %Y %H:%M:%S GMT") }
+
+    private static func text(_ seconds: time_t, _ format: String = "%Y-%m-%dT%H:%M:%S") -> String {
         var seconds = seconds
         var parts = unsafe tm()
         unsafe gmtime_r(&seconds, &parts)
         var text = [CChar](repeating: 0, count: 32)
-        let count = unsafe strftime(&text, text.count, "%Y-%m-%dT%H:%M:%S", &parts)
+        let count = unsafe strftime(&text, text.count, format, &parts)
         return String(decoding: text[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 }

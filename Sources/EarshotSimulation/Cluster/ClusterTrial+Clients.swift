@@ -14,8 +14,8 @@ extension ClusterTrial {
         guard let watched = HandlerID("w") else { preconditionFailure("a valid name") }
         try pass(node) { core, now in
             core.clientConnected(id, token: SessionToken(high: 7, low: id.rawValue))
-            core.clientSaid(.hello(Hello(window: 16)), by: id, now: now)
-            if isWatcher { core.clientSaid(.subscribe(.subtree(watched)), by: id, now: now) }
+            core.received(.hello(Hello(window: 16)), from: id, now: now)
+            if isWatcher { core.received(.subscribe(.subtree(watched)), from: id, now: now) }
         }
     }
 
@@ -84,13 +84,13 @@ extension ClusterTrial {
         note("client \(client.rawValue) of node \(node) asks \(id) of key \(key) \(fetch.options.method)")
         expectations.asked(id, expected)
         report.requests += 1
-        try pass(node) { core, now in core.clientSaid(.fetch(fetch), by: client, now: now) }
+        try pass(node) { core, now in core.received(.fetch(fetch), from: client, now: now) }
     }
 
     private mutating func changePriority(_ client: ClientID, _ node: Int) throws(Violation) {
         guard let (handler, request) = openRequest(of: client) else { return }
         let priority = [PriorityClass.background, .normal, .high][random.below(3)]
-        try pass(node) { core, now in core.clientSaid(.priority(handler, request, priority), by: client, now: now) }
+        try pass(node) { core, now in core.received(.priority(handler, request, priority), from: client, now: now) }
     }
 
     private mutating func openRequest(of client: ClientID) -> (HandlerID, RequestID)? {
@@ -105,7 +105,7 @@ extension ClusterTrial {
         guard let (handler, request) = openRequest(of: client), let id = Int(request.description) else { return }
         note("client \(client.rawValue) of node \(node) cancels \(id)")
         expectations.removed([id])
-        try pass(node) { core, now in core.clientSaid(.removeRequest(handler, request), by: client, now: now) }
+        try pass(node) { core, now in core.received(.removeRequest(handler, request), from: client, now: now) }
     }
 
     private mutating func remove(_ client: ClientID, _ node: Int) throws(Violation) {
@@ -113,7 +113,7 @@ extension ClusterTrial {
         let handler = known.handlers[random.below(known.handlers.count)]
         note("client \(client.rawValue) of node \(node) removes \(handler)")
         expectations.removed(expectations.open(of: client, handler))
-        try pass(node) { core, now in core.clientSaid(.remove(.handler(handler)), by: client, now: now) }
+        try pass(node) { core, now in core.received(.remove(.handler(handler)), from: client, now: now) }
     }
 
     private mutating func clientDies(_ client: ClientID, _ node: Int) throws(Violation) {

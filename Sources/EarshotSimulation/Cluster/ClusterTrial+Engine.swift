@@ -146,7 +146,7 @@ extension ClusterTrial {
         guard let event = changed(event, node) else { return }
         note("node \(node) hears \(Self.text(event))")
         learn(event, node)
-        try pass(node) { core, now in core.engineSaid(event, now: now) }
+        try pass(node) { core, now in core.received(event, now: now) }
     }
 
     /// Notes the results of which a node learns. One that the engine had kept is for wants that had begun before it.

@@ -27,8 +27,8 @@ extension ClusterTrial {
         try pass(holder) { core, now in
             core.clientConnected(
                 client, token: SessionToken(high: 8, low: client.rawValue), user: user)
-            core.clientSaid(.hello(Hello(window: 16)), by: client, now: now)
-            core.clientSaid(.fetch(fetch), by: client, now: now)
+            core.received(.hello(Hello(window: 16)), from: client, now: now)
+            core.received(.fetch(fetch), from: client, now: now)
         }
     }
 
@@ -76,7 +76,7 @@ extension ClusterTrial {
         }
         note("node \(node) has read \(pull.job.url): \(Self.text(message))")
         try closeReader(of: pull)
-        try pass(node) { [body, message] core, now in core.workerSaid(message, body: body, by: worker, now: now) }
+        try pass(node) { [body, message] core, now in core.received(message, body: body, from: worker, now: now) }
     }
 
     /// Another body than the one that the node has, with the canary.

@@ -13,7 +13,7 @@ extension ClusterTrial {
         if isPuller { ready.schemes = ["earshot-node"] }
         try pass(node) { core, now in
             core.workerConnected(id, now: now)
-            core.workerSaid(.ready(ready), body: nil, by: id, now: now)
+            core.received(.ready(ready), body: nil, from: id, now: now)
         }
     }
 
@@ -55,7 +55,7 @@ extension ClusterTrial {
     ) throws(Violation) {
         guard isLive(node, life), let known = nodes[node].workers[worker] else { return }
         if attempt == Self.pong {
-            return try pass(node) { core, now in core.workerSaid(.pong, body: nil, by: worker, now: now) }
+            return try pass(node) { core, now in core.received(.pong, body: nil, from: worker, now: now) }
         }
         if let pull = known.pulls[attempt] {
             nodes[node].workers[worker]?.pulls[attempt] = nil
@@ -65,7 +65,7 @@ extension ClusterTrial {
         }
         try pass(node) { core, now in
             let ended = WorkerMessage.failed(attempt, code: "cancelled", detail: nil, receivedBytes: 0)
-            core.workerSaid(ended, body: nil, by: worker, now: now)
+            core.received(ended, body: nil, from: worker, now: now)
         }
     }
 
@@ -105,7 +105,7 @@ extension ClusterTrial {
         }
         let fetch = lastFetch
         note("node \(node) ends \(attempt) of key \(transfer.key) as fetch \(fetch): \(Self.text(message))")
-        try pass(node) { [body] core, now in core.workerSaid(message, body: body, by: worker, now: now) }
+        try pass(node) { [body] core, now in core.received(message, body: body, from: worker, now: now) }
     }
 
     private mutating func answer(to job: Job, _ content: ClusterCatalogue.Content, at node: Int) -> WorkerMessage {

@@ -142,7 +142,7 @@ struct ClusterTrial {
             if isLive(node, life) { try clientBegins(node, isWatcher: isWatcher) }
         case .acknowledge(let node, let life, let client, let sequence):
             guard isLive(node, life) else { return }
-            try pass(node) { core, now in core.clientSaid(.acknowledge(sequence), by: client, now: now) }
+            try pass(node) { core, now in core.received(.acknowledge(sequence), from: client, now: now) }
         case .askAgain(let keys): try askAgain(keys)
         case .fault: try injectFault()
         case .workersFail: try injectWorkerFault()

@@ -119,7 +119,7 @@ struct DurableWorld {
         try settle()
         let owed = promises.open
         let claimers = Self.principals.map { connect(window: 4_096, of: $0) }
-        for claimer in claimers { core.clientSaid(.subscribe(.subtree(Self.root)), by: claimer, now: now) }
+        for claimer in claimers { core.received(.subscribe(.subtree(Self.root)), from: claimer, now: now) }
         try settle()
         let heard = claimers.flatMap { clients[$0]?.heard ?? [] }
         guard Set(owed).isSubset(of: heard) else {
@@ -202,8 +202,8 @@ struct DurableWorld {
             jobs.append(job)
         case .worker(.send(_, .cancel(let attempt))):
             jobs.removeAll { $0.attempt == attempt }
-            core.workerSaid(
-                .failed(attempt, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, by: worker, now: now)
+            core.received(
+                .failed(attempt, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, from: worker, now: now)
         case .spool(.releaseBody(let body)): contents[body] = nil
         case .durable(let asked): ask(asked)
         default: break
@@ -275,7 +275,7 @@ struct DurableWorld {
         let url = promises.url(of: name) ?? "http://o\(lastURL % 4).test/\(lastURL)"
         var fetch = Fetch(handler: Self.plain(name), request: name.request, url: url)
         fetch.options = options
-        core.clientSaid(.fetch(fetch), by: client, now: now)
+        core.received(.fetch(fetch), from: client, now: now)
         if isHeld(client) {
             waiting[client] = .request(name, url: url)
             return
@@ -327,8 +327,8 @@ struct DurableWorld {
         let job = jobs.remove(at: random.below(jobs.count))
         guard !random.perMille(250) else {
             let code = random.perMille(500) ? "reset" : "protocol-error"
-            core.workerSaid(
-                .failed(job.attempt, code: code, detail: nil, receivedBytes: 0), body: nil, by: worker, now: now)
+            core.received(
+                .failed(job.attempt, code: code, detail: nil, receivedBytes: 0), body: nil, from: worker, now: now)
             return
         }
         var completion = Completion(attempt: job.attempt, status: 200)
@@ -338,7 +338,7 @@ struct DurableWorld {
         completion.sha256 = String(repeating: "0", count: 64 - digits.count) + digits
         let body = BodyID(rawValue: number())
         contents[body] = job.url
-        core.workerSaid(.done(completion), body: body, by: worker, now: now)
+        core.received(.done(completion), body: body, from: worker, now: now)
     }
 
     private mutating func acknowledge() {
@@ -348,7 +348,7 @@ struct DurableWorld {
 
     private mutating func acknowledgeAll(_ id: ClientID) {
         guard let client = clients[id], client.sequence > client.acknowledged else { return }
-        core.clientSaid(.acknowledge(client.sequence), by: id, now: now)
+        core.received(.acknowledge(client.sequence), from: id, now: now)
         for name in client.heard.suffix(Int(client.sequence - client.acknowledged)) {
             promises.acknowledged(name, by: id, waiting: fullClients(but: id))
         }
@@ -358,14 +358,14 @@ struct DurableWorld {
     private mutating func listen() {
         guard let client = someClient() else { return }
         let pattern = HandlerPattern.handler(Self.handlers[random.below(Self.handlers.count)])
-        core.clientSaid(random.perMille(500) ? .subscribe(pattern) : .unsubscribe(pattern), by: client, now: now)
+        core.received(random.perMille(500) ? .subscribe(pattern) : .unsubscribe(pattern), from: client, now: now)
     }
 
     /// Repeats requests of all handlers. The broker refuses those without a failure that waits.
     private mutating func retry() {
         guard let client = someClient() else { return }
         for name in promises.names where random.perMille(700) && !core.awaitsDurableRows(client) {
-            core.clientSaid(.retry(Self.plain(name), name.request), by: client, now: now)
+            core.received(.retry(Self.plain(name), name.request), from: client, now: now)
         }
     }
 
@@ -376,9 +376,9 @@ struct DurableWorld {
         let name = own(names[random.below(names.count)], client)
         var removal = Removal.request(name)
         if random.perMille(800) {
-            core.clientSaid(.removeRequest(Self.plain(name), name.request), by: client, now: now)
+            core.received(.removeRequest(Self.plain(name), name.request), from: client, now: now)
         } else {
-            core.clientSaid(.remove(.handler(Self.plain(name))), by: client, now: now)
+            core.received(.remove(.handler(Self.plain(name))), from: client, now: now)
             removal = .handler(name.handler)
         }
         guard !core.awaitsDurableRows(client) else {
@@ -437,7 +437,7 @@ struct DurableWorld {
         clients[id] = Client(window: window, principal: principal)
         core.clientConnected(
             id, token: SessionToken(high: 0, low: id.rawValue), user: principal)
-        core.clientSaid(.hello(Hello(window: window)), by: id, now: now)
+        core.received(.hello(Hello(window: window)), from: id, now: now)
         return id
     }
 
@@ -456,7 +456,7 @@ struct DurableWorld {
     private mutating func connectWorker() {
         worker = WorkerID(rawValue: number())
         core.workerConnected(worker, now: now)
-        core.workerSaid(.ready(Ready(slots: 8)), body: nil, by: worker, now: now)
+        core.received(.ready(Ready(slots: 8)), body: nil, from: worker, now: now)
     }
 
     /// Simulates `kill -9` of the broker: all connections are new to the next one.

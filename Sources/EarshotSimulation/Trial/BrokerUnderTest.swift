@@ -57,7 +57,7 @@ struct BrokerUnderTest {
         let failures = core.ledger.requests.failed["deadline", default: 0]
         if canary == .removedBeforeLease, case .clientLost(let id) = event {
             var other = core
-            other.clientSaid(.bye, by: id, now: now)
+            other.received(.bye, from: id, now: now)
             // A client without requests would not reveal the fault.
             if other.ledger.requests.removed > core.ledger.requests.removed { core = other }
         }
@@ -95,8 +95,8 @@ struct BrokerUnderTest {
         case .clientConnected(let id): core.clientConnected(id, token: Trial.token(of: id))
         case .clientSaid(let id, let message, let number):
             if case .take(let sequence) = message { renameFile(toTake: sequence, by: id) }
-            core.clientSaid(message, number: number, by: id, now: now)
-        case .clientSaidNonsense(let id, let error): core.clientSaidNonsense(error, by: id, now: now)
+            core.received(message, number: number, from: id, now: now)
+        case .clientSaidNonsense(let id, let error): core.receivedMalformed(error, from: id, now: now)
         case .clientLost(let id): core.clientLost(id, now: now)
         case .deliveryRefused(let id, let sequence): core.deliveryRefused(sequence, by: id)
         case .clientWritable(let id): core.clientWritable(id)
@@ -104,8 +104,8 @@ struct BrokerUnderTest {
         case .spillFailed(let body): core.spillFailed(body, now: now)
         case .workerConnected(let id, let process): core.workerConnected(id, process: process, now: now)
         case .processEnded(let process): core.processEnded(process, now: now)
-        case .workerSaid(let id, let message, let body): core.workerSaid(message, body: body, by: id, now: now)
-        case .workerSaidNonsense(let id, let error): core.workerSaidNonsense(error, by: id, now: now)
+        case .workerSaid(let id, let message, let body): core.received(message, body: body, from: id, now: now)
+        case .workerSaidNonsense(let id, let error): core.receivedMalformed(error, from: id, now: now)
         case .workerDisconnected(let id, let isAlive):
             core.workerDisconnected(id, isProcessAlive: isAlive, now: now)
         case .workerLost(let id): core.workerLost(id, now: now)
@@ -217,7 +217,7 @@ struct BrokerUnderTest {
     private mutating func endAnother(now: Tick) {
         for (client, requests) in open {
             for (handler, request) in requests {
-                core.clientSaid(.removeRequest(handler, request), by: client, now: now)
+                core.received(.removeRequest(handler, request), from: client, now: now)
             }
         }
         open = [:]

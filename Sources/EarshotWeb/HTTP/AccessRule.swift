@@ -1,4 +1,5 @@
 internal import EarshotHTTP
+internal import EarshotLoop
 internal import EarshotWire
 
 /// Rule that admits requests: by the name of the server, by the page that sends them, and by the token.
@@ -35,11 +36,10 @@ struct AccessRule {
     private func isSameSite(_ head: RequestHead) -> Bool {
         let origins = head.fields.values("origin").map { $0.lowercased() }
         guard origins.allSatisfy({ $0 == "http://\(head.host)" || $0 == "https://\(head.host)" }) else { return false }
-        switch head.fields.first("sec-fetch-site")?.lowercased() {
-        case nil, "same-origin", "none": return true
+        let sites = head.fields.values("sec-fetch-site").map { $0.lowercased() }
+        if sites.allSatisfy({ $0 == "same-origin" || $0 == "none" }) { return true }
         // A link on another page may open this one.
-        default: return head.path == "/" && head.fields.first("sec-fetch-mode") == "navigate"
-        }
+        return head.path == "/" && head.fields.values("sec-fetch-mode") == ["navigate"]
     }
 
     /// The token that a request offers: a bearer token, or the password of Basic authentication, which browsers ask for.
@@ -58,15 +58,14 @@ struct AccessRule {
 
     /// Returns the host without its port, and an IPv6 address with its brackets.
     static func name(ofHost host: String) -> String {
-        if host.hasPrefix("["), let end = host.firstIndex(of: "]") { return String(host[...end]) }
+        if host.hasPrefix("["), let end = host.firstIndex(of: "]") {
+            let rest = host[host.index(after: end)...]
+            return rest.isEmpty || rest.hasPrefix(":") ? String(host[...end]) : host
+        }
         let name = host.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)[0]
         return String(name.hasSuffix(".") ? name.dropLast() : name)
     }
 
     /// Returns whether a name is an IP address. A rebinding attack needs a name in the DNS.
-    private static func isAddress(_ name: String) -> Bool {
-        if name.hasPrefix("[") { return name.hasSuffix("]") }
-        let parts = name.split(separator: ".", omittingEmptySubsequences: false)
-        return parts.count == 4 && parts.allSatisfy { UInt8($0) != nil && $0.first != "+" }
-    }
+    private static func isAddress(_ name: String) -> Bool { TCPSocket.Address(urlHost: name[...]) != nil }
 }

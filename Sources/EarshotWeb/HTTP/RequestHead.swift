@@ -1,90 +1,168 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Head of an HTTP/1 request: RFC 9112. The server accepts GET and HEAD without a body.
-struct RequestHead: Equatable {
+/// Head of an HTTP/1 request: RFC 9112.
+///
+/// The reader is strict where readers are known to differ, so that no peer can make this server and another one see different
+/// requests: lines end in CRLF, no line is folded, and the length of a body has one meaning.
+package struct RequestHead: Equatable {
     /// Result of reading a head from the bytes of a connection.
-    enum Reading: Equatable {
+    package enum Reading: Equatable {
         /// The empty line that ends the head is missing.
         case incomplete
         /// A head, and the number of its bytes.
         case complete(RequestHead, length: Int)
-        /// A request that this server rejects with a status. The rest of the connection cannot be read.
+        /// A request that is rejected with a status. The rest of the connection cannot be read.
         case rejected(status: Int)
     }
 
-    /// Maximum size in bytes. A browser sends about 1 KiB.
-    static let mostBytes = 16_384
+    /// Length of the body: RFC 9112, section 6.3.
+    package enum BodyLength: Equatable, Sendable {
+        case none
+        case bytes(Int)
+        case chunked
+    }
 
-    let isHead: Bool
-    /// Path of the target, percent-encoded as received.
-    let path: String
-    /// Names and values of the query, decoded.
-    let query: [String: String]
+    /// Default maximum size in bytes. A browser sends about 1 KiB.
+    static let mostBytes = 16_384
+    /// Maximum number of digits of a length: below 2^63.
+    private static let lengthDigits = 18
+
+    let method: String
+    /// Target as received. Bytes outside ASCII are percent-escaped.
+    let target: String
     let fields: HeaderFields
-    /// Value of `Host`, in lower case.
+    /// Value of `Host`, in lower case; empty if HTTP/1.0 omits it.
     let host: String
+    let bodyLength: BodyLength
+    let isVersion10: Bool
     /// Whether the client keeps the connection open after the response.
     let keepsAlive: Bool
+    /// Whether the client waits for a `100 (Continue)` before it sends the body.
+    let expectsContinue: Bool
+
+    var isHead: Bool { method == "HEAD" }
+    /// Path of a target in origin form, percent-encoded as received.
+    var path: String { String(target.prefix { $0 != "?" }) }
+    /// Names and values of the query, decoded.
+    var query: [String: String] {
+        guard let mark = target.utf8.firstIndex(of: UInt8(ascii: "?")) else { return [:] }
+        return Self.query(Array(target.utf8[mark...].dropFirst())[...])
+    }
 
     /// Reads the first head in `bytes`.
     ///
-    /// - Parameter start: number of bytes that an earlier call has already searched for the end.
-    static func read(_ bytes: [UInt8], searched start: Int = 0) -> Reading {
-        guard let end = endOfHead(bytes, from: max(start - 3, 0)) else {
-            return bytes.count >= mostBytes ? .rejected(status: 431) : .incomplete
+    /// - Parameters:
+    ///   - start: number of bytes that an earlier call has already searched for the end.
+    ///   - limit: maximum size in bytes.
+    package static func read(_ bytes: [UInt8], searched start: Int = 0, limit: Int = mostBytes) -> Reading {
+        // One empty line before the request is ignored: section 2.2.
+        let first = bytes.starts(with: [cr, lf]) ? 2 : 0
+        switch endOfHead(bytes, first, from: max(start - 3, first), limit: limit) {
+        case .missing: return bytes.count >= limit ? .rejected(status: 431) : .incomplete
+        case .malformed: return .rejected(status: 400)
+        case .at(let end):
+            guard end <= limit else { return .rejected(status: 431) }
+            let lines = bytes[first..<(end - 2)].split(separator: lf, omittingEmptySubsequences: false).dropLast()
+                .map { $0.dropLast() }
+            guard let line = lines.first else { return .rejected(status: 400) }
+            return read(line, fields: Array(lines.dropFirst()), length: end)
         }
-        guard end <= mostBytes else { return .rejected(status: 431) }
-        var lines = bytes[..<end].split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).map { line in
-            line.last == UInt8(ascii: "\r") ? line.dropLast() : line
-        }
-        // The empty line and the text after it.
-        lines.removeLast(2)
-        guard let first = lines.first else { return .rejected(status: 400) }
-        return read(first, fields: Array(lines.dropFirst()), length: end)
     }
 
-    private static func read(_ first: ArraySlice<UInt8>, fields lines: [ArraySlice<UInt8>], length: Int) -> Reading {
-        let words = first.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
-        guard words.count == 3, first.allSatisfy({ $0 > 0x1f && $0 < 0x7f }) else { return .rejected(status: 400) }
+    private static func read(_ line: ArraySlice<UInt8>, fields lines: [ArraySlice<UInt8>], length: Int) -> Reading {
+        let words = line.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
+        guard words.count == 3, !words[0].isEmpty, !words[1].isEmpty, words[0].allSatisfy(\.isToken),
+            words[1].allSatisfy({ $0 > 0x20 && $0 != 0x7f })
+        else { return .rejected(status: 400) }
         let version = String(decoding: words[2], as: UTF8.self)
         guard version.hasPrefix("HTTP/") else { return .rejected(status: 400) }
         guard version == "HTTP/1.1" || version == "HTTP/1.0" else { return .rejected(status: 505) }
-        let method = String(decoding: words[0], as: UTF8.self)
-        guard method == "GET" || method == "HEAD" else { return .rejected(status: 405) }
-        guard words[1].first == UInt8(ascii: "/") else { return .rejected(status: 400) }
 
-        let fields = HeaderFields(lines: Array(lines.joined(separator: [UInt8(ascii: "\n")])))
-        // A malformed line, such as a folded one, is skipped by the iterator.
+        let fields = HeaderFields(lines: Array(lines.joined(separator: [lf])))
+        // The iterator skips a malformed line, such as a folded one.
         guard fields.reduce(0, { count, _ in count + 1 }) == lines.count,
-            fields.allSatisfy({ $0.value.allSatisfy { $0 > 0x1f && $0 != 0x7f || $0 == UInt8(ascii: "\t") } })
+            fields.allSatisfy({ $0.value.allSatisfy { !$0.isControl || $0.isBlank } })
         else { return .rejected(status: 400) }
+        let isVersion10 = version == "HTTP/1.0"
         let hosts = fields.values("host")
-        guard hosts.count == 1, let host = hosts.first else { return .rejected(status: 400) }
-        guard !fields.contains("transfer-encoding"), fields.values("content-length").allSatisfy({ $0 == "0" }) else {
-            return .rejected(status: 413)
+        guard hosts.count == 1 || isVersion10 && hosts.isEmpty, isHost(hosts.first ?? "") else {
+            return .rejected(status: 400)
         }
-        let options = fields.values("connection").flatMap { $0.lowercased().split { $0 == "," || $0 == " " } }
-        let target = words[1].split(separator: UInt8(ascii: "?"), maxSplits: 1, omittingEmptySubsequences: false)
+        let bodyLength: BodyLength
+        switch lengthOfBody(fields, isVersion10) {
+        case .success(let length): bodyLength = length
+        case .failure(let rejection): return .rejected(status: rejection.status)
+        }
+        let expectations = fields.values("expect").map { $0.lowercased() }
+        guard isVersion10 || expectations.allSatisfy({ $0 == "100-continue" }) else { return .rejected(status: 417) }
+        let options = fields.connectionOptions
         let head = RequestHead(
-            isHead: method == "HEAD", path: String(decoding: target[0], as: UTF8.self),
-            query: target.count > 1 ? query(target[1]) : [:], fields: fields, host: host.lowercased(),
-            keepsAlive: version == "HTTP/1.1" ? !options.contains("close") : options.contains("keep-alive"))
+            method: String(decoding: words[0], as: UTF8.self), target: escaped(words[1]), fields: fields,
+            host: (hosts.first ?? "").lowercased(), bodyLength: bodyLength, isVersion10: isVersion10,
+            keepsAlive: !options.contains("close") && (!isVersion10 || options.contains("keep-alive")),
+            expectsContinue: !isVersion10 && !expectations.isEmpty && bodyLength != .none)
         return .complete(head, length: length)
     }
 
-    /// Returns the index after the empty line that ends a head.
-    private static func endOfHead(_ bytes: [UInt8], from start: Int) -> Int? {
+    private struct Rejection: Error {
+        let status: Int
+    }
+
+    /// Length of the body by the fields, each of which must be the only one of its kind.
+    private static func lengthOfBody(_ fields: HeaderFields, _ isVersion10: Bool) -> Result<BodyLength, Rejection> {
+        let lengths = fields.values("content-length")
+        let codings = fields.values("transfer-encoding")
+        if let coding = codings.first {
+            guard codings.count == 1, lengths.isEmpty, !isVersion10 else { return .failure(Rejection(status: 400)) }
+            return coding.lowercased() == "chunked" ? .success(.chunked) : .failure(Rejection(status: 501))
+        }
+        guard let text = lengths.first else { return .success(.none) }
+        guard lengths.count == 1, (1...lengthDigits).contains(text.utf8.count),
+            text.utf8.allSatisfy(\.isDigit), let length = Int(text)
+        else { return .failure(Rejection(status: 400)) }
+        return .success(length == 0 ? .none : .bytes(length))
+    }
+
+    /// Whether a value of `Host` can be a host with a port. It has no character that leads out of an authority.
+    private static func isHost(_ text: String) -> Bool {
+        text.utf8.allSatisfy { $0.isVisible && !"/\\?#@,\"<>^`{|}".utf8.contains($0) }
+    }
+
+    // MARK: Lines
+
+    private static let (cr, lf) = (UInt8(ascii: "\r"), UInt8(ascii: "\n"))
+
+    private enum End {
+        case missing
+        /// A line with only one of the two bytes of its end, or no request line.
+        case malformed
+        /// Index after the empty line.
+        case at(Int)
+    }
+
+    private static func endOfHead(_ bytes: [UInt8], _ first: Int, from start: Int, limit: Int) -> End {
         var index = start
-        let (lf, cr) = (UInt8(ascii: "\n"), UInt8(ascii: "\r"))
-        while index < bytes.count {
+        while index < min(bytes.count, limit) {
             if bytes[index] == lf {
-                if index + 1 < bytes.count, bytes[index + 1] == lf { return index + 2 }
-                if index + 2 < bytes.count, bytes[index + 1] == cr, bytes[index + 2] == lf { return index + 3 }
+                guard index > first, bytes[index - 1] == cr else { return .malformed }
+                if index == first + 1 { return .malformed }
+                if index >= first + 3, bytes[index - 2] == lf { return .at(index + 1) }
+            } else if index > first, bytes[index - 1] == cr {
+                return .malformed
             }
             index += 1
         }
-        return nil
+        return .missing
+    }
+
+    private static func escaped(_ text: ArraySlice<UInt8>) -> String {
+        guard text.contains(where: { $0 > 0x7e }) else { return String(decoding: text, as: UTF8.self) }
+        let digits = Array("0123456789ABCDEF".utf8)
+        let bytes = text.flatMap { byte in
+            byte > 0x7e ? [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]] : [byte]
+        }
+        return String(decoding: bytes, as: UTF8.self)
     }
 
     private static func query(_ text: ArraySlice<UInt8>) -> [String: String] {
@@ -100,5 +178,12 @@ struct RequestHead: Equatable {
     private static func decoded(_ text: ArraySlice<UInt8>) -> String {
         let spaced = text.map { $0 == UInt8(ascii: "+") ? UInt8(ascii: " ") : $0 }
         return String(decoding: PercentEncoding.decoded(spaced).bytes, as: UTF8.self)
+    }
+}
+
+extension HeaderFields {
+    /// Members of `Connection` in lower case.
+    var connectionOptions: [String] {
+        values("connection").flatMap { $0.lowercased().split { $0 == "," || $0 == " " || $0 == "\t" } }.map(String.init)
     }
 }

@@ -13,8 +13,9 @@ struct WebResponse: Equatable {
     }
 
     /// A line of text.
-    init(_ status: Int, text: String) {
+    init(_ status: Int, text: String, fields: [(name: String, value: String)] = []) {
         self.init(status, "text/plain; charset=utf-8", Array((text + "\n").utf8))
+        self.fields = fields
     }
 
     static func == (left: WebResponse, right: WebResponse) -> Bool {
@@ -58,21 +59,19 @@ struct WebResponse: Equatable {
         return Array(text.utf8)
     }
 
-    private static func phrase(_ status: Int) -> String {
-        switch status {
-        case 200: "OK"
-        case 400: "Bad Request"
-        case 401: "Unauthorized"
-        case 403: "Forbidden"
-        case 404: "Not Found"
-        case 405: "Method Not Allowed"
-        case 408: "Request Timeout"
-        case 413: "Content Too Large"
-        case 421: "Misdirected Request"
-        case 431: "Request Header Fields Too Large"
-        case 503: "Service Unavailable"
-        case 505: "HTTP Version Not Supported"
-        default: "Error"
-        }
-    }
+    static func phrase(_ status: Int) -> String { phrases[status] ?? "Status" }
+
+    private static let phrases = [
+        200: "OK", 201: "Created", 202: "Accepted", 203: "Non-Authoritative Information", 204: "No Content",
+        205: "Reset Content", 206: "Partial Content", 300: "Multiple Choices", 301: "Moved Permanently", 302: "Found",
+        303: "See Other", 304: "Not Modified", 307: "Temporary Redirect", 308: "Permanent Redirect", 400: "Bad Request",
+        401: "Unauthorized", 402: "Payment Required", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
+        406: "Not Acceptable", 407: "Proxy Authentication Required", 408: "Request Timeout", 409: "Conflict",
+        410: "Gone", 411: "Length Required", 412: "Precondition Failed", 413: "Content Too Large", 414: "URI Too Long",
+        415: "Unsupported Media Type", 416: "Range Not Satisfiable", 417: "Expectation Failed",
+        421: "Misdirected Request", 422: "Unprocessable Content", 425: "Too Early", 426: "Upgrade Required",
+        428: "Precondition Required", 429: "Too Many Requests", 431: "Request Header Fields Too Large",
+        451: "Unavailable For Legal Reasons", 500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway",
+        503: "Service Unavailable", 504: "Gateway Timeout", 505: "HTTP Version Not Supported", 508: "Loop Detected",
+    ]
 }

@@ -25,6 +25,9 @@ public enum ListenAddress: Equatable, Sendable {
         self = .tcp(host: host, port: port)
     }
 
+    /// Whether the address is one of TCP.
+    package var isTCP: Bool { if case .tcp = self { true } else { false } }
+
     /// Whether only this machine, or only this user, can connect.
     public var isLocal: Bool {
         switch self {
@@ -44,12 +47,13 @@ public enum ListenAddress: Equatable, Sendable {
 
     /// Opens a listening socket.
     ///
+    /// - Parameter isOpen: whether all users can connect to a Unix socket.
     /// - Returns: the socket, and the address with the selected port.
-    func listen() throws(SystemError) -> (descriptor: Int32, address: String) {
+    func listen(isOpen: Bool = false) throws(SystemError) -> (descriptor: Int32, address: String, port: UInt16?) {
         switch self {
         case .unix(let path):
             try Self.requireUnused(path)
-            return (try UnixSocket.listen(at: path), path)
+            return (try UnixSocket.listen(at: path, isOpen: isOpen), path, nil)
         case .tcp(let host, let port): return try Self.listen(host, port)
         }
     }
@@ -68,12 +72,12 @@ public enum ListenAddress: Equatable, Sendable {
         throw SystemError("listen", number: EADDRINUSE)
     }
 
-    private static func listen(_ host: String, _ port: UInt16) throws(SystemError) -> (Int32, String) {
+    private static func listen(_ host: String, _ port: UInt16) throws(SystemError) -> (Int32, String, UInt16?) {
         guard let address = TCPSocket.Address(host) else { throw SystemError("parse the address", number: EINVAL) }
         let (descriptor, port) = try TCPSocket.listen(address, port: port, backlog: backlog)
-        return (descriptor, "http://\(host.contains(":") ? "[\(host)]" : host):\(port)/")
+        return (descriptor, "http://\(host.contains(":") ? "[\(host)]" : host):\(port)/", port)
     }
 
     /// Connections that may wait for accept.
-    private static let backlog: Int32 = 64
+    private static let backlog: Int32 = 1_024
 }

@@ -5,7 +5,7 @@ internal import EarshotWire
 
 /// HTTP server for the state of a bus. It only reads: no request changes the bus.
 public final class WebServer {
-    /// Connections at once, and connections accepted in a pass of the loop. A browser has at most six.
+    /// Connections at once. A browser has at most six.
     private static let mostPeers = 64
     /// Descriptors for everything else, and the number of connections of two browsers.
     private static let (reservedDescriptors, leastPeers) = (16, 12)
@@ -13,21 +13,18 @@ public final class WebServer {
     private static let streamShare = 4
     /// Time between two events of a stream.
     private static let eventTime = Duration.seconds(1)
-    /// Pause of a listener when the process has no free descriptor.
-    private static let acceptPause = Duration.milliseconds(500)
     /// Version of the form of `/status.json`. It grows when a member changes its meaning or disappears.
     static let schema = 1
 
     private let loop: EventLoop
     private let rule: AccessRule
     private let source: StatusSource
-    private let listener: Int32
+    private var listener: WebListener?
     private let connectionLimit: Int
-    private var registration: EventLoop.Registration?
     private var peers: [Int32: WebPeer] = [:]
     private var eventTimer: TimerID?
     /// Address at which the server listens, as a URL or a path.
-    public let address: String
+    public var address: String { listener?.address ?? "" }
     /// Error that ended the connection to the broker for good; nil while it runs.
     public var failure: (any Error)? { source.failure }
 
@@ -45,31 +42,20 @@ public final class WebServer {
         let descriptors = try ResourceLimits.raiseDescriptorLimit(atLeast: Self.reservedDescriptors + Self.leastPeers)
         connectionLimit = min(Self.mostPeers, descriptors - Self.reservedDescriptors)
         rule = AccessRule(token: token, hosts: Set(hosts.map { $0.lowercased() }))
-        (listener, self.address) = try address.listen()
         source = try StatusSource(folder, loop: loop)
-        registration = try loop.add(listener, .readable) { [unowned self] _ in accept() }
+        listener = try WebListener(address, loop: loop) { [unowned self] descriptor throws(SystemError) in
+            try admit(descriptor)
+        }
     }
 
     /// Closes all connections.
     public func close() {
-        if let registration { loop.remove(registration) }
+        listener?.close()
         if let eventTimer { loop.cancelTimer(eventTimer) }
         for peer in Array(peers.values) { peer.close() }
-        UnixSocket.close(listener)
     }
 
     // MARK: Connections
-
-    private func accept() {
-        do throws(SystemError) {
-            for _ in 0..<connectionLimit {
-                guard let descriptor = try UnixSocket.accept(listener) else { return }
-                try admit(descriptor)
-            }
-        } catch {
-            pause()
-        }
-    }
 
     private func admit(_ descriptor: Int32) throws(SystemError) {
         if peers.count >= connectionLimit {
@@ -77,35 +63,18 @@ public final class WebServer {
             guard let oldest = idle.min(by: { $0.since < $1.since }) else { return UnixSocket.close(descriptor) }
             oldest.close()
         }
-        do throws(SystemError) {
-            peers[descriptor] = try WebPeer(
-                descriptor, loop: loop, onReject: { Self.rejection($0) },
-                onRequest: { [unowned self] in answer($0, $1) },
-                onClosed: { [unowned self] in peers[$0.descriptor] = nil })
-        } catch {
-            UnixSocket.close(descriptor)
-            throw error
-        }
-    }
-
-    /// Stops to accept for a while. The listener would otherwise wake the loop without end.
-    private func pause() {
-        guard let registration else { return }
-        loop.remove(registration)
-        self.registration = nil
-        loop.setTimer(after: Self.acceptPause) { [weak self] in
-            guard let self else { return }
-            do throws(SystemError) {
-                self.registration = try loop.add(listener, .readable) { [unowned self] _ in accept() }
-            } catch {
-                pause()
-            }
-        }
+        let rules = WebPeer.Rules(
+            reject: { Self.rejection($0) }, refuse: { Self.refusalOfBody($1) },
+            request: { [unowned self] peer, head, _ in answer(peer, head) },
+            closed: { [unowned self] in peers[$0.descriptor] = nil })
+        peers[descriptor] = try WebPeer(descriptor, rules, loop: loop)
     }
 
     // MARK: Resources
 
     private func answer(_ peer: WebPeer, _ head: RequestHead) {
+        guard head.method == "GET" || head.isHead else { return peer.respond(Self.rejection(405)) }
+        guard head.target.hasPrefix("/") else { return peer.respond(Self.rejection(400)) }
         // Probes of a service manager have no token. Their answers tell no more than whether the bus works.
         let isProbe = head.path == "/healthz" || head.path == "/readyz"
         if let refusal = rule.refusal(of: head, needsToken: !isProbe) {
@@ -216,6 +185,10 @@ public final class WebServer {
         }
     }
 
+    private static func refusalOfBody(_ head: RequestHead) -> WebResponse {
+        rejection(head.method == "GET" || head.isHead ? 413 : 405)
+    }
+
     private static func rejection(_ status: Int) -> WebResponse {
         switch status {
         case 405:
@@ -224,6 +197,8 @@ public final class WebServer {
             return response
         case 413: return WebResponse(413, text: "requests have no body")
         case 431: return WebResponse(431, text: "the request head exceeds \(RequestHead.mostBytes) bytes")
+        case 417: return WebResponse(417, text: "only 100-continue can be expected")
+        case 501: return WebResponse(501, text: "only the transfer coding chunked is supported")
         case 505: return WebResponse(505, text: "only HTTP/1.1 and HTTP/1.0 are supported")
         default: return WebResponse(400, text: "malformed request")
         }

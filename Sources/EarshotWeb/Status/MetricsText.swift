@@ -26,6 +26,7 @@ struct MetricsText {
         addGauges(of: state)
         addWorkers(state.items("workers"))
         addFaults(of: state)
+        if let door = state["http"] { add(door: door) }
         if let cluster = state["cluster"] { add(cluster: cluster) }
         for (member, name, help) in Self.histograms { addHistogram(state["times"], member, name, help) }
     }
@@ -127,6 +128,17 @@ struct MetricsText {
         }
     }
 
+    private mutating func add(door: JSONValue) {
+        for (member, name, type, help) in [
+            ("connections", "connections", "gauge", "Connections of clients of the HTTP door."),
+            ("requests", "requests_total", "counter", "Requests to the HTTP door."),
+            ("refused", "refused_total", "counter", "Connections and requests that the HTTP door refused."),
+        ] {
+            begin("earshot_http_" + name, type, help)
+            sample("earshot_http_" + name, [:], door.member(member)?.text ?? "0")
+        }
+    }
+
     private mutating func addFaults(of state: BrokerState) {
         begin(
             "earshot_place_lost", "gauge",
@@ -137,7 +149,7 @@ struct MetricsText {
             sample("earshot_place_lost", labels, isLost ? "1" : "0")
         }
         begin("earshot_crash_loops", "gauge", "Places for child processes that die soon after each start, by role.")
-        for role in ["broker", "worker", "gateway", "node-gateway", "puller"] {
+        for role in ["broker", "worker", "gateway", "node-gateway", "puller", "http"] {
             let count = state.items("failing").count { $0.member("role")?.text == role }
             sample("earshot_crash_loops", ["role": role], "\(count)")
         }

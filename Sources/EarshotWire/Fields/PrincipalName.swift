@@ -18,6 +18,9 @@ public struct PrincipalName: Hashable, Sendable, CustomStringConvertible {
     /// Whether it is the holder of a key of the gateway, `key:NAME`.
     public var isOfClientKey: Bool { description.hasPrefix("key:") }
 
+    /// Whether it is a local user, `uid:NUMBER`, which the HTTP door may name.
+    public var isOfUser: Bool { description.hasPrefix("uid:") && UInt32(description.dropFirst(4)) != nil }
+
     private static func isAllowed(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), Ascii.zero...Ascii.colon,

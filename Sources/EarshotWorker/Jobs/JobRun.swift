@@ -34,7 +34,8 @@ protocol JobRun: AnyObject {
     func progressTaken()
     /// Ends the job early. The first reason counts.
     ///
-    /// - Returns: Whether it has ended. A program ends later, and then fails for this reason.
+    /// - Returns: Whether it has ended. A program, or a transfer that must wait for the answer to its lookup, ends later,
+    ///   and then fails for this reason.
     func stop(_ reason: Refusal) -> Bool
     /// Leaves the bytes received so far to the broker, if a later attempt may continue them.
     func leave() -> BodyPart?

@@ -1,10 +1,10 @@
 internal import DequeModule
 internal import EarshotLoop
 
-/// Bounded cache of name lookups, and the waiters of running and queued ones. Pure: performs no I/O.
+/// Bounded cache of name lookups, and the waiters of running ones. Pure: performs no I/O.
 ///
 /// A lookup continues without waiters, because c-ares cannot cancel a single one. So jobs that come and go could start
-/// any number. Beyond `lookupLimit` a name waits in a queue, which it leaves with its last waiter.
+/// any number. While `abandonLimit` lookups have no waiter, the last waiter of another one stays until the answer.
 struct NameTable<Waiter: Hashable> {
     /// The next step for a waiter.
     enum Decision: Equatable {
@@ -12,7 +12,7 @@ struct NameTable<Waiter: Hashable> {
         case known(NameAnswer)
         /// The caller must start a lookup. The waiter is the first for this name.
         case lookUp
-        /// A lookup is running or queued, and the waiter has been added to it.
+        /// A lookup is running, and the waiter has been added to it.
         case wait
     }
 
@@ -22,24 +22,22 @@ struct NameTable<Waiter: Hashable> {
     }
 
     private let limit: Int
-    private let lookupLimit: Int
+    private let abandonLimit: Int
     private var entries: [String: Entry] = [:]
     /// Names of `entries` in the order of their first answer. An updated answer does not move its name.
     private var order: Deque<String> = []
-    /// Waiters by the name of a running or queued lookup.
+    /// Waiters by the name of a running lookup. Each job waits for one at most, so the slots bound those with waiters.
     private var waiters: [String: Set<Waiter>] = [:]
-    /// Names whose lookup waits for the end of another one. Each has a waiter, so the jobs bound them.
-    private var queue: Deque<String> = []
+    /// Number of running lookups without waiters.
+    private var abandoned = 0
 
     /// - Parameters:
     ///   - limit: Maximum number of cached answers. Beyond it the oldest are evicted.
-    ///   - lookupLimit: Maximum number of running lookups.
-    init(limit: Int = Limits.names, lookupLimit: Int = Limits.lookups) {
+    ///   - abandonLimit: Maximum number of running lookups without waiters.
+    init(limit: Int = Limits.names, abandonLimit: Int = Limits.abandonedLookups) {
         self.limit = limit
-        self.lookupLimit = lookupLimit
+        self.abandonLimit = abandonLimit
     }
-
-    private var running: Int { waiters.count - queue.count }
 
     /// Number of cached answers.
     var count: Int { entries.count }
@@ -47,14 +45,11 @@ struct NameTable<Waiter: Hashable> {
     /// Returns the cached answer for `name`, or registers `waiter` for it.
     mutating func asked(_ name: String, by waiter: Waiter, now: LoopTime) -> Decision {
         if let entry = entries[name], entry.expires > now { return .known(entry.answer) }
-        let startsLookup = waiters[name] == nil && running < lookupLimit
-        if waiters[name] == nil, !startsLookup { queue.append(name) }
+        let running = waiters[name]
+        if running?.isEmpty == true { abandoned -= 1 }
         waiters[name, default: []].insert(waiter)
-        return startsLookup ? .lookUp : .wait
+        return running == nil ? .lookUp : .wait
     }
-
-    /// Returns the next name to look up; nil if none is queued or too many lookups run.
-    mutating func nextLookup() -> String? { running < lookupLimit ? queue.popFirst() : nil }
 
     /// Caches the answer of the lookup of `name`.
     ///
@@ -63,15 +58,20 @@ struct NameTable<Waiter: Hashable> {
         let expires = now.advanced(by: lifetime)
         if entries.updateValue(Entry(answer: answer, expires: expires), forKey: name) == nil { order.append(name) }
         while entries.count > limit, let oldest = order.popFirst() { entries[oldest] = nil }
-        return waiters.removeValue(forKey: name) ?? []
+        guard let waiting = waiters.removeValue(forKey: name) else { return [] }
+        if waiting.isEmpty { abandoned -= 1 }
+        return waiting
     }
 
-    /// Removes `waiter` from the lookup of `name`. A running lookup continues, and its answer is cached.
+    /// Whether `waiter` may leave the lookup of `name`. The last one may not while too many lookups have no waiter.
+    func mayWithdraw(_ name: String, by waiter: Waiter) -> Bool {
+        abandoned < abandonLimit || waiters[name] != [waiter]
+    }
+
+    /// Removes `waiter` from the lookup of `name`. The lookup continues, and its answer is cached.
     mutating func withdrawn(_ name: String, by waiter: Waiter) {
+        guard waiters[name]?.remove(waiter) != nil else { return }
         // The empty set stays and marks the running lookup.
-        waiters[name]?.remove(waiter)
-        guard waiters[name]?.isEmpty == true, let place = queue.firstIndex(of: name) else { return }
-        queue.remove(at: place)
-        waiters[name] = nil
+        if waiters[name]?.isEmpty == true { abandoned += 1 }
     }
 }

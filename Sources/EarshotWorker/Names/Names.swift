@@ -45,6 +45,9 @@ final class Names {
         }
     }
 
+    /// Whether a job may end before the answer to its lookup. Too many running lookups of ended jobs would delay others.
+    func mayWithdraw(_ name: String, for attempt: AttemptID) -> Bool { table.mayWithdraw(name, by: attempt) }
+
     /// Withdraws a job's lookup. `settle` does not return its answer.
     func withdraw(_ name: String, for attempt: AttemptID) {
         table.withdrawn(name, by: attempt)
@@ -70,18 +73,8 @@ final class Names {
     }
 
     private func take() {
-        repeat { takeAnswers() } while startQueued()
+        takeAnswers()
         due = resolver.timeoutMilliseconds.map { LoopTime.read().advanced(by: .milliseconds($0)) }
-    }
-
-    /// Starts queued lookups.
-    ///
-    /// - Returns: whether there was one.
-    private func startQueued() -> Bool {
-        guard let first = table.nextLookup() else { return false }
-        resolver.resolve(first)
-        while let name = table.nextLookup() { resolver.resolve(name) }
-        return true
     }
 
     private func takeAnswers() {

@@ -84,9 +84,10 @@ enum Limits {
     static let onlyShardConnections = 512
     /// Maximum number of cached name lookups.
     static let names = 4096
-    /// Maximum number of running name lookups: more than a list of pictures has hosts, and some kilobytes of c-ares'
-    /// memory each. A lookup without an answer takes seconds, during which cancelled jobs could start many.
-    static let lookups = 1024
+    /// Maximum number of running name lookups whose jobs have ended: more than a list of pictures has hosts, and some
+    /// kilobytes of c-ares' memory each. A lookup without an answer takes seconds, during which cancelled jobs could start
+    /// many. Beyond it a cancelled job keeps its slot until the answer, so the slots of its user bound its lookups.
+    static let abandonedLookups = 1024
     /// Minimum and maximum cache time of an address. The minimum overrides shorter server values, which would cause a
     /// lookup for each request.
     static let positiveNameLifetime = Duration.seconds(1)...Duration.seconds(3_600)

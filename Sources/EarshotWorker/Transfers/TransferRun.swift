@@ -35,6 +35,8 @@ final class TransferRun: TimedRun, TransferSink {
     var repeats = 0
     private(set) var response: IncomingResponse
     private var clock: JobClock
+    /// Reason for the end of the job, which waits for the answer to its lookup; nil for none.
+    private(set) var ending: Refusal?
     /// Number of bytes that the broker knows of.
     private var reportedBytes = 0
     /// Whether an early PROGRESS is already noted.
@@ -252,6 +254,14 @@ final class TransferRun: TimedRun, TransferSink {
     func end() throws(Refusal) { try response.end() }
 
     func raise(to maximum: Int?) { response.raise(to: maximum) }
+
+    func stop(_ reason: Refusal) -> Bool {
+        guard case .resolving = phase, jobs.link.isUp, !transfers.names.mayWithdraw(plan.host, for: job.attempt) else {
+            return true
+        }
+        ending = ending ?? reason
+        return false
+    }
 
     /// Ends the work of the phase, and deletes the bytes of this attempt. An unused part of earlier attempts is left to the
     /// broker.

@@ -140,7 +140,7 @@ final class Transfers: JobKind {
     /// Continues a run after its name lookup.
     private func named(_ answered: Names.Answered) {
         guard let run = jobs.runs[answered.attempt], case .resolving = run.phase else { return }
-        connect(run, answered.answer)
+        if let reason = run.ending { jobs.fail(run, reason) } else { connect(run, answered.answer) }
     }
 
     /// Handles the end of a transfer.

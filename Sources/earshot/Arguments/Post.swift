@@ -11,6 +11,8 @@ final class Post {
         case nodeGateway
         /// Fetches bodies from the other nodes of a cluster.
         case puller
+        /// Accepts HTTP clients of this machine.
+        case door
 
         /// Name with an article, for messages.
         var name: String {
@@ -20,6 +22,7 @@ final class Post {
             case .gateway: "the gateway"
             case .nodeGateway: "the node gateway"
             case .puller: "the puller"
+            case .door: "the HTTP door"
             }
         }
 
@@ -31,13 +34,14 @@ final class Post {
             case .gateway: "gateway"
             case .nodeGateway: "node-gateway"
             case .puller: "puller"
+            case .door: "http"
             }
         }
 
-        /// Whether it reads bytes of other machines for the broker.
+        /// Whether it opens sessions for others, each with a proof.
         var isGateway: Bool {
             switch self {
-            case .gateway, .nodeGateway: true
+            case .gateway, .nodeGateway, .door: true
             case .broker, .worker, .puller: false
             }
         }
@@ -46,7 +50,7 @@ final class Post {
         var isWorker: Bool {
             switch self {
             case .worker, .puller: true
-            case .broker, .gateway, .nodeGateway: false
+            case .broker, .gateway, .nodeGateway, .door: false
             }
         }
     }

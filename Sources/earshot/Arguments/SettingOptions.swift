@@ -22,6 +22,18 @@ struct SettingOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
+            "Addresses of the HTTP door, PORT, ADDRESS:PORT of loopback or unix:PATH, separated by commas. (default: none)",
+            valueName: "addresses"))
+    var http: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Other users of the HTTP door: user names or user IDs, separated by commas. (default: none)",
+            valueName: "names"))
+    var httpUsers: String?
+
+    @Option(
+        help: ArgumentHelp(
             "Rule for an origin, HOST or *.HOST, such as 'example.org limit=2 spacing=0.5'; may be repeated.",
             valueName: "rule"))
     var origin: [String] = []
@@ -41,7 +53,8 @@ struct SettingOptions: ParsableArguments {
     /// Changes that the options describe.
     func changes() throws -> [SettingChange] {
         try values.given.map { try Self.change([$0.rawValue, $1]) }
-            + [(ListSettingName.users, users), (.listen, listen)].compactMap { name, words in
+            + [(ListSettingName.users, users), (.listen, listen), (.http, http), (.httpUsers, httpUsers)].compactMap {
+                name, words in
                 try words.map { try Self.change([name.rawValue, $0]) }
             }
             + origin.map { try Self.change([SettingName.rule] + $0.split(separator: " ").map { String($0) }) }

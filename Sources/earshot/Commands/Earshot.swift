@@ -31,6 +31,7 @@ struct Earshot: ParsableCommand {
                 name: "Bus",
                 subcommands: [
                     ServeCommand.self, StopCommand.self, DrainCommand.self, StatusCommand.self, TopCommand.self,
+                    HTTPEnvCommand.self,
                     SetCommand.self, ConfigCommand.self, CacheCommand.self, KeyCommand.self, ClusterCommand.self,
                 ]),
             CommandGroup(

@@ -69,6 +69,7 @@ struct Configuration: Sendable {
         }
         try checkUsers(of: settings)
         try checkAddresses(of: settings)
+        try checkDoor(of: settings)
         return settings
     }
 
@@ -149,6 +150,24 @@ struct Configuration: Sendable {
                 .configuration,
                 "\(Self.place(of: .listen, in: settings)): \(text): give a numeric address, such as "
                     + "tcp://0.0.0.0:\(GatewayAddress.usualPort) or tcp://[::]:\(GatewayAddress.usualPort)")
+        }
+    }
+
+    /// Checks addresses and users of the HTTP door.
+    private func checkDoor(of settings: Settings) throws(Complaint) {
+        for text in settings[.http] where DoorAddress.listener(text) == nil {
+            throw Complaint(
+                .configuration,
+                "\(Self.place(of: .http, in: settings)): \(text): give a port, an address of loopback such as "
+                    + "127.0.0.1:\(DoorAddress.usualPort), or unix: and an absolute path")
+        }
+        for text in settings[.httpUsers] where UserList.user(text) == nil {
+            throw Complaint(
+                .configuration, "\(Self.place(of: .httpUsers, in: settings)): \(UserList.UnknownName(name: text))")
+        }
+        guard settings[.http].isEmpty || settings[.users].isEmpty else {
+            throw Complaint(
+                .configuration, "\(Self.place(of: .http, in: settings)): the HTTP door is for a bus without `users`")
         }
     }
 

@@ -13,6 +13,8 @@ enum ChildRun {
     case gateway(GatewayOptions, GatewayKeySource)
     /// Options, and the file of the cluster.
     case puller(PullerOptions, cluster: String)
+    /// Arguments of the program `earshot-web`, which is never a fork.
+    case door([String])
 
     /// Runs until a signal ends it.
     ///
@@ -32,6 +34,7 @@ enum ChildRun {
             case .puller(let options, _):
                 try WorkerProcess.run(options, logger: LineLog.logger("puller", logLevel, logFormat))
                 return .done
+            case .door: throw Complaint(.other, "the HTTP door is a program of its own")
             }
         } catch let error as BrokerError {
             throw Complaint(error.isPermanent ? .configuration : .cannotServe, error.description)
@@ -46,12 +49,17 @@ enum ChildRun {
         }
     }
 
+    /// Path of the program.
+    var program: String {
+        if case .door = self { ChildProcess.program(beside: "earshot-web") } else { ChildProcess.thisProgram }
+    }
+
     /// Whether the process proves to the broker, or checks, that it belongs to the supervisor. The gateway is exposed to the
     /// network, so it must not be able to act as a worker.
     var needsSecret: Bool {
         switch self {
         case .broker, .worker, .puller: true
-        case .gateway: false
+        case .gateway, .door: false
         }
     }
 
@@ -91,6 +99,7 @@ enum ChildRun {
         case .puller(let options, let cluster):
             return ["earshot", "puller"] + family + ["--cluster", cluster]
                 + Self.numbers(("--parent-pid", options.parentPid))
+        case .door(let arguments): return ["earshot-web", "door"] + arguments
         }
     }
 

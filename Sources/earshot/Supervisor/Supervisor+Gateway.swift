@@ -70,14 +70,16 @@ extension Supervisor {
     /// Makes a new proof for the next broker, and tells the gateways before that broker starts.
     func renewProof() {
         proof = Hex.encode(Secret.randomBytes(Self.proofBytes))
+        doorProof = Hex.encode(Secret.randomBytes(Self.proofBytes))
         tellProof()
     }
 
     /// Sends the present proof to the gateways, or waits until the broker can read their process IDs.
-    private func tellProof() {
+    func tellProof() {
         guard let proof else { return }
         owesProof = channel?.hasBacklog == true
         guard !owesProof else { return }
+        sendDoorProof()
         for channel in gatewayChannels.values { channel.send(["\(SupervisorWord.proof) \(proof)"]) }
     }
 

@@ -12,6 +12,7 @@ extension Supervisor {
         reloadBegan()
         defer { tellService() }
         let listeners = settings[.listen]
+        let door = doorArguments
         do throws(Complaint) {
             let read = try plan.configuration.read()
             let hook = try plan.configuration.hook()
@@ -24,6 +25,7 @@ extension Supervisor {
         tellSettings()
         fitPool()
         fitGateway(listened: listeners)
+        fitDoor(was: door)
         boundMemory()
         plan.log.write(.notice, "the settings were read again")
     }
@@ -67,6 +69,7 @@ extension Supervisor {
             let change = try SettingChange(line.split(separator: " ").map { String($0) })
             try settings.apply(change, source: Settings.Source.set)
             if case .number(.workers, _) = change { fitPool() }
+            if case .number(.httpWait, _) = change { sendDoorWait() }
             if case .number(.workerMemory, _) = change { boundMemory() }
         } catch {
             // Impossible for a broker of the same build, which has validated the change.
@@ -126,6 +129,7 @@ extension Supervisor {
         posts.removeAll { $0 === post }
         fitPool()
         addGateway()
+        addDoor()
         tellService()
     }
 }

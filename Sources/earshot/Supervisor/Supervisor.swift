@@ -75,6 +75,12 @@ final class Supervisor {
     var owesKeys = false
     /// Whether gateways wait for the proof until the broker can read their process IDs.
     var owesProof = false
+    /// Channel to the running HTTP door, its secret, and its addresses for each new broker.
+    var doorChannel: LineChannel?
+    var doorProof: String?
+    var doorAddresses: String?
+    /// Paths of its Unix sockets.
+    var doorSockets: [String] = []
     /// Settings sent to the broker without an acknowledgement. Changes that it reports meanwhile are older.
     var unansweredSettings = 0
     /// Whether settings wait for room in the channel.
@@ -163,6 +169,7 @@ final class Supervisor {
         case .gateway: try startGateway(post)
         case .nodeGateway: try startNodeGateway(post)
         case .puller: try startPuller(post)
+        case .door: try startDoor(post)
         }
     }
 
@@ -205,6 +212,7 @@ final class Supervisor {
         if !isCopy { channel.send(settings.lines + [Settings.end]) }
         channel.send(failures.map(\.line) + [ChildFailure.end])
         if let line = proofLine { channel.send([line]) }
+        channel.send(doorLines)
         // The first broker of a bus without programs gets no further line.
         if hooks.isOn { channel.send([hooks.word]) }
         self.channel = channel
@@ -249,7 +257,7 @@ final class Supervisor {
         defer { if let secret { close(secret) } }
         let arguments = run.arguments(in: plan.folder, secret: secret, settings.logLevel, plan.log.format)
         return try ChildProcess.spawn(
-            ChildProcess.thisProgram, arguments, inheriting: [secret].compactMap(\.self) + inherited)
+            run.program, arguments, inheriting: [secret].compactMap(\.self) + inherited)
     }
 
     /// Watches the readiness pipe. An earlier exit of the broker also closes it.
@@ -261,6 +269,7 @@ final class Supervisor {
             if unsafe read(reader, &byte, 1) == 1, !isReady {
                 isReady = true
                 plan.standby?.begin()
+                addDoor()
                 sayReady()
                 tellService()
             }
@@ -268,9 +277,10 @@ final class Supervisor {
         }
     }
 
-    /// Whether each gateway that this bus has accepts connections.
+    /// Whether each gateway and the door that this bus has accept connections.
     var isGatewayReady: Bool {
-        (listened.contains(.gateway) || !listens) && (listened.contains(.nodeGateway) || plan.cluster == nil)
+        (listened.contains(.gateway) || !listens) && (listened.contains(.door) || !hasDoor)
+            && (listened.contains(.nodeGateway) || plan.cluster == nil)
     }
 
     /// Handles that a gateway accepts connections.
@@ -304,6 +314,7 @@ final class Supervisor {
             tellService()
         }
         gatewayChannels[post.role] = nil
+        if post.role == .door { doorEnded() }
         if post.role == .worker { reportEnd(of: post, child.pid, exit) }
         switch phase {
         case .draining, .killing:
@@ -338,7 +349,7 @@ final class Supervisor {
             switch role {
             case .broker: isReady
             case .worker: hasHadWorkers
-            case .gateway, .nodeGateway: listened.contains(role)
+            case .gateway, .nodeGateway, .door: listened.contains(role)
             // Both need the same library and the same file.
             case .puller: listened.contains(.nodeGateway)
             }

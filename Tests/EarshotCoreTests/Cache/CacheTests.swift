@@ -172,7 +172,7 @@ struct CacheTests {
         var completion = Completion(attempt: job.attempt, status: 404)
         completion.httpFields = Array(fresh.utf8)
         completion.isCut = true
-        rig.pass { $0.core.workerSaid(.done(completion), body: nil, by: worker, now: $0.now) }
+        rig.pass { $0.core.received(.done(completion), body: nil, from: worker, now: $0.now) }
         settle()
         #expect(sources == ["network"])
         #expect(cache.count == 0)

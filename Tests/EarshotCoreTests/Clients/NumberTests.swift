@@ -108,7 +108,7 @@ struct NumberTests {
         // Its number has no answer yet. No refusal may name it.
         #expect(say("FETCH open 1 http://open/", 1, by: client) == [])
         for turn in Self.dialogue {
-            bed.pass { $0.core.clientSaid(Self.message(turn.head), by: client, now: $0.now) }
+            bed.pass { $0.core.received(Self.message(turn.head), from: client, now: $0.now) }
             let codes = bed.rig.replies(to: client).map { if case .error(let reply) = $0 { reply.code } else { "" } }
             #expect(codes == ["bad-message"], "\(turn.head)")
             #expect(bed.rig.answers(to: client).isEmpty, "\(turn.head): the refusal names no message")
@@ -142,7 +142,7 @@ struct NumberTests {
                 do throws(WireError) {
                     _ = try NumberedMessage(head: head)
                 } catch {
-                    rig.core.clientSaidNonsense(error, by: client, now: rig.now)
+                    rig.core.receivedMalformed(error, from: client, now: rig.now)
                 }
             }
             #expect(bed.rig.answers(to: client) == answer)

@@ -296,7 +296,7 @@ struct SessionTests {
         let none = FlightName(reference: GenerationalHandle(record: 9, generation: 9))
         let events: [(inout BrokerCore, Tick) -> Void] = [
             { core, now in core.dispatch(now: now) },
-            { core, now in core.workerSaidNonsense(WireError(.unknownVerb, "no such verb"), by: worker, now: now) },
+            { core, now in core.receivedMalformed(WireError(.unknownVerb, "no such verb"), from: worker, now: now) },
             { core, now in core.cacheAnswered(none, [], now: now) },
             { core, now in core.cacheRead(none, .missing, now: now) },
         ]

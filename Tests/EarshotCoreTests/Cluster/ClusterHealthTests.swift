@@ -65,7 +65,7 @@ import Testing
                 node.engine(.granted([], opensAfterMilliseconds: nil))
                 takes += node.takes
                 node.rig.now = node.rig.now.advanced(byMilliseconds: 250)
-                node.pass { $0.core.workerSaid(.pong, body: nil, by: worker, now: $0.now) }
+                node.pass { $0.core.received(.pong, body: nil, from: worker, now: $0.now) }
                 takes += node.takes
             }
             return takes
@@ -206,7 +206,7 @@ import Testing
             #expect(bed.node.ends.map(\.outcome) == [.released])
             #expect(bed.warnings == (count < 3 ? [] : [.ownBodies]))
         }
-        #expect(bed.node.takes == [] && bed.node.wantedTakes == [8])
+        #expect(bed.node.calls.contains(.take(slots: 8, isOwnOnly: true)) && bed.node.wantedTakes == [])
         bed.askAgain(after: 2_000)
         let (job, worker) = (bed.host(), bed.worker)
         bed.node.pass { if let job { $0.done(job, by: worker) } }
@@ -219,6 +219,61 @@ import Testing
         }
         #expect(bed.warnings == [])
         #expect(bed.node.rig.core.audit() == [])
+    }
+
+    @Test func `a node whose bodies most others cannot read leaves its own flights to them, while it can read theirs`()
+    {
+        var bed = Bed()
+        let (broken, good) = ("b \(Self.other) - 10.0.0.9:1,\(ClusterRig.address)", "c 10.0.0.3:1 -")
+        bed.node.engine(survey([(1, "a \(ClusterRig.address)"), (1, broken), (1, good)]))
+        #expect(bed.warnings == [])
+        bed.node.engine(survey([(1, broken), (1, "c 10.0.0.3:1 - \(ClusterRig.address)")]))
+        #expect(bed.warnings == [.ownBodies])
+        _ = bed.ask()
+        #expect(bed.node.calls.contains(.take(slots: 8, isOwnOnly: true)))
+        bed.askAgain(after: ClusterBook.closingMilliseconds)
+        // Nobody takes it.
+        #expect(bed.node.wantedTakes == [8])
+    }
+
+    @Test func `a node whose bodies others cannot read, and that cannot read theirs, fetches its own flights`() {
+        var bed = Bed()
+        bed.node.engine(survey([(1, "a \(ClusterRig.address)"), (1, "b \(Self.other) - \(ClusterRig.address)")]))
+        bed.node.rig.core.clusterProbed(Self.other, failure: "timed out", now: bed.node.rig.now)
+        #expect(bed.warnings == [.ownBodies, .peer(Self.other)])
+        #expect(bed.node.rig.core.unreadableNodes == [Self.other])
+        _ = bed.ask()
+        #expect(bed.node.wantedTakes == [8])
+    }
+
+    @Test func `after a failed read a result that is younger than the useless one is an answer`() {
+        var bed = Bed()
+        let (want, puller) = (bed.ask(), bed.puller)
+        bed.node.engine(result(want, token: 1))
+        let job = bed.node.rig.jobs[0]
+        bed.node.rig.now = bed.node.rig.now.advanced(byMilliseconds: 2_000)
+        bed.node.pass { $0.failed(job, "connect-failed", by: puller) }
+        #expect(bed.node.wants.map(\.ageMilliseconds) == [2_000])
+    }
+
+    @Test func `after failed reads a connection permits one read, and does not show that bodies can be read`() {
+        var bed = Bed()
+        bed.node.engine(survey([(1, "b \(Self.other)")]))
+        _ = bed.node.rig.core.takeClusterProbes()
+        let puller = bed.puller
+        for token in 1...3 as ClosedRange<UInt64> {
+            let want = bed.ask()
+            bed.node.engine(result(want, token: token))
+            let job = bed.node.rig.jobs[0]
+            bed.node.pass { $0.failed(job, "connect-failed", by: puller) }
+        }
+        bed.node.rig.core.clusterProbed(Self.other, failure: nil, now: bed.node.rig.now)
+        #expect(bed.warnings == [.peer(Self.other)])
+        for isRead in [true, false] {
+            let want = bed.ask()
+            bed.node.engine(result(want, token: 9))
+            #expect(bed.node.rig.jobs.isEmpty != isRead)
+        }
     }
 
     // MARK: Address policies

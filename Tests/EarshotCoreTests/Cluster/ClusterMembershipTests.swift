@@ -88,6 +88,32 @@ import Testing
         #expect(rig.wait(milliseconds: 60_000) == [])
     }
 
+    @Test func `for a lease after an absence the engine gets no part of a limit of nodes that are not back`() {
+        var rig = BookRig()
+        rig.claim(1)
+        _ = rig.wait(milliseconds: 3_000)
+        _ = rig.receive(.left(.closed))
+        _ = rig.wait(milliseconds: 5_000)
+        _ = rig.joined(members: 1)
+        #expect(rig.book.engineLimit(of: 6, now: rig.now) == 2)
+        #expect(rig.book.engineLimit(of: 1, now: rig.now) == 1)
+        _ = rig.receive(.members(2))
+        #expect(rig.book.engineLimit(of: 6, now: rig.now) == 4)
+        rig.claim(2)
+        #expect(rig.calls().contains { if case .want(let wants) = $0 { wants[0].origin.limit == 4 } else { false } })
+        _ = rig.wait(milliseconds: 3_000)
+        #expect(rig.book.engineLimit(of: 6, now: rig.now) == 6)
+    }
+
+    @Test func `a node that was away for less than five seconds leaves out no part of a limit`() {
+        var rig = BookRig()
+        _ = rig.wait(milliseconds: 10_000)
+        _ = rig.receive(.left(.closed))
+        _ = rig.wait(milliseconds: 4_999)
+        _ = rig.joined(members: 1)
+        #expect(rig.book.engineLimit(of: 6, now: rig.now) == 6)
+    }
+
     @Test func `limits are divided by the latest number of members that lasted for a lease`() {
         var rig = BookRig()
         _ = rig.wait(milliseconds: 3_000)

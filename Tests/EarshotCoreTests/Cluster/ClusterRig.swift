@@ -34,7 +34,7 @@ struct ClusterRig {
 
     mutating func engine(_ event: EngineEvent) {
         let now = rig.now
-        pass { $0.core.engineSaid(event, now: now) }
+        pass { $0.core.received(event, now: now) }
     }
 
     mutating func wait(milliseconds: Int) {

@@ -55,7 +55,7 @@ struct BodyConnectionTests {
                 completion.length = 1_000
                 completion.sha256 = String(repeating: "ab", count: 32)
                 completion.file = completion.sha256
-                $0.core.workerSaid(.done(completion), body: nil, by: worker, now: $0.now)
+                $0.core.received(.done(completion), body: nil, from: worker, now: $0.now)
             }
         }
 

@@ -45,7 +45,7 @@ import Testing
         completion.sha256 = Self.sum
         completion.file = isFile ? Self.sum : nil
         let body = isFile ? nil : BodyID(rawValue: 1)
-        rig.pass { $0.core.workerSaid(.done(completion), body: body, by: worker, now: $0.now) }
+        rig.pass { $0.core.received(.done(completion), body: body, from: worker, now: $0.now) }
         #expect(rig.core.audit() == [])
     }
 
@@ -152,12 +152,12 @@ import Testing
         rig.pass { $0.fetch("h", "1", "http://1/", by: client) { $0.options.progressMilliseconds = 50 } }
         let job = rig.jobs[0]
         rig.pass {
-            $0.core.workerSaid(.progress(job.attempt, received: 5, total: 9), body: nil, by: worker, now: $0.now)
+            $0.core.received(.progress(job.attempt, received: 5, total: 9), body: nil, from: worker, now: $0.now)
         }
         #expect(rig.replies(to: client).count == 1)
         rig.core.progressRefused(HandlerID("h")!, RequestID("1")!, by: client)
         rig.pass {
-            $0.core.workerSaid(.progress(job.attempt, received: 7, total: 9), body: nil, by: worker, now: $0.now)
+            $0.core.received(.progress(job.attempt, received: 7, total: 9), body: nil, from: worker, now: $0.now)
         }
         #expect(rig.replies(to: client).isEmpty, "it comes too soon after the first")
         rig.pass { $0.core.clientWritable(client) }
@@ -181,8 +181,8 @@ import Testing
         var job = rig.jobs[0]
         func fail(_ received: Int) -> Int {
             rig.pass {
-                $0.core.workerSaid(
-                    .failed(job.attempt, code: "reset", detail: nil, receivedBytes: received), body: nil, by: worker,
+                $0.core.received(
+                    .failed(job.attempt, code: "reset", detail: nil, receivedBytes: received), body: nil, from: worker,
                     now: $0.now)
             }
             var waited = 0

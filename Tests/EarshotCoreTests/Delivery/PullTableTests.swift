@@ -17,7 +17,7 @@ struct PullTableTests {
 
     private static func table(_ sessions: Handle<ClientSession>...) -> PullTable {
         var table = PullTable()
-        for session in sessions { table.open(session) }
+        for session in sessions { table.open(session, of: PrincipalTable.administrator) }
         return table
     }
 
@@ -36,6 +36,19 @@ struct PullTableTests {
         #expect(table.isBehind && table.count(of: 1) == 4 && table.checkInvariants() == [])
         #expect(takeAll(&table) == ["1:0", "2:0", "1:1", "1:2", "1:3"])
         #expect(table.count(of: 1) == 0)
+    }
+
+    @Test func `principals take turns, however many sessions one has`() {
+        var table = Self.table(1, 2, 3)
+        table.open(4, of: 7)
+        for session in [1, 2, 3, 4] as [Handle<ClientSession>] {
+            for offset in 0..<2 { table.add(Self.terminal(offset), of: session) }
+        }
+        #expect(table.checkInvariants() == [])
+        #expect(takeAll(&table) == ["1:0", "4:0", "2:0", "4:1", "3:0", "1:1", "2:1", "3:1"])
+        table.add(Self.terminal(0), of: 4)
+        table.detach(4)
+        #expect(!table.isBehind && table.checkInvariants() == [])
     }
 
     @Test func `a parked READ waits until its body grows`() {
@@ -76,7 +89,7 @@ struct PullTableTests {
         table.close([3, 4], to: 1)
         table.detach(1)
         #expect(table.count(of: 1) == 0 && !table.isBehind && table.checkInvariants() == [])
-        table.open(1)
+        table.open(1, of: PrincipalTable.administrator)
         #expect(table.isClosed(3, to: 1) && !table.isClosed(5, to: 1))
         table.acknowledged(3, by: 1)
         #expect(!table.isClosed(3, to: 1) && table.isClosed(4, to: 1))

@@ -37,7 +37,7 @@ struct PullTests {
                 completion.length = length
                 completion.sha256 = String(repeating: "ab", count: 32)
                 completion.file = completion.sha256
-                $0.core.workerSaid(.done(completion), body: nil, by: worker, now: $0.now)
+                $0.core.received(.done(completion), body: nil, from: worker, now: $0.now)
             }
         }
 
@@ -52,8 +52,8 @@ struct PullTests {
         mutating func grow(_ job: Job, to received: Int) {
             let part = BodyPart(file: "9-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
             rig.pass { [worker] in
-                $0.core.workerSaid(
-                    .progress(job.attempt, received: received, total: nil, part: part), body: nil, by: worker,
+                $0.core.received(
+                    .progress(job.attempt, received: received, total: nil, part: part), body: nil, from: worker,
                     now: $0.now)
             }
         }

@@ -30,7 +30,7 @@ import Testing
         completion.sha256 = Self.sum
         completion.httpFields = Array(fields.utf8)
         completion.file = Self.sum
-        rig.pass { [worker] in $0.core.workerSaid(.done(completion), body: nil, by: worker, now: $0.now) }
+        rig.pass { [worker] in $0.core.received(.done(completion), body: nil, from: worker, now: $0.now) }
         #expect(rig.core.audit() == [])
     }
 
@@ -222,8 +222,8 @@ import Testing
         rig.now = rig.now.advanced(byMilliseconds: 1_000)
         let part = BodyPart(file: "\(worker.rawValue)-\(job.attempt).part", httpFields: [])
         rig.pass { [worker] in
-            $0.core.workerSaid(
-                .progress(job.attempt, received: 5, total: 9, part: part), body: nil, by: worker, now: $0.now)
+            $0.core.received(
+                .progress(job.attempt, received: 5, total: 9, part: part), body: nil, from: worker, now: $0.now)
         }
         return job
     }
@@ -257,8 +257,8 @@ import Testing
         let recorded = (2...4).map { mebibytes in
             rig.now = rig.now.advanced(byMilliseconds: 1_000)
             rig.pass { [worker] in
-                $0.core.workerSaid(
-                    .progress(job.attempt, received: mebibytes << 20, total: nil, part: part), body: nil, by: worker,
+                $0.core.received(
+                    .progress(job.attempt, received: mebibytes << 20, total: nil, part: part), body: nil, from: worker,
                     now: $0.now)
             }
             return rig.recorded.map(\.part.isKnown)

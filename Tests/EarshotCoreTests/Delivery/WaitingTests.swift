@@ -365,7 +365,7 @@ struct WaitingTests {
             var completion = Completion(attempt: job.attempt, status: 200)
             completion.file = "content"
             completion.length = 100_000
-            rig.core.workerSaid(.done(completion), body: nil, by: worker, now: rig.now)
+            rig.core.received(.done(completion), body: nil, from: worker, now: rig.now)
         }
         bed.acknowledge(2, by: asker)
         #expect(!bed.rig.actions.contains(.spool(.releaseFile("content"))))

@@ -168,7 +168,7 @@ struct WithdrawalTests {
         hello.token = CoreRig.token(of: reader)
         pass { rig in
             rig.connect(next)
-            rig.core.clientSaid(.hello(hello), by: next, now: rig.now)
+            rig.core.received(.hello(hello), from: next, now: rig.now)
         }
         #expect(rig.core.isRemoving(next))
         #expect(finish(next).terminals == ["k 0 malformed-url", "k 3 malformed-url"])

@@ -184,7 +184,7 @@ struct DurableLoadTests {
             fetch.options.method = "POST"
             fetch.options.coalesces = false
             fetch.options.replacesHandler = true
-            rig.core.clientSaid(.fetch(fetch), body: body, by: client, now: rig.now)
+            rig.core.received(.fetch(fetch), body: body, from: client, now: rig.now)
         }
         let release = Action.spool(.releaseBody(body.id))
         #expect(!bed.said.contains(release))

@@ -105,8 +105,8 @@ struct CredentialTests {
                 guard let index = running.firstIndex(where: { $0.attempt == attempt }) else { continue }
                 let job = running.remove(at: index)
                 let worker = worker
-                rig.core.workerSaid(
-                    .failed(job.attempt, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, by: worker,
+                rig.core.received(
+                    .failed(job.attempt, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, from: worker,
                     now: rig.now)
             }
             for case .client(.deliver(_, let terminal, let body)) in rig.actions {

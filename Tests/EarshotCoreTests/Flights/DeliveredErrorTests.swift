@@ -80,7 +80,7 @@ struct DeliveredErrorTests {
         rig.pass { $0.fetch("x", "1", "http://h/a", by: a, Self.delivering) }
         var completion = Completion(attempt: rig.jobs[0].attempt, status: 404)
         completion.isCut = true
-        rig.pass { $0.core.workerSaid(.done(completion), body: nil, by: worker, now: $0.now) }
+        rig.pass { $0.core.received(.done(completion), body: nil, from: worker, now: $0.now) }
         #expect(rig.terminals(for: a) == ["x 1 protocol-error"] && rig.core.audit() == [])
     }
 }

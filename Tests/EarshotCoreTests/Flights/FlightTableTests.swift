@@ -236,19 +236,19 @@ struct FlightTableTests {
         let flight = try Self.begin(&table)
         table.enter(.running(worker: 1), flight)
         #expect(table.keep(Outcome(failure: .timeout), of: flight) == false)
-        table.deferCancellation(of: flight, by: MessageMark(client: ClientID(rawValue: 7), heard: 3))
+        table.deferCancellation(of: flight, by: MessageMark(client: ClientID(rawValue: 7), number: 3))
         table.attach(1, to: flight)
         #expect(table.keep(Outcome(failure: .timeout), of: flight) == false, "it was rejoined")
         table.detach(1, from: flight)
         #expect(table.keep(Outcome(failure: .timeout), of: flight) == true)
         #expect(table[flight].phase == .ended)
         // It was rejoined and left again.
-        table.deferCancellation(of: flight, by: MessageMark(client: ClientID(rawValue: 8), heard: 4))
+        table.deferCancellation(of: flight, by: MessageMark(client: ClientID(rawValue: 8), number: 4))
         let deferral = try #require(table.deferrals[flight])
-        #expect(deferral.message == MessageMark(client: ClientID(rawValue: 8), heard: 4))
+        #expect(deferral.message == MessageMark(client: ClientID(rawValue: 8), number: 4))
         #expect(deferral.outcome?.failure == .timeout)
         #expect(table.checkInvariants() == [])
-        #expect(table.endDeferral(of: flight)?.message?.heard == 4)
+        #expect(table.endDeferral(of: flight)?.message?.number == 4)
         #expect(table.endDeferral(of: flight) == nil)
     }
 

@@ -15,7 +15,7 @@ struct MethodTests {
         fetch.options.method = method
         fetch.options.coalesces = coalesces
         change(&fetch)
-        rig.core.clientSaid(.fetch(fetch), body: body, by: client, now: rig.now)
+        rig.core.received(.fetch(fetch), body: body, from: client, now: rig.now)
     }
 
     private func body(_ number: UInt64, bytes: Int = 10) -> RequestBody {
@@ -197,7 +197,7 @@ struct MethodTests {
 
     @Test mutating func `a body with another message than FETCH is let go`() {
         let a = rig.client(1)
-        pass { $0.rig.core.clientSaid(.query(.ping), body: $0.body(1), by: a, now: $0.rig.now) }
+        pass { $0.rig.core.received(.query(.ping), body: $0.body(1), from: a, now: $0.rig.now) }
         #expect(released(body(1)) == 1)
     }
 }

@@ -85,7 +85,7 @@ struct RandomWalkTests {
                 let id = WorkerID(rawValue: nextPeer)
                 nextPeer += 1
                 rig.core.workerConnected(id, now: rig.now)
-                rig.core.workerSaid(.ready(Ready(slots: 1 + pick(6))), body: nil, by: id, now: rig.now)
+                rig.core.received(.ready(Ready(slots: 1 + pick(6))), body: nil, from: id, now: rig.now)
                 workers[id] = [:]
             case 7:
                 guard let id = workers.keys.sorted(by: { $0.rawValue < $1.rawValue }).first else { return }
@@ -117,7 +117,7 @@ struct RandomWalkTests {
                 guard let client = clients.first else { return }
                 rig.say(.set(SettingWords(["slots", "\(slots)"])!), by: client)
             } else if let id = workers.keys.min(by: { $0.rawValue < $1.rawValue }) {
-                rig.core.workerSaid(.slots(slots), body: nil, by: id, now: rig.now)
+                rig.core.received(.slots(slots), body: nil, from: id, now: rig.now)
             }
         }
 
@@ -146,7 +146,7 @@ struct RandomWalkTests {
             var hello = Hello(window: windows[id, default: 256])
             hello.leaseMilliseconds = pick(3) * 3_000
             hello.token = token
-            rig.core.clientSaid(.hello(hello), by: id, now: rig.now)
+            rig.core.received(.hello(hello), from: id, now: rig.now)
             clients.append(id)
         }
 

@@ -229,8 +229,8 @@ struct ReaderTests {
         let job = try #require(rig.jobs.first)
         let part = BodyPart(file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array(head.utf8))
         rig.pass { [worker] rig in
-            rig.core.workerSaid(
-                .progress(job.attempt, received: 9, total: nil, part: part), body: nil, by: worker, now: rig.now)
+            rig.core.received(
+                .progress(job.attempt, received: 9, total: nil, part: part), body: nil, from: worker, now: rig.now)
         }
         let named = rig.replies(to: client).compactMap { message -> String? in
             guard case .progress(let progress) = message, progress.file != nil else { return nil }

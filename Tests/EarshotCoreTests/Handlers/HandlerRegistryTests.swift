@@ -6,7 +6,7 @@ import Testing
 /// The registry of handlers in isolation: each event in each phase of a handler, names, subscriptions and removals.
 struct HandlerRegistryTests {
     private static let id = HandlerID("a/b")!
-    private static let remover = MessageMark(client: ClientID(rawValue: 9), heard: 1)
+    private static let remover = MessageMark(client: ClientID(rawValue: 9), number: 1)
     private var registry = HandlerRegistry()
 
     /// Phase of the handler `a/b` before an event.

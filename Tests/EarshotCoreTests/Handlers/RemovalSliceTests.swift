@@ -241,7 +241,7 @@ struct RemovalSliceTests {
             fetch.options.coalesces = false
             fetch.options.replacesHandler = true
             let body = RequestBody(id: BodyID(rawValue: 77), byteCount: 1, fingerprint: 1)
-            rig.core.clientSaid(.fetch(fetch), body: body, by: a, now: rig.now)
+            rig.core.received(.fetch(fetch), body: body, from: a, now: rig.now)
         }
         func isReleased() -> Bool {
             rig.actions.contains { if case .spool(.releaseBody(BodyID(rawValue: 77))) = $0 { true } else { false } }

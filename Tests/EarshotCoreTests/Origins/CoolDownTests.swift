@@ -42,10 +42,10 @@ struct CoolDownTests {
         }
         let jobs = rig.jobs
         rig.pass { rig in
-            rig.core.workerSaid(
+            rig.core.received(
                 .failed(
                     jobs[0].attempt, code: "proxy-unavailable", detail: nil, receivedBytes: 0, retryAfterSeconds: 5),
-                body: nil, by: worker, now: rig.now)
+                body: nil, from: worker, now: rig.now)
             rig.failed(jobs[1], "proxy-refused", by: worker)
         }
         #expect(rig.terminals(for: a) == ["h 2 proxy-refused"])
@@ -127,8 +127,8 @@ struct CoolDownTests {
         rig.pass { $0.core.clientLost(a, now: $0.now) }
         let probe = AttemptID(broker: rig.core.instance, flight: 3, attempt: 1)
         rig.pass {
-            $0.core.workerSaid(
-                .failed(probe, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, by: worker, now: $0.now)
+            $0.core.received(
+                .failed(probe, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, from: worker, now: $0.now)
         }
         #expect(rig.core.isIdle)
     }

@@ -29,8 +29,9 @@ struct OriginGovernorTests {
         var now = OriginGovernorTests.start
 
         init(limit: Int = 6, spacing: Int = 0, resting: Int = 10) throws {
-            governor = OriginGovernor(
-                limits: OriginGovernor.Limits(restingScopes: resting, coolDownMilliseconds: 600_000))
+            var limits = CoreLimits()
+            limits.restingScopes = resting
+            governor = OriginGovernor(limits: OriginGovernor.Limits(limits))
             let url = try FetchURL("http://a.example/")
             var entry = OriginEntry(of: url, nameHash: UInt32(truncatingIfNeeded: url.originHash), pool: 7)
             entry.set(OriginGovernorTests.terms(limit, spacing))

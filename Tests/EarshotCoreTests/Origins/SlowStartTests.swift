@@ -14,9 +14,9 @@ struct SlowStartTests {
     private static func terms(_ limit: Int) -> OriginEntry.Terms { (limit, 0, true, 0) }
 
     private static func governor() -> OriginGovernor {
-        OriginGovernor(
-            limits: OriginGovernor.Limits(
-                restingScopes: 1, coolDownMilliseconds: 1_000, slowStartMilliseconds: 1_000))
+        var limits = CoreLimits()
+        (limits.restingScopes, limits.coolDownMilliseconds, limits.slowStartMilliseconds) = (1, 1_000, 1_000)
+        return OriginGovernor(limits: OriginGovernor.Limits(limits))
     }
 
     /// Adds an origin with a flight, so that it is not forgotten.

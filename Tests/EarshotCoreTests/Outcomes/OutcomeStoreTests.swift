@@ -17,8 +17,9 @@ struct OutcomeStoreTests {
     ) -> Outcome.Response {
         let start = Tick(nanoseconds: 0)
         return Outcome.Response(
-            status: 200, url: "http://a.example/", length: length, sha256: sha256, file: file, body: body,
-            fields: [1, 2, 3], startedAt: start, endedAt: start)
+            status: 200, url: "http://a.example/", length: length, sha256: sha256,
+            body: file.map { .file($0) } ?? body.map { .inline($0) }, fields: [1, 2, 3], startedAt: start,
+            endedAt: start)
     }
 
     private static func store(waitingBytes: Int = 1_000) -> OutcomeStore {
@@ -42,7 +43,7 @@ struct OutcomeStoreTests {
         store.retain(0)
         #expect(store.release(0) == nil)
         #expect(store.count == 1 && store.needsFile("a"))
-        #expect(store.release(0) == Freed(body: Self.body, files: ["a"]))
+        #expect(store.release(0) == Freed(files: ["a"]))
         #expect(store.count == 0 && !store.needsFile("a") && store.needsFile("b") && !store.isEmpty)
         #expect(store.release(Self.response(nil, file: "b")) == Freed(files: ["b"]))
         #expect(store.isEmpty && store.checkInvariants() == [])
@@ -107,10 +108,9 @@ struct OutcomeStoreTests {
 
     private static func place(in store: OutcomeStore) -> Place {
         guard store.contains(0) else { return .gone }
-        let response = store[0].response
-        #expect((response?.spilled == nil) == (response?.body == body))
-        #expect(response?.file == (response?.spilled == nil ? nil : spillName))
-        return response?.spilled == nil ? .memory : .spilled
+        if store[0].response?.body == .inline(body) { return .memory }
+        #expect(store[0].response?.body == .file(spillName, spilled: body))
+        return .spilled
     }
 
     private static func expected(_ event: Event, _ place: Place) -> (Place, Freed?) {
@@ -154,7 +154,7 @@ struct OutcomeStoreTests {
         #expect(store.spill(0)?.file == Self.spillName && store.spill(1)?.file == Self.spillName)
         #expect(store.spooledBytes == 100)
         #expect(store.unspill(other) == Freed())
-        #expect(store[1].response?.body == other && store.needsFile(Self.spillName))
+        #expect(store[1].response?.body == .inline(other) && store.needsFile(Self.spillName))
         #expect(store.release(0) == Freed(files: [Self.spillName]))
         #expect(store.checkInvariants() == [])
     }

@@ -92,8 +92,8 @@ import Testing
         let job = try #require(rig.jobs.first)
         let part = BodyPart(file: "3-\(job.attempt).part", httpFields: Array(Self.fields.utf8))
         rig.pass {
-            $0.core.workerSaid(
-                .progress(job.attempt, received: 100, total: 1000, part: part), body: nil, by: worker, now: $0.now)
+            $0.core.received(
+                .progress(job.attempt, received: 100, total: 1000, part: part), body: nil, from: worker, now: $0.now)
         }
         #expect(rig.core.records.workers.resumableFiles(of: worker).map(\.file) == [part.file])
         rig.pass {
@@ -232,9 +232,9 @@ import Testing
         ]
         .map { received, checkpoint in
             rig.pass {
-                $0.core.workerSaid(
+                $0.core.received(
                     .progress(job.attempt, received: received, total: nil, part: part, checkpoint: checkpoint),
-                    body: nil, by: worker, now: $0.now)
+                    body: nil, from: worker, now: $0.now)
             }
             return rig.recorded.map { $0.part.checkpoint?.bytes ?? 0 }
         }
@@ -254,9 +254,9 @@ import Testing
                 $0.remove("h", "\(isVerified)", by: client)
                 $0.core.partKept(of: job.attempt, bytes: 3 * Self.mebibyte, by: worker)
                 let part = isVerified ? BodyPart(file: "3-\(job.attempt).part") : nil
-                $0.core.workerSaid(
+                $0.core.received(
                     .failed(job.attempt, code: "cancelled", detail: nil, receivedBytes: 0, part: part), body: nil,
-                    by: worker, now: $0.now)
+                    from: worker, now: $0.now)
             }
             #expect(rig.stored == [file] && rig.removedParts.isEmpty)
             #expect(rig.recorded.count == (isVerified ? 1 : 0))
@@ -273,8 +273,8 @@ import Testing
             let job = try #require(rig.jobs.first)
             let part = BodyPart(file: "3-\(job.attempt).part", httpFields: Array(fields.utf8))
             rig.pass {
-                $0.core.workerSaid(
-                    .progress(job.attempt, received: Self.mebibyte, total: nil, part: part), body: nil, by: worker,
+                $0.core.received(
+                    .progress(job.attempt, received: Self.mebibyte, total: nil, part: part), body: nil, from: worker,
                     now: $0.now)
             }
             #expect(rig.recorded.map(\.keys.texts.count) == [count])
@@ -329,8 +329,8 @@ extension CoreRig {
     ) {
         let part = BodyPart(file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array(fields.utf8))
         core.partKept(of: job.attempt, bytes: bytes, by: worker)
-        core.workerSaid(
-            .failed(job.attempt, code: code, detail: nil, receivedBytes: bytes, part: part), body: nil, by: worker,
+        core.received(
+            .failed(job.attempt, code: code, detail: nil, receivedBytes: bytes, part: part), body: nil, from: worker,
             now: now)
     }
 
@@ -348,7 +348,7 @@ extension CoreRig {
         completion.file = completion.sha256
         completion.isResumed = isResumed
         completion.httpFields = Array(fields.utf8)
-        core.workerSaid(.done(completion), body: nil, by: worker, now: now)
+        core.received(.done(completion), body: nil, from: worker, now: now)
     }
 
     /// Parts removed in the last pass.
@@ -387,9 +387,9 @@ extension CoreRig {
         let part = BodyPart(
             file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
         rig.pass {
-            $0.core.workerSaid(
-                .progress(job.attempt, received: received, total: nil, part: file ? part : nil), body: nil, by: worker,
-                now: $0.now)
+            $0.core.received(
+                .progress(job.attempt, received: received, total: nil, part: file ? part : nil), body: nil,
+                from: worker, now: $0.now)
         }
     }
 
@@ -461,8 +461,8 @@ extension CoreRig {
         rig.wait(milliseconds: 1_000)
         rig.pass {
             let part = BodyPart(file: "3-\(second.attempt).anew.part", httpFields: [])
-            $0.core.workerSaid(
-                .progress(second.attempt, received: 5, total: nil, part: part), body: nil, by: worker, now: $0.now)
+            $0.core.received(
+                .progress(second.attempt, received: 5, total: nil, part: part), body: nil, from: worker, now: $0.now)
         }
         #expect(progress(rig, to: client).map(\.generation) == [Generation(second.attempt)])
     }
@@ -492,8 +492,8 @@ extension CoreRig {
         let job = try #require(rig.jobs.first)
         rig.pass {
             let part = BodyPart(file: "broker.lock")
-            $0.core.workerSaid(
-                .progress(job.attempt, received: 5, total: nil, part: part), body: nil, by: worker, now: $0.now)
+            $0.core.received(
+                .progress(job.attempt, received: 5, total: nil, part: part), body: nil, from: worker, now: $0.now)
         }
         #expect(progress(rig, to: client).map(\.file) == [nil])
     }

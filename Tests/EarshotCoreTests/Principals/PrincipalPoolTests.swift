@@ -36,7 +36,7 @@ struct PrincipalPoolTests {
         ready.schemes = schemes
         if let principal { (ready.principal, ready.proof) = (Self.names[principal], Self.proof) }
         change(&ready)
-        rig.core.workerSaid(.ready(ready), body: nil, by: id, now: rig.now)
+        rig.core.received(.ready(ready), body: nil, from: id, now: rig.now)
         return id
     }
 
@@ -147,7 +147,7 @@ struct PrincipalPoolTests {
             var ready = Ready(slots: 8)
             ready.schemes = ["x"]
             (ready.principal, ready.proof) = (principal, proof)
-            rig.core.workerSaid(.ready(ready), body: nil, by: id, now: rig.now)
+            rig.core.received(.ready(ready), body: nil, from: id, now: rig.now)
             collect()
             #expect(errors == ["not-authorized"])
             #expect(closed == [id])
@@ -203,8 +203,8 @@ struct PrincipalPoolTests {
         let file = SpoolName.part(of: job.attempt, pid: 0)
         let part = BodyPart(file: file, httpFields: Array("etag: \"1\"".utf8))
         rig.pass { rig in
-            rig.core.workerSaid(
-                .progress(job.attempt, received: 3, total: nil, part: part), body: nil, by: id, now: rig.now)
+            rig.core.received(
+                .progress(job.attempt, received: 3, total: nil, part: part), body: nil, from: id, now: rig.now)
         }
         #expect(rig.core.audit() == [])
         var completion = Completion(attempt: job.attempt, status: 200)

@@ -84,6 +84,49 @@ struct PrincipalTests {
         }
     }
 
+    @Test func `the door's proof names local users and the bus's own one, none with the rights of the administrator`()
+        throws
+    {
+        var rig = CoreRig()
+        rig.core.facilities.gatewayProof = Self.proof
+        rig.core.doorNews(.proof(Self.other))
+        let own = hello(&rig, 1, isGateway: true) {
+            $0.proof = Self.other
+            $0.hasUserRights = true
+        }
+        #expect(isPulling(own) == false)
+        #expect(rig.core.principal(of: ClientID(rawValue: 1)) == nil)
+        let named = hello(&rig, 2, isGateway: true) {
+            $0.proof = Self.other
+            $0.principal = Self.user
+        }
+        #expect(isPulling(named) == false)
+        #expect(rig.core.principal(of: ClientID(rawValue: 2)) == Self.user)
+        let setting = try #require(SettingWords(["origin-limit", "2"]))
+        rig.pass { $0.say(.set(setting), by: ClientID(rawValue: 1)) }
+        guard case .error(let error)? = rig.replies(to: ClientID(rawValue: 1)).last else {
+            Issue.record("the door has changed a setting")
+            return
+        }
+        #expect(error.code == "not-authorized")
+        let refused: [(inout Hello) -> Void] = [
+            { $0.hasUserRights = true }, { _ in }, { $0.proof = Self.other }, { $0.principal = Self.user },
+            { ($0.proof, $0.hasUserRights) = (Self.proof, true) },
+            { ($0.proof, $0.principal) = (Self.proof, Self.user) },
+            { ($0.proof, $0.principal) = (Self.other, Self.laptop) },
+            { ($0.proof, $0.principal) = (Self.other, PrincipalName("administrator")) },
+        ]
+        for (number, change) in refused.enumerated() {
+            #expect(isPulling(hello(&rig, UInt64(number + 3), isGateway: true, change)) == nil, "\(number)")
+        }
+        // Another user who had stolen the proof would still be another user.
+        let thief = hello(&rig, 20, user: PrincipalName("uid:34")) {
+            $0.proof = Self.other
+            $0.principal = Self.user
+        }
+        #expect(thief == [notAuthorized])
+    }
+
     @Test func `a connection of the gateway has no right of its user, with any kind of HELLO`() throws {
         var rig = CoreRig()
         rig.core.facilities.gatewayProof = Self.proof

@@ -154,14 +154,15 @@ struct QuotaTests {
             completion.length = length
             completion.sha256 = name
             completion.file = name
-            $0.core.workerSaid(.done(completion), body: nil, by: worker, now: $0.now)
+            $0.core.received(.done(completion), body: nil, from: worker, now: $0.now)
         }
     }
 
     @Test(arguments: [false, true])
     func `a user holds no more bytes than its quota, and its acknowledgements make room`(areInMemory: Bool) throws {
         var (rig, worker) = Self.rig {
-            if areInMemory { $0.memoryBodyBytesPerUser = 1_000 } else { $0.spoolBytesPerUser = 1_000 }
+            // With the URLs of two results.
+            if areInMemory { $0.memoryBytesPerUser = 1_026 } else { $0.spoolBytesPerUser = 1_000 }
         }
         var jobs: [String: Job] = [:]
         for (client, requests) in [(Self.a, 1...5), (Self.b, 1...1)] {
@@ -185,16 +186,54 @@ struct QuotaTests {
         rig.pass { $0.core.clientLost(Self.a, now: $0.now) }
         rig.pass()
         let left = rig.core.records.quotas.use(by: 1)
-        #expect(left.spoolBytes == 0 && left.memoryBodyBytes == 0)
+        #expect(left.spoolBytes == 0 && left.memoryBytes == 0 && left.terminals == 0)
+        Self.expectSound(rig)
+    }
+
+    @Test(arguments: [true, false])
+    func `header fields in memory count, whether somebody listens or not`(subscribes: Bool) throws {
+        var (rig, worker) = Self.rig { $0.memoryBytesPerUser = 1_000 }
+        rig.pass { Self.ask(1...3, by: Self.a, &$0) { $0.options.subscribes = subscribes } }
+        for job in rig.jobs {
+            rig.pass { $0.done(job, by: worker, fields: "x: " + String(repeating: "y", count: 600)) }
+        }
+        Self.expectSound(rig)
+        if !subscribes { rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: Self.a) } }
+        // Fields, URL and a body of 3 bytes.
+        #expect(rig.core.records.quotas.use(by: 1).memoryBytes == 603 + "http://u1/h/1".utf8.count + 3)
+        #expect(rig.core.ledger.requests.failed == ["quota": 2] && rig.core.ledger.requests.answered == 1)
+        rig.pass { $0.say(.acknowledge(3), by: Self.a) }
+        #expect(rig.core.records.quotas.use(by: 1).memoryBytes == 0)
         Self.expectSound(rig)
     }
 
     @Test func `a body that is not small has no part of the memory`() throws {
-        var (rig, worker) = Self.rig { $0.memoryBodyBytesPerUser = 1_000 }
+        var (rig, worker) = Self.rig { $0.memoryBytesPerUser = 1_000 }
         rig.pass { Self.ask(1...1, by: Self.a, &$0) }
-        done(try #require(rig.jobs.first), "large", length: CoreLimits.memoryBodyBytes + 1, by: worker, &rig)
+        done(try #require(rig.jobs.first), "large", length: CoreLimits().memoryBodyBytes + 1, by: worker, &rig)
         #expect(rig.terminals(for: Self.a) == ["h 1 200"])
-        #expect(rig.core.records.quotas.use(by: 1).memoryBodyBytes == 0)
+        #expect(rig.core.records.quotas.use(by: 1).memoryBytes == "http://u1/h/1".utf8.count)
+        Self.expectSound(rig)
+    }
+
+    @Test func `clients of a user to whom too much is due are disconnected if they do not read`() {
+        var (rig, _) = Self.rig { $0.dueDeliveriesPerUser = 30 }
+        let other = ClientID(rawValue: 4)
+        rig.connect(other, user: PrincipalName("uid:1"))
+        var hello = Hello()
+        hello.window = 1
+        rig.say(.hello(hello), by: other)
+        rig.say(.subscribe(HandlerPattern("h")!), by: other)
+        func refused(_ requests: ClosedRange<Int>, by client: ClientID) -> [ClientID] {
+            rig.pass { rig in for request in requests { rig.fetch("h", "\(request)", "none:\(request)", by: client) } }
+            Self.expectSound(rig)
+            return rig.actions.compactMap { if case .client(.close(let id, "too-slow")) = $0 { id } else { nil } }
+        }
+        #expect(refused(1...15, by: Self.a) == [] && rig.core.records.quotas.use(by: 1).terminals == 30)
+        #expect(refused(1...40, by: Self.b) == [], "another user has a quota of its own")
+        #expect(refused(16...16, by: Self.a) == [other], "the one with a window of 1 waits, the other does not")
+        rig.pass { $0.core.clientLost(other, now: $0.now) }
+        #expect(rig.core.records.quotas.use(by: 1).terminals == 16)
         Self.expectSound(rig)
     }
 
@@ -205,13 +244,44 @@ struct QuotaTests {
         let part = BodyPart(file: "9-\(job.attempt).part", httpFields: [])
         for (bytes, isWithin) in [(1_000, true), (1_001, false)] {
             rig.pass {
-                $0.core.workerSaid(
-                    .progress(job.attempt, received: bytes, total: nil, part: part), body: nil, by: worker, now: $0.now)
+                $0.core.received(
+                    .progress(job.attempt, received: bytes, total: nil, part: part), body: nil, from: worker,
+                    now: $0.now)
             }
             #expect(rig.terminals(for: Self.a) == (isWithin ? [] : ["h 1 quota"]))
             Self.expectSound(rig)
         }
         #expect(rig.cancellations == [job.attempt])
+    }
+
+    @Test func `parts of flights that wait have a quarter of their number, and count as bodies`() throws {
+        for (parts, bytes) in [(8, 1_000_000), (1_000, 1_000)] {
+            var (rig, worker) = Self.rig {
+                $0.keptParts = parts
+                $0.spoolBytesPerUser = bytes
+            }
+            func breakOff(_ client: ClientID) -> Int {
+                rig.pass { Self.ask(1...4, by: client, &$0) }
+                for job in rig.jobs {
+                    rig.pass { rig in
+                        let part = BodyPart(file: "9-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
+                        rig.core.partKept(of: job.attempt, bytes: 400, by: worker)
+                        rig.core.received(
+                            .failed(job.attempt, code: "reset", detail: nil, receivedBytes: 400, part: part), body: nil,
+                            from: worker, now: rig.now)
+                    }
+                    Self.expectSound(rig)
+                }
+                return rig.core.records.parts.kept.count
+            }
+            #expect(breakOff(Self.a) == 2)
+            let use = rig.core.records.quotas.use(by: 1)
+            #expect(use.parts == 2 && use.spoolBytes == 800)
+            #expect(breakOff(Self.b) == 4, "those of another user are kept")
+            rig.pass { $0.remove("h", by: Self.a) }
+            #expect(rig.core.records.quotas.use(by: 1).parts == 0)
+            Self.expectSound(rig)
+        }
     }
 
     @Test func `outcomes that wait for a subscriber count too`() throws {

@@ -117,9 +117,9 @@ struct SettingRequestTests {
         rig.pass { set("slots 12", by: a, &$0) }
         running += rig.jobs
         #expect(rig.core.runningAttempts == 6)
-        rig.pass { $0.core.workerSaid(.slots(12), body: nil, by: worker, now: $0.now) }
+        rig.pass { $0.core.received(.slots(12), body: nil, from: worker, now: $0.now) }
         #expect(rig.jobs.count == 3 && rig.core.runningAttempts == 9)
-        rig.pass { $0.core.workerSaid(.slots(1), body: nil, by: worker, now: $0.now) }
+        rig.pass { $0.core.received(.slots(1), body: nil, from: worker, now: $0.now) }
         #expect(rig.core.audit().isEmpty)
         running += rig.jobs
     }
@@ -131,8 +131,8 @@ struct SettingRequestTests {
         rig.core.workerConnected(worker, now: rig.now)
         var ready = Ready(slots: 4)
         ready.schemes = ["http"]
-        rig.core.workerSaid(.ready(ready), body: nil, by: worker, now: rig.now)
-        rig.core.workerSaid(.slots(9), body: nil, by: worker, now: rig.now)
+        rig.core.received(.ready(ready), body: nil, from: worker, now: rig.now)
+        rig.core.received(.slots(9), body: nil, from: worker, now: rig.now)
         rig.pass { $0.fetch("h", "1", "http://o/", by: a) }
         #expect(rig.jobs.isEmpty)
     }

@@ -89,7 +89,8 @@ struct SettingsTests {
             try settings.apply(.number(name, value), source: Settings.Source.set)
         }
         let quarters = QuotaBook.Limits(
-            requests: 250, transfers: 32, spoolBytes: 1 << 20, memoryBodyBytes: 256 << 20, durableBytes: 2_000)
+            requests: 250, transfers: 32, spoolBytes: 1 << 20, memoryBytes: 256 << 20, terminals: 4_000_000,
+            durableBytes: 2_000)
         #expect(quotas() == quarters)
         try settings.apply(.number(.transfersPerUser, 0), source: Settings.Source.set)
         try settings.apply(.number(.requestsPerUser, 0), source: Settings.Source.set)

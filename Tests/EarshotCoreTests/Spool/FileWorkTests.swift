@@ -33,8 +33,8 @@ struct FileWorkTests {
     private mutating func grow() -> String {
         let file = SpoolName.part(of: job.attempt, pid: 3)
         let part = BodyPart(file: file, httpFields: Array("etag: \"a\"".utf8))
-        rig.core.workerSaid(
-            .progress(job.attempt, received: 5, total: 10, part: part), body: nil, by: worker, now: rig.now)
+        rig.core.received(
+            .progress(job.attempt, received: 5, total: 10, part: part), body: nil, from: worker, now: rig.now)
         return file
     }
 

@@ -18,15 +18,15 @@ import Testing
             completion.length = length
             completion.sha256 = name
             completion.file = name
-            $0.core.workerSaid(.done(completion), body: nil, by: worker, now: $0.now)
+            $0.core.received(.done(completion), body: nil, from: worker, now: $0.now)
         }
     }
 
     private func grow(_ job: Job, _ bytes: Int, by worker: WorkerID, _ rig: inout CoreRig) {
         let part = BodyPart(file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
         rig.pass {
-            $0.core.workerSaid(
-                .progress(job.attempt, received: bytes, total: nil, part: part), body: nil, by: worker, now: $0.now)
+            $0.core.received(
+                .progress(job.attempt, received: bytes, total: nil, part: part), body: nil, from: worker, now: $0.now)
         }
     }
 
@@ -66,7 +66,7 @@ import Testing
         if isNeeded {
             var completion = Completion(attempt: job.attempt, status: 200)
             (completion.length, completion.sha256, completion.file) = (600, "one", "one")
-            rig.core.workerSaid(.done(completion), body: nil, by: worker, now: rig.now)
+            rig.core.received(.done(completion), body: nil, from: worker, now: rig.now)
             #expect(!rig.takeActions().contains(.spool(.releaseFile("one"))))
             rig.say(.acknowledge(2), by: client)
         }

@@ -122,8 +122,9 @@ struct AttemptTests {
         rig.pass { $0.fetch("h", "1", "http://h/", by: a) { $0.options.retries = 1 } }
         let first = try #require(rig.jobs.first)
         rig.pass {
-            $0.core.workerSaid(
-                .failed(first.attempt, code: "reset", detail: nil, receivedBytes: 0, repeats: 1), body: nil, by: worker,
+            $0.core.received(
+                .failed(first.attempt, code: "reset", detail: nil, receivedBytes: 0, repeats: 1), body: nil,
+                from: worker,
                 now: $0.now)
         }
         rig.wait(milliseconds: 1_000)
@@ -131,7 +132,7 @@ struct AttemptTests {
         #expect(second.attempt != first.attempt)
         var completion = Completion(attempt: second.attempt, status: 204)
         completion.repeats = 2
-        rig.pass { $0.core.workerSaid(.done(completion), body: nil, by: worker, now: $0.now) }
+        rig.pass { $0.core.received(.done(completion), body: nil, from: worker, now: $0.now) }
         let attempts = rig.actions.compactMap { action -> Int? in
             guard case .client(.deliver(_, let terminal, _)) = action, case .result(_, let response) = terminal.outcome
             else {
@@ -182,7 +183,7 @@ struct AttemptTests {
         rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
         var error = WireError(.badMessage, "")
         error.attempt = rig.jobs[0].attempt
-        rig.pass { $0.core.workerSaidNonsense(error, by: worker, now: $0.now) }
+        rig.pass { $0.core.receivedMalformed(error, from: worker, now: $0.now) }
         #expect(rig.terminals(for: a) == ["h 1 internal"])
         #expect(rig.core.runningAttempts == 0)
     }
@@ -210,7 +211,7 @@ struct AttemptTests {
             let worker = rig.worker(number)
             rig.pass()
             #expect(rig.jobs.count == 1)
-            rig.pass { $0.core.workerSaid(.bye, body: nil, by: worker, now: $0.now) }
+            rig.pass { $0.core.received(.bye, body: nil, from: worker, now: $0.now) }
         }
         #expect(rig.terminals(for: a) == [])
     }
@@ -222,7 +223,7 @@ struct AttemptTests {
             rig.core.workerConnected(id, now: rig.now)
             var ready = Ready(slots: 3)
             ready.schemes = ["thumb"]
-            rig.core.workerSaid(.ready(ready), body: nil, by: id, now: rig.now)
+            rig.core.received(.ready(ready), body: nil, from: id, now: rig.now)
             rig.fetch("h", "1", "http://h/", by: a)
         }
         #expect(rig.jobs.isEmpty)
@@ -322,7 +323,7 @@ struct AttemptTests {
         rig.wait(milliseconds: 5_000)
         #expect(rig.actions == [.worker(.send(worker, .ping))])
         var answered = rig
-        answered.pass { $0.core.workerSaid(.pong, body: nil, by: worker, now: $0.now) }
+        answered.pass { $0.core.received(.pong, body: nil, from: worker, now: $0.now) }
         answered.wait(milliseconds: 10_000)
         #expect(!answered.actions.contains(.worker(.kill(worker))))
         rig.wait(milliseconds: 10_000)
@@ -338,10 +339,10 @@ struct AttemptTests {
             #expect(rig.actions == [])
             rig.wait(milliseconds: 1)
             #expect(rig.actions == [.worker(.send(worker, .ping))])
-            rig.pass { $0.core.workerSaid(.pong, body: nil, by: worker, now: $0.now) }
+            rig.pass { $0.core.received(.pong, body: nil, from: worker, now: $0.now) }
         }
         rig.wait(milliseconds: 3_000)
-        rig.pass { $0.core.workerSaid(.slots(8), body: nil, by: worker, now: $0.now) }
+        rig.pass { $0.core.received(.slots(8), body: nil, from: worker, now: $0.now) }
         rig.wait(milliseconds: 4_999)
         #expect(rig.actions == [])
         rig.wait(milliseconds: 1)

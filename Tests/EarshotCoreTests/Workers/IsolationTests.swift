@@ -220,8 +220,8 @@ struct IsolationTests {
         rig.wait(milliseconds: 100)
         #expect(asksForLife(last))
         rig.wait(milliseconds: 1)
-        rig.core.workerSaid(
-            .progress(job.attempt, received: 1, total: nil, part: nil), body: nil, by: last, now: rig.now)
+        rig.core.received(
+            .progress(job.attempt, received: 1, total: nil, part: nil), body: nil, from: last, now: rig.now)
         rig.wait(milliseconds: rig.core.limits.silenceMilliseconds)
         #expect(rig.jobs.count == 1, "the other one has its turn")
         #expect(rig.core.audit() == [])

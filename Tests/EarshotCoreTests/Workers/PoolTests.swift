@@ -20,7 +20,7 @@ struct PoolTests {
         rig.core.workerConnected(id, now: rig.now)
         var ready = Ready(slots: slots)
         ready.secret = "s"
-        rig.core.workerSaid(.ready(ready), body: nil, by: id, now: rig.now)
+        rig.core.received(.ready(ready), body: nil, from: id, now: rig.now)
         return id
     }
 
@@ -139,7 +139,7 @@ struct PoolTests {
         rig.pass { rig in
             let said = WorkerMessage.failed(
                 job.attempt, code: "not-an-image", detail: String(repeating: "x", count: 300), receivedBytes: 0)
-            rig.core.workerSaid(said, body: nil, by: own, now: rig.now)
+            rig.core.received(said, body: nil, from: own, now: rig.now)
         }
         guard
             case .client(.deliver(_, let terminal, _)) = rig.actions.first(where: {
@@ -160,7 +160,7 @@ struct PoolTests {
         rig.pass { $0.fetch("h", "1", "thumb:x", by: a) }
         rig.pass { rig in
             _ = rig.worker(2, schemes: ["thumb"])
-            rig.core.workerSaidNonsense(WireError(.unknownVerb, "no such verb"), by: first, now: rig.now)
+            rig.core.receivedMalformed(WireError(.unknownVerb, "no such verb"), from: first, now: rig.now)
         }
         #expect(errors == ["unknown-verb"])
         #expect(closed == [first])
@@ -244,14 +244,14 @@ struct PoolTests {
             let job = rig.jobs[0]
             rig.pass { rig in
                 let said = WorkerMessage.failed(job.attempt, code: "reset", detail: nil, receivedBytes: 0)
-                rig.core.workerSaid(said, body: nil, by: own, now: rig.now)
+                rig.core.received(said, body: nil, from: own, now: rig.now)
             }
             rig.wait(milliseconds: 8_000)
         }
         let job = rig.jobs[0]
         rig.pass { rig in
             let said = WorkerMessage.failed(job.attempt, code: "reset", detail: nil, receivedBytes: 0)
-            rig.core.workerSaid(said, body: nil, by: own, now: rig.now)
+            rig.core.received(said, body: nil, from: own, now: rig.now)
             rig.core.workerLost(own, now: rig.now)
         }
         rig.wait(milliseconds: CoreLimits().poolAbsenceMilliseconds)
@@ -296,7 +296,7 @@ struct PoolTests {
             rig.core.workerConnected(child, now: rig.now)
             var ready = Ready(slots: 8)
             ready.secret = "s"
-            rig.core.workerSaid(.ready(ready), body: nil, by: child, now: rig.now)
+            rig.core.received(.ready(ready), body: nil, from: child, now: rig.now)
             _ = rig.worker(5, schemes: ["thumb"])
             _ = rig.worker(6, schemes: ["thumb"], hearsDrain: true)
         }
@@ -349,7 +349,7 @@ struct PoolTests {
         rig.pass { $0.fetch("h", "1", "thumb:1", by: a) }
         var error = WireError(.badMessage, "")
         error.attempt = try #require(rig.jobs.first).attempt
-        rig.pass { $0.core.workerSaidNonsense(error, by: own, now: $0.now) }
+        rig.pass { $0.core.receivedMalformed(error, from: own, now: $0.now) }
         #expect(rig.terminals(for: a) == ["h 1 worker-failed"])
         #expect(closed == [own])
         #expect(rig.core.audit() == [])

@@ -190,7 +190,7 @@ struct WorkerFleetTests {
         let worker = fleet.add(1)
         for flight in 0..<leases { fleet.start(Self.attempt(UInt64(flight)), Self.lease(.flight(1)), at: worker) }
         fleet.offered(offered, by: worker)
-        fleet.told(slots: told, worker)
+        fleet.announced(slots: told, to: worker)
         #expect(fleet[worker].slots == slots && fleet.freeSlots(of: worker) == free)
         let count = fleet.slotCount(of: WorkerPool.web)
         #expect(count.total == slots && count.free == free && count.lower == leases)
@@ -273,7 +273,7 @@ struct WorkerLivenessTests {
         #expect(fleet.watch(worker, now: Fleet.now) == Fleet.later(100))
         #expect(fleet.watch(worker, now: Fleet.later(1)) == nil)
         fleet.start(Fleet.attempt(1), Fleet.lease(.flight(1)), at: worker)
-        if let heard { fleet.heard(worker, now: Fleet.later(heard)) }
+        if let heard { fleet.received(from: worker, now: Fleet.later(heard)) }
         #expect(fleet.heartbeat(of: worker, now: Fleet.later(now)) == expected)
     }
 
@@ -288,7 +288,7 @@ struct WorkerLivenessTests {
         _ = fleet.watch(worker, now: Fleet.now)
         fleet.start(Fleet.attempt(1), Fleet.lease(.flight(1)), at: worker)
         #expect(fleet.heartbeat(of: worker, now: Fleet.later(100)) == .asking(until: Fleet.later(200)))
-        if let heard { fleet.heard(worker, now: Fleet.later(heard)) }
+        if let heard { fleet.received(from: worker, now: Fleet.later(heard)) }
         #expect(fleet.heartbeat(of: worker, now: Fleet.later(now)) == expected)
     }
 
@@ -335,7 +335,7 @@ struct WorkerLivenessTests {
         #expect(
             fleet.isolationEnded(at: worker, now: Fleet.later(100))
                 == .awaiting(until: Fleet.later(1_100), asks: true))
-        if let heard { fleet.heard(worker, now: Fleet.later(heard)) }
+        if let heard { fleet.received(from: worker, now: Fleet.later(heard)) }
         #expect(fleet.isolationEnded(at: worker, now: Fleet.later(now)) == expected)
         #expect((fleet[worker].isolation == nil) == (expected == .cleared(flight: 5)))
     }

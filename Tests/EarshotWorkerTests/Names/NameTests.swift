@@ -34,27 +34,25 @@ import Testing
         #expect(table.answered("a", .failed, lifetime: .seconds(1), now: Self.start) == [2])
     }
 
-    @Test func `lookups beyond the limit wait for others, and leave with their last waiter`() {
-        var table = NameTable<Int>(lookupLimit: 2)
-        for (waiter, name) in ["a", "b"].enumerated() {
-            #expect(table.asked(name, by: waiter, now: Self.start) == .lookUp)
-            table.withdrawn(name, by: waiter)
+    @Test func `beyond the limit of lookups without waiters the last waiter stays until the answer`() {
+        var table = NameTable<Int>(abandonLimit: 2)
+        for (waiter, name) in ["a", "b", "c", "d"].enumerated() {
+            #expect(table.asked(name, by: waiter, now: Self.start) == .lookUp, "all lookups with waiters run")
+            #expect(table.mayWithdraw(name, by: waiter) == (waiter < 2))
+            if waiter < 2 { table.withdrawn(name, by: waiter) }
         }
-        for (waiter, name) in ["c", "d", "e", "c"].enumerated() {
-            #expect(table.asked(name, by: waiter, now: Self.start) == .wait)
-        }
-        #expect(table.nextLookup() == nil, "two run, although no job waits for them")
-        table.withdrawn("d", by: 1)
-        table.withdrawn("c", by: 0)
-        #expect(table.asked("a", by: 7, now: Self.start) == .wait)
-        #expect(table.answered("a", Self.known, lifetime: .seconds(9), now: Self.start) == [7])
-        #expect(table.nextLookup() == "c")
-        #expect(table.nextLookup() == nil)
-        #expect(table.answered("b", Self.known, lifetime: .seconds(9), now: Self.start) == [])
-        #expect(table.nextLookup() == "e", "the other one was withdrawn")
-        #expect(table.answered("c", .failed, lifetime: .seconds(9), now: Self.start) == [3])
-        #expect(table.answered("e", .failed, lifetime: .seconds(9), now: Self.start) == [2])
-        #expect(table.asked("d", by: 1, now: Self.start) == .lookUp)
+        #expect(table.asked("d", by: 5, now: Self.start) == .wait)
+        #expect(table.mayWithdraw("d", by: 3) && !table.mayWithdraw("c", by: 2), "another one waits for it")
+        table.withdrawn("d", by: 7)
+        #expect(table.asked("a", by: 6, now: Self.start) == .wait)
+        #expect(table.mayWithdraw("c", by: 2), "one has a waiter again")
+        table.withdrawn("c", by: 2)
+        #expect(!table.mayWithdraw("a", by: 6))
+        #expect(table.answered("b", .failed, lifetime: .seconds(9), now: Self.start) == [])
+        #expect(table.mayWithdraw("a", by: 6), "one has ended")
+        #expect(table.answered("a", Self.known, lifetime: .seconds(9), now: Self.start) == [6])
+        table.withdrawn("a", by: 6)
+        #expect(table.answered("d", Self.known, lifetime: .seconds(9), now: Self.start) == [3, 5])
     }
 
     @Test func `the oldest answers make room`() {

@@ -4,24 +4,46 @@ internal import EarshotLoop
 internal import LibCrypto
 internal import Logging
 
-/// The node's connection to the engine of its cluster.
-extension BrokerProcess {
-    /// Facility of the core for its work as a node.
-    static func facility(of membership: ClusterMembership, _ record: NodeRecord, start: Tick) -> ClusterFacility {
-        let keys = membership.engine.keys
-        return ClusterFacility(
-            flightKey: { keys.flight($0) }, originKey: { keys.origin($0) }, address: membership.place,
-            broker: randomNumber(), members: membership.members, predecessor: record.read(), start: start)
+/// The node's connection to the engine of its cluster, and attempts to connect to the other nodes.
+final class ClusterLink {
+    /// Settings of the load on origins, and of the bodies that other nodes read.
+    private static let sharedLimits: Set<String> = Set(
+        [
+            SettingName.originLimit, .originSpacing, .http2, .coolDown, .maxRatio, .pageBytes, .shareBetweenUsers,
+        ].map(\.rawValue))
+
+    private let engine: EngineClient
+    private let probes: PeerProbes
+    private let record: NodeRecord
+    private let version: String
+    private let logger: Logger
+    /// Latest logged reason for which this node is no member.
+    private var loggedFault: EngineFault?
+    /// Warnings about the engine in the log that have not ended.
+    private var loggedWarnings: Set<EngineWarning> = []
+
+    init(_ membership: ClusterMembership, _ record: NodeRecord, on loop: EventLoop, logger: Logger) {
+        engine = EngineClient(membership.engine, on: loop)
+        probes = PeerProbes(on: loop)
+        version = membership.version
+        self.record = record
+        self.logger = logger
     }
 
+    /// Whether no event waits.
+    var isQuiet: Bool { engine.isQuiet }
+
+    func start() { engine.start() }
+
+    func stop() { engine.stop() }
+
     /// Gives the events of the engine to the core.
-    func takeEngineEvents(now: Tick) {
-        guard let engine else { return }
+    func takeEvents(into core: inout BrokerCore, now: Tick) {
         engine.pass()
         for event in engine.takeEvents() {
-            if case .joined(let node, _) = event { NodeRecord(runtimeFolder: options.runtimeFolder).write(node) }
+            if case .joined(let node, _) = event { record.write(node) }
             log(event)
-            core.engineSaid(event, now: now)
+            core.received(event, now: now)
         }
         for address in core.takeClusterProbes() { probes.start(address) }
         for (address, failure) in probes.takeResults() { core.clusterProbed(address, failure: failure, now: now) }
@@ -29,20 +51,20 @@ extension BrokerProcess {
 
     /// Sends the calls since the last answer. A call of many flights costs the engine a fraction of many calls, and a lone
     /// request waits for no answer.
-    func callEngine(now: Tick) {
-        guard let engine else { return }
+    func call(for core: inout BrokerCore, now: Tick) {
         if let members = core.takeUncoordinatedStart() {
             logger.warning("fetches without the engine of the cluster", metadata: ["limits-divided-by": "\(members)"])
         }
-        for notice in core.takeClusterNotices() { log(notice) }
+        let notices = core.takeClusterNotices()
+        for notice in notices { log(notice) }
+        if !notices.isEmpty { engine.report(unreadable: core.unreadableNodes) }
         core.engineIsBusy(engine.isBusy)
         guard !engine.isBusy else { return }
         engine.submit(core.takeEngineCalls(now: now))
     }
 
     /// Reads the logins of the engine again. They apply to the next connection, so a new password costs no membership.
-    func readEngine() {
-        guard let engine, let read = options.readEngine else { return }
+    func readLogins(_ read: () throws -> EngineOptions) {
         do {
             let options = try read()
             engine.use(options.login, ofSentinels: options.sentinelLogin)
@@ -54,8 +76,7 @@ extension BrokerProcess {
 
     /// Tells the other nodes digests of the settings that should be equal everywhere: the address policy, limits, rules
     /// for origins, and the version.
-    func describeSettings() {
-        guard let engine, let version = options.cluster?.version else { return }
+    func describeSettings(of core: inout BrokerCore) {
         let rows = core.settings.rows
         func digest(_ text: String) -> String {
             let bytes = Array(text.utf8)
@@ -69,16 +90,11 @@ extension BrokerProcess {
             digest(values(of: Self.sharedLimits)), digest(values(of: [SettingName.rule])), digest(version),
         ]
         let text = parts.joined(separator: ".")
-        engine.describe(settings: text)
+        engine.report(settings: text)
         core.clusterSettingsChanged(text)
     }
 
     /// Settings of the load on origins, and of the bodies that other nodes read.
-    private static let sharedLimits: Set<String> = Set(
-        [
-            SettingName.originLimit, .originSpacing, .http2, .coolDown, .maxRatio, .pageBytes, .shareBetweenUsers,
-        ].map(\.rawValue))
-
     /// Logs a change of this node's part in the cluster, and bodies of other nodes that it could not read.
     private func log(_ notice: ClusterNotice) {
         switch notice {
@@ -122,5 +138,15 @@ extension BrokerProcess {
         case .messagesLost: logger.warning("the engine lost messages to this node; it asserts everything again")
         case .members, .wanted, .granted, .ended, .cooled, .surveyed, .workWaits, .result, .unusable, .aborted: break
         }
+    }
+}
+
+extension ClusterMembership {
+    /// Facility of the core for its work as a node.
+    func facility(_ record: NodeRecord, broker: UInt64, start: Tick) -> ClusterFacility {
+        let keys = engine.keys
+        return ClusterFacility(
+            flightKey: { keys.flight($0) }, originKey: { keys.origin($0) }, address: place, broker: broker,
+            members: members, predecessor: record.read(), start: start)
     }
 }

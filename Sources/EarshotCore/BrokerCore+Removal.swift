@@ -33,15 +33,6 @@ extension BrokerCore {
         carryOut(ClientRemoval(of: request, handler, wasOpen: wasOpen), by: client, now: records.clock)
     }
 
-    /// Handles REMOVE of handlers: ends all their requests and the client's subscriptions to them.
-    ///
-    /// - Parameter removedRows: number of their rows that were deleted and were not loaded.
-    mutating func removalRequested(
-        _ pattern: HandlerPattern, by client: Handle<ClientSession>, removedRows: Int, now: Tick
-    ) {
-        carryOut(ClientRemoval(pattern, count: removedRows), by: client, now: now)
-    }
-
     /// Whether the last message of a client is still being carried out. The shell then passes no event of the client,
     /// its loss included. Mutating, because for a call that only reads the shell would copy the whole core, in 2 µs.
     public mutating func isCarryingOut(by id: ClientID) -> Bool { isRemoving(id) || awaitsDurableRows(id) }
@@ -193,7 +184,7 @@ extension BrokerCore {
             return
         }
         records.clients[client].deliveries.withdrawNext(records.weight(of: due), counting: records.counted(due))
-        lose(due, by: client)
+        apply(Delivery.lose(due, by: client, in: &records))
     }
 
     /// Removes the next slice of handlers that match. A handler with more requests than a small one only loses its name.

@@ -4,14 +4,14 @@ import Testing
 @testable import EarshotBroker
 
 @Suite("Ends of workers that this process and the supervisor notice")
-struct WorkerEndsTests {
+struct WorkerProcessesTests {
     private let first = WorkerID(rawValue: 1)
     private let second = WorkerID(rawValue: 2)
     private let end = WorkerEnd(pid: 7, signal: 9, isOutOfMemory: false, wasKilledByBus: false)
 
     @Test("a process that was two workers ends both")
     func twoWorkersOfOneProcess() {
-        var ends = WorkerEnds()
+        var ends = WorkerProcesses()
         ends.awaitReport(on: first, pid: 7)
         ends.awaitReport(on: second, pid: 7)
         let reported = ends.reported(end)
@@ -21,7 +21,7 @@ struct WorkerEndsTests {
 
     @Test("each worker stops waiting for a report by itself")
     func givingUp() {
-        var ends = WorkerEnds()
+        var ends = WorkerProcesses()
         ends.awaitReport(on: first, pid: 7)
         ends.awaitReport(on: second, pid: 7)
         for (worker, isAwaited) in [(first, true), (first, false), (second, true)] {
@@ -34,7 +34,7 @@ struct WorkerEndsTests {
 
     @Test("a report that came first is taken once, with what this broker did")
     func reportFirst() {
-        var ends = WorkerEnds()
+        var ends = WorkerProcesses()
         ends.kills(7)
         let early = ends.reported(end)
         #expect(early.workers.isEmpty)

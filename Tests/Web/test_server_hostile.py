@@ -149,7 +149,7 @@ class HeadTests(TestCase):
                     (line + b"Host: localhost\r\nOrigin: http://localhost.evil.example\r\n", 403),
                     (line + b"Host: localhost\r\nSec-Fetch-Site: cross-site\r\n", 403),
                     (line + b"Host: localhost\r\nTransfer-Encoding: chunked\r\n", 413),
-                    (line + b"Host: localhost\r\nContent-Length: 0\r\nContent-Length: 9\r\n", 413),
+                    (line + b"Host: localhost\r\nContent-Length: 0\r\nContent-Length: 9\r\n", 400),
                     (line + b"Host: localhost\r\nA\0: b\r\n", 400), (line + b"Host: localhost\r\nA: \rb\r\n", 400),
                     (b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n", 405),
                     (b"GET http://localhost/healthz HTTP/1.1\r\nHost: localhost\r\n", 400),

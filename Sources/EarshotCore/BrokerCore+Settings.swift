@@ -31,7 +31,7 @@ extension BrokerCore {
 
     /// Applies the settings. A worker receives them before any job that depends on them.
     private mutating func settingsChanged(now: Tick) {
-        records.quotas.hasOthers = !records.settings[.users].isEmpty || !records.settings[.listen].isEmpty
+        records.quotas.hasOthers = [.users, .listen, .httpUsers].contains { !records.settings[$0].isEmpty }
         limitsChanged(records.settings.applied(to: records.limits), now: now)
         if records.facilities.isCaching, let bytes = records.settings[.cacheSize] {
             records.outbox.actions.append(.cache(.limit(bytes: bytes)))
@@ -47,6 +47,19 @@ extension BrokerCore {
 
     /// Sets the proof of the gateway, which the supervisor has given to both.
     public mutating func expectGateway(_ proof: GatewayProof) { records.facilities.gatewayProof = proof }
+
+    /// Handles a report about the HTTP door.
+    public mutating func doorNews(_ news: DoorNews) {
+        switch news {
+        case .proof(let proof): records.facilities.doorProof = proof
+        case .listening(let addresses): door = addresses.isEmpty ? nil : DoorReport(addresses: addresses)
+        case .counts(let connections, let requests, let refused):
+            if let addresses = door?.addresses {
+                door = DoorReport(
+                    addresses: addresses, connections: connections, requests: requests, refused: refused)
+            }
+        }
+    }
 
     /// Handles a change of the keys of the gateway: ends the sessions of those that are no longer valid, and their requests. The
     /// gateway closes their connections itself, so this ends those that are away.

@@ -16,7 +16,7 @@ extension BrokerCore {
 
     /// Returns the position of the latest message of a client.
     func mark(of client: Handle<ClientSession>) -> MessageMark {
-        MessageMark(client: records.clients[client].id, heard: records.clients[client].heard)
+        MessageMark(client: records.clients[client].id, number: records.clients[client].receivedMessages)
     }
 
     /// Cancels flights whose wait is over, and settles rejoined requests with outcomes kept for them. O(deferred
@@ -45,7 +45,7 @@ extension BrokerCore {
             let client = records.clients.number(of: message.client)
         else { return false }
         // After BYE and HELLO the client's count starts again at 0.
-        let heard = records.clients[client].heard
-        return heard >= message.heard && heard - message.heard < UInt64(records.limits.handOverMessages)
+        let number = records.clients[client].receivedMessages
+        return number >= message.number && number - message.number < UInt64(records.limits.handOverMessages)
     }
 }

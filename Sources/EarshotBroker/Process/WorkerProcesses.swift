@@ -1,10 +1,11 @@
 internal import EarshotCore
+internal import EarshotLoop
 
-/// Ends of workers of which only one side knows: this process, which sees that the process has ended, or the supervisor,
-/// its parent, which knows how.
+/// Processes of workers: ends of which only one side knows, which are this process, which sees that a process has ended,
+/// and the supervisor, its parent, which knows how.
 ///
 /// A process can have been several workers: it connects again when its connection is lost, and is killed nevertheless.
-struct WorkerEnds {
+struct WorkerProcesses {
     /// Maximum number of reports without a worker: of workers that died before they were connected.
     static let mostReports = 1_024
 
@@ -14,6 +15,10 @@ struct WorkerEnds {
     private var reports: [Int32: WorkerEnd] = [:]
     /// Processes that this broker has killed.
     private var killed: Set<Int32> = []
+    /// Living processes of workers whose connection was lost in this pass.
+    var disconnected: [WorkerID: ProcessDescriptor] = [:]
+    /// Whether the sandbox of one lacks a part, as the log has it.
+    var hasIncompleteSandbox = false
 
     /// Notes that this broker kills a process.
     mutating func kills(_ pid: Int32) { killed.insert(pid) }

@@ -1,13 +1,13 @@
 /// Checks of a node of a cluster, for tests and simulations.
-extension BrokerCore {
+extension Cluster {
     /// Returns a sentence for each violated invariant. Linear in flights, claims and held bodies.
-    func auditCluster() -> [String] {
+    static func checkInvariants(in records: Records) -> [String] {
         guard let state = records.cluster?.value else { return [] }
         var faults = state.book.checkInvariants() + state.held.checkInvariants()
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
         for flight in records.flights.indices {
             let record = records.flights[flight]
-            let claim = state.book.claims[local(flight)]
+            let claim = records.claim(of: flight)
             check(
                 (record.phase == .claiming) == (claim?.isOpen == true),
                 "3: flight \(record.id) is \(record.phase), and its claim is \(String(describing: claim?.phase))")
@@ -24,14 +24,14 @@ extension BrokerCore {
             }
         }
         for (local, claim) in state.book.claims {
-            let flight = records.flights.number(of: FlightName(reference: local.reference))
+            let flight = records.flights.number(of: local.name)
             check(flight != nil, "12: \(local) has ended, and its claim is \(claim.phase)")
         }
         for (flight, pull) in state.pulls {
             check(records.flights.contains(flight), "12: the body \(pull.place) is read for no flight")
             guard records.flights.contains(flight) else { continue }
             check(
-                records.pools[pool(of: flight)].scheme == BodyPlace.scheme,
+                records.pools[records.pool(of: flight)].scheme == BodyPlace.scheme,
                 "14: flight \(records.flights[flight].id) reads from another node in a wrong pool")
         }
         check(state.setbacks.keys.allSatisfy { records.flights.contains($0) }, "12: a useless result has no flight")

@@ -1,0 +1,55 @@
+internal import ZMTP
+
+/// Work that a port does in one pass: each peer has a turn, until the budget is spent.
+///
+/// If several users share the port, each causes a quarter of the work at most, and the administrator three. So a message of one
+/// user waits for a pass at most, however many connections another one has.
+struct PassBudget {
+    /// Maximum number of messages, commands and discarded frames processed in one pass, so that a port never starves
+    /// the other one or the timers.
+    private static let itemsPerPass = 512
+    /// Maximum bytes read in one pass: about 2 ms.
+    private static let bytesPerPass = 8 << 20
+    /// Maximum number of items of one peer processed in one pass. Replies to the first of many messages are sent before
+    /// the last is read, so that their receivers work meanwhile.
+    static let itemsPerTurn = 32
+    /// Maximum bytes read of one peer in one pass: sixteen messages with bodies of 64 KiB.
+    private static let bytesPerTurn = 1 << 20
+    private static let parts = 4
+
+    private var items = itemsPerPass
+    private var bytes = bytesPerPass
+    private let isShared: Bool
+    /// Items and bytes of each user, nil for the administrator. Empty unless the port is shared.
+    private var spent: [UInt32?: (items: Int, bytes: Int)] = [:]
+
+    init(isShared: Bool) { self.isShared = isShared }
+
+    var isSpent: Bool { items <= 0 || bytes <= 0 }
+
+    /// Turn of the next peer.
+    var turn: Turn { Turn(items: min(items, Self.itemsPerTurn), bytes: min(bytes, Self.bytesPerTurn)) }
+
+    /// Whether a user has caused its part of the work.
+    ///
+    /// - Parameter user: user ID; nil for the administrator.
+    func isSpent(by user: UInt32?) -> Bool {
+        guard isShared, let spent = spent[user] else { return false }
+        let parts = user == nil ? Self.parts - 1 : 1
+        return spent.items >= Self.itemsPerPass / Self.parts * parts
+            || spent.bytes >= Self.bytesPerPass / Self.parts * parts
+    }
+
+    /// Counts a turn.
+    ///
+    /// - Parameter rest: the unused part of it.
+    mutating func spend(_ turn: Turn, _ rest: Turn, by user: UInt32?) {
+        // A turn without input has a cost, too.
+        let (usedItems, usedBytes) = (max(1, turn.items - rest.items), turn.bytes - rest.bytes)
+        items -= usedItems
+        bytes -= usedBytes
+        guard isShared else { return }
+        let before = spent[user] ?? (0, 0)
+        spent[user] = (before.items + usedItems, before.bytes + usedBytes)
+    }
+}

@@ -1,0 +1,37 @@
+internal import EarshotLoop
+
+/// Times at which the broker looks at the memory that is left, and returns free memory to the system.
+final class MemoryUpkeep {
+    /// Number of messages after which free memory is returned to the system, and the delay of that.
+    static let burstMessages = 10_000
+    private static let quietTime = Duration.seconds(1)
+    /// Time between two looks at the memory that is left. Clients can submit some MiB of requests meanwhile.
+    private static let pause = Duration.milliseconds(10)
+
+    private let loop: EventLoop
+    private var nextLook = LoopTime(nanoseconds: 0)
+    private var isReturning = false
+
+    init(on loop: EventLoop) { self.loop = loop }
+
+    /// Whether it is time for a look at the memory that is left.
+    func mayLook() -> Bool {
+        guard loop.now >= nextLook else { return false }
+        nextLook = loop.now.advanced(by: Self.pause)
+        return true
+    }
+
+    /// Sets one timer after a burst of messages, a large removal, or the removal of most records. It returns free memory
+    /// to the system.
+    ///
+    /// - Parameter release: Frees memory before that.
+    func returnLater(after release: @escaping () -> Void) {
+        guard !isReturning else { return }
+        isReturning = true
+        _ = loop.setTimer(after: Self.quietTime) { [unowned self] in
+            isReturning = false
+            release()
+            ResourceLimits.returnFreeMemory()
+        }
+    }
+}

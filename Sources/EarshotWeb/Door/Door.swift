@@ -1,0 +1,358 @@
+package import EarshotLoop
+package import EarshotWire
+internal import Glibc
+
+/// HTTP door: a forward proxy whose clients are clients of the bus.
+///
+/// Each connection with a request has a session of its own at the broker, so the bus treats it as one program: it has its turn in
+/// the queue, and its end removes its request.
+package final class Door {
+    /// Options of a door.
+    package struct Options: Sendable {
+        package var addresses: [ListenAddress] = []
+        /// Further users that may connect.
+        package var users: Set<UInt32> = []
+        /// Maximum wait for a cool-down of an origin.
+        package var waitMilliseconds = 10_000
+        /// Path of the broker's socket for clients.
+        package var busPath = ""
+
+        package init() {}
+    }
+
+    /// Numbers since the start, for status and metrics.
+    package struct Counts: Equatable, Sendable {
+        package var connections = 0
+        package var requests = 0
+        /// Connections and requests refused for their user or a bound.
+        package var refused = 0
+    }
+
+    /// Bounds on all clients. A user other than that of the bus has at most a quarter of each.
+    enum Limits {
+        static let connections = 10_000
+        /// Bytes of request bodies in memory.
+        static let bodyBytes = 64 << 20
+        static let headBytes = 32_768
+        /// Bytes that wait in the kernel for one client.
+        static let kernelBytes: Int32 = 256 << 10
+        static let usersShare = 4
+        /// Descriptors of a connection with a request: its own, that of its session, and a file.
+        static let descriptorsPerConnection = 3
+        static let (leastReserve, mostReserve) = (24, 64)
+        /// Time without a request after which a session ends.
+        static let sessionTime = Duration.seconds(1)
+        static let writeTime = Duration.seconds(60)
+    }
+
+    private let options: Options
+    private let loop: EventLoop
+    private let owners: SocketOwners?
+    private let ownUser = geteuid()
+    /// Reads lines of the supervisor, before a request that has no proof is refused.
+    package var readNews: () -> Void = {}
+    /// Secret for the present broker; nil before the supervisor has sent one.
+    package var proof: GatewayProof?
+    package private(set) var counts = Counts()
+    package var waitMilliseconds: Int {
+        get { proxy.waitMilliseconds }
+        set { proxy.waitMilliseconds = newValue }
+    }
+    private var proxy: ProxyRequest
+    private let response: ProxyResponse
+    private let connectionLimit: Int
+    private var listeners: [WebListener] = []
+    private var clients: [Int32: DoorClient] = [:]
+    /// Connections and bytes of bodies of each user.
+    private var connections: [UInt32: Int] = [:]
+    private var bodyBytes: [UInt32: Int] = [:]
+    private var ready: [Int32] = []
+    private var lastNumber = 0
+    /// Begins the names of handlers, so that those of an earlier door differ.
+    private let prefix: String
+
+    /// Listens. Precedes the sandbox, in which no socket can be opened that tells the users of peers.
+    package init(_ options: Options, loop: EventLoop) throws {
+        self.options = options
+        self.loop = loop
+        let descriptors = try ResourceLimits.raiseDescriptorLimit(
+            atLeast: Limits.leastReserve + 8 * Limits.descriptorsPerConnection)
+        let reserve = ResourceLimits.reserve(of: descriptors, least: Limits.leastReserve, most: Limits.mostReserve)
+        connectionLimit = min(Limits.connections, (descriptors - reserve) / Limits.descriptorsPerConnection)
+        owners = try options.addresses.contains { $0.isTCP } ? SocketOwners() : nil
+        var generator = SystemRandomNumberGenerator()
+        let pseudonym = "earshot-" + String(generator.next(), radix: 36)
+        prefix = "http-" + String(UInt32.random(in: 0 ... .max, using: &generator), radix: 36)
+        proxy = ProxyRequest(pseudonym: pseudonym, waitMilliseconds: options.waitMilliseconds)
+        response = ProxyResponse(pseudonym: pseudonym)
+        for address in options.addresses {
+            let isTCP = address.isTCP
+            let listener = try WebListener(address, isOpen: !options.users.isEmpty, loop: loop) {
+                [unowned self] descriptor throws(SystemError) in try admit(descriptor, isTCP: isTCP)
+            }
+            listeners.append(listener)
+            if let port = listener.port { proxy.ports.insert(port) }
+        }
+        _ = loop.addHook { [unowned self] in pass() }
+    }
+
+    /// Addresses at which the door listens, as URLs and paths.
+    package var addresses: [String] { listeners.map(\.address) }
+
+    /// Closes all connections.
+    package func close() {
+        for listener in listeners { listener.close() }
+        for client in Array(clients.values) { client.peer?.close() }
+    }
+
+    // MARK: Connections
+
+    private func admit(_ descriptor: Int32, isTCP: Bool) throws(SystemError) {
+        let user = isTCP ? owners?.user(atOtherEndOf: descriptor) : UnixSocket.credentials(of: descriptor)?.uid
+        let isPermitted = user.map { permits($0) } ?? false
+        // A refused connection is charged to no user, and answered with 403.
+        let owner = isPermitted ? user : nil
+        guard makeRoom(for: owner) else {
+            counts.refused += 1
+            return UnixSocket.close(descriptor)
+        }
+        let client = DoorClient(user: owner)
+        var rules = WebPeer.Rules(
+            reject: { Self.rejection($0) },
+            request: { [unowned self] _, head, body in answer(client, head, body) },
+            closed: { [unowned self] _ in closed(client, descriptor) })
+        rules.headBytes = Limits.headBytes
+        rules.bodyBytes = WireLimits.requestBodyBytes
+        rules.writeTime = Limits.writeTime
+        rules.endsWithPeer = true
+        rules.refuse = { [unowned self] _, head in refusal(of: client, head) }
+        if isTCP { TCPSocket.prepare(descriptor, unsentBytes: Limits.kernelBytes) }
+        let peer = try WebPeer(descriptor, rules, loop: loop)
+        peer.onDrained = { [unowned self] in drained(client) }
+        client.peer = peer
+        clients[descriptor] = client
+        if let owner { connections[owner, default: 0] += 1 }
+        counts.connections += 1
+    }
+
+    private func permits(_ user: UInt32) -> Bool { user == ownUser || options.users.contains(user) }
+
+    /// Closes the longest idle connection if there are too many. Returns false if all are busy.
+    private func makeRoom(for user: UInt32?) -> Bool {
+        let isOwn = user == ownUser
+        let own = user.map { connections[$0, default: 0] } ?? clients.values.count { $0.user == nil }
+        let isFull = clients.count >= connectionLimit
+        guard isFull || !isOwn && own >= connectionLimit / Limits.usersShare else { return true }
+        let idle = clients.values.filter { client in
+            (isOwn || client.user == user) && client.peer?.phase == .reading
+        }
+        guard let oldest = idle.min(by: { $0.since < $1.since })?.peer else { return false }
+        oldest.close()
+        return true
+    }
+
+    private func closed(_ client: DoorClient, _ descriptor: Int32) {
+        release(client)
+        client.cancelTimer(loop)
+        client.endSession()
+        (client.exchange, client.peer) = (nil, nil)
+        clients[descriptor] = nil
+        counts.connections -= 1
+        guard let user = client.user else { return }
+        connections[user, default: 1] -= 1
+        if connections[user] == 0 { connections[user] = nil }
+    }
+
+    // MARK: Requests
+
+    /// Returns the refusal of a request before its body is read.
+    private func refusal(of client: DoorClient, _ head: RequestHead) -> WebResponse? {
+        guard let user = client.user else { return refused(Self.unknownUser) }
+        if case .answer(let answer) = read(head, [0], client) { return answer }
+        let bytes = if case .bytes(let count) = head.bodyLength { count } else { WireLimits.requestBodyBytes }
+        guard bytes <= WireLimits.requestBodyBytes else { return Self.rejection(413) }
+        let share = user == ownUser ? 1 : Limits.usersShare
+        guard bodyBytes.values.reduce(bytes, +) <= Limits.bodyBytes,
+            bodyBytes[user, default: 0] + bytes <= Limits.bodyBytes / share
+        else { return refused(ProxyResponse.absent) }
+        bodyBytes[user, default: 0] += bytes
+        client.reservedBytes = bytes
+        return nil
+    }
+
+    private func refused(_ response: WebResponse) -> WebResponse {
+        counts.refused += 1
+        return response
+    }
+
+    private func release(_ client: DoorClient) {
+        guard let user = client.user, client.reservedBytes > 0 else { return }
+        bodyBytes[user, default: 0] -= client.reservedBytes
+        if bodyBytes[user] == 0 { bodyBytes[user] = nil }
+        client.reservedBytes = 0
+    }
+
+    private func read(_ head: RequestHead, _ body: [UInt8], _ client: DoorClient) -> ProxyRequest.Reading {
+        guard let id = RequestID("\(client.lastRequest)"), let handler = handler(of: client) else {
+            return .answer(ProxyResponse.absent)
+        }
+        return proxy.read(head, body, handler: handler, id: id)
+    }
+
+    /// The handler of a connection, with a root of its own, so that each has its turn in the queue.
+    private func handler(of client: DoorClient) -> HandlerID? {
+        if client.number == 0 {
+            lastNumber += 1
+            client.number = lastNumber
+        }
+        return HandlerID("\(prefix)-\(client.number)")
+    }
+
+    private func answer(_ client: DoorClient, _ head: RequestHead, _ body: [UInt8]) {
+        guard let peer = client.peer else { return }
+        counts.requests += 1
+        guard client.user != nil else { return peer.respond(refused(Self.unknownUser)) }
+        client.lastRequest += 1
+        let fetch: Fetch
+        switch read(head, body, client) {
+        case .answer(let response): return peer.respond(response)
+        case .fetch(let read): fetch = read
+        }
+        guard let session = session(of: client, peer) else { return peer.respond(refused(ProxyResponse.absent)) }
+        client.exchange = Exchange(head, fetch, from: peer, response)
+        session.send(.fetch(fetch))
+        release(client)
+    }
+
+    /// The session of a connection, opened if it has none.
+    private func session(of client: DoorClient, _ peer: WebPeer) -> DoorSession? {
+        client.cancelTimer(loop)
+        if let session = client.session, !session.isEnded, !session.isLeaving { return session }
+        client.endSession()
+        if proof == nil { readNews() }
+        guard let proof, let user = client.user else { return nil }
+        var hello = Hello(window: 4)
+        hello.proof = proof
+        if user == ownUser { hello.hasUserRights = true } else { hello.principal = PrincipalName("uid:\(user)") }
+        do throws(SystemError) {
+            client.session = try DoorSession(options.busPath, hello, loop: loop) {
+                [unowned self, descriptor = peer.descriptor] in ready.append(descriptor)
+            }
+        } catch {
+            return nil
+        }
+        return client.session
+    }
+
+    // MARK: The broker
+
+    private func pass() -> EventLoop.Rest {
+        let descriptors = ready
+        ready = []
+        for descriptor in descriptors { if let client = clients[descriptor] { turn(client) } }
+        return ready.isEmpty ? .untilEvent : .none
+    }
+
+    private func turn(_ client: DoorClient) {
+        while let session = client.session, let (message, body) = session.next() {
+            received(message, body, client)
+        }
+        guard let session = client.session, session.isEnded else {
+            if client.session?.hasPending == true, let peer = client.peer { ready.append(peer.descriptor) }
+            return
+        }
+        client.endSession()
+        if let exchange = client.exchange, !exchange.isOver {
+            exchange.fail(ProxyResponse.absent)
+            client.exchange = nil
+        }
+    }
+
+    private func received(_ message: BrokerMessage, _ body: [UInt8], _ client: DoorClient) {
+        switch message {
+        case .progress(let progress):
+            if progress.request == client.exchange?.id { client.exchange?.received(progress) }
+        case .terminal(let terminal):
+            guard let exchange = client.exchange, terminal.request == exchange.id, !exchange.isOver else {
+                if terminal.sequence > 0 { client.session?.send(.acknowledge(terminal.sequence)) }
+                return
+            }
+            exchange.received(terminal, body: body)
+            settle(client)
+        case .error(let error):
+            guard let exchange = client.exchange, !exchange.isOver else { return }
+            // The proof of an earlier broker, or a broker that begins.
+            let isOfSession = ["not-authorized", "hello-required", "version"].contains(error.code)
+            exchange.fail(isOfSession ? ProxyResponse.absent : ProxyResponse.refusal(error, hasBody: exchange.hasBody))
+            if isOfSession { client.endSession() }
+            settle(client)
+        case .welcome, .accepted, .removed, .requestRemoved, .answer, .changed, .data, .taken, .ok, .goodbye: break
+        }
+    }
+
+    private func drained(_ client: DoorClient) {
+        client.exchange?.drained()
+        settle(client)
+    }
+
+    /// Acknowledges the terminal of an exchange whose response the client has, and lets the session end after a while.
+    private func settle(_ client: DoorClient) {
+        guard let exchange = client.exchange, exchange.isOver, client.peer?.isDrained == true else { return }
+        if let sequence = exchange.finished { client.session?.send(.acknowledge(sequence)) }
+        client.exchange = nil
+        guard client.session != nil else { return }
+        client.cancelTimer(loop)
+        client.timer = loop.setTimer(after: Limits.sessionTime) {
+            client.timer = nil
+            client.endSession()
+        }
+    }
+
+    // MARK: Refusals
+
+    private static let unknownUser = WebResponse(
+        403, text: "the user of this connection may not use the proxy, or is unknown; see the setting http-users")
+
+    private static func rejection(_ status: Int) -> WebResponse {
+        switch status {
+        case 413: WebResponse(413, text: "a request has at most \(WireLimits.requestBodyBytes) bytes of body")
+        case 417: WebResponse(417, text: "only 100-continue can be expected")
+        case 431: WebResponse(431, text: "the request head exceeds \(Limits.headBytes) bytes")
+        case 501: WebResponse(501, text: "only the transfer coding chunked is supported")
+        case 505: WebResponse(505, text: "only HTTP/1.1 and HTTP/1.0 are supported")
+        default: WebResponse(400, text: "malformed request")
+        }
+    }
+}
+
+/// One connection of a client of the door.
+private final class DoorClient {
+    /// User of the program at the other end; nil for one that may not use the door.
+    let user: UInt32?
+    var peer: WebPeer?
+    var session: DoorSession?
+    var exchange: Exchange?
+    /// Number in the name of the handler; 0 before the first request.
+    var number = 0
+    var lastRequest: UInt64 = 0
+    /// Part of the bound on request bodies.
+    var reservedBytes = 0
+    /// Ends the session when it is not used.
+    var timer: TimerID?
+
+    init(user: UInt32?) {
+        self.user = user
+    }
+
+    var since: LoopTime { peer?.since ?? LoopTime(nanoseconds: 0) }
+
+    func cancelTimer(_ loop: EventLoop) {
+        if let timer { loop.cancelTimer(timer) }
+        timer = nil
+    }
+
+    func endSession() {
+        session?.close()
+        session = nil
+    }
+}

@@ -1,0 +1,136 @@
+internal import EarshotHTTP
+internal import EarshotWire
+
+/// One request of an HTTP client and its response.
+///
+/// ```
+/// waiting ──growing body or terminal──→ sending ──all bytes──→ ended
+///    └──────────failure, whole response──────────────────────────┘
+/// ```
+///
+/// The body is sent from its file, so a slow client costs no memory and delays nobody. The terminal is acknowledged when the client
+/// has the response, which frees the file.
+final class Exchange {
+    private enum Phase: Equatable {
+        case waiting
+        case sending
+        case ended
+    }
+
+    let id: RequestID
+    private let url: String
+    private let request: RequestHead
+    private let peer: WebPeer
+    private let response: ProxyResponse
+    private var phase = Phase.waiting
+    private var framing = ProxyResponse.Framing.none
+    private var keepsAlive = false
+    private var file: OpenFile?
+    private var generation: Generation?
+    /// Bytes of the file that may be read, and those that were queued.
+    private var (available, sent) = (0, 0)
+    /// Whether no further bytes come.
+    private var isComplete = false
+    /// Number of the terminal; nil before it.
+    private var sequence: UInt64?
+
+    init(_ request: RequestHead, _ fetch: Fetch, from peer: WebPeer, _ response: ProxyResponse) {
+        self.request = request
+        (id, url) = (fetch.request, fetch.url)
+        self.peer = peer
+        self.response = response
+    }
+
+    /// Number of the terminal to acknowledge, once the client has the response.
+    var finished: UInt64? { phase == .ended && peer.isDrained ? sequence : nil }
+    /// Whether the broker has nothing more to report.
+    var isOver: Bool { phase == .ended }
+    var hasBody: Bool { request.bodyLength != .none }
+
+    func received(_ progress: Progress) {
+        guard let path = progress.file, let status = progress.status, !request.isHead, !isComplete else { return }
+        if phase == .waiting {
+            guard let file = OpenFile(path) else { return }
+            (self.file, generation) = (file, progress.generation)
+            begin(status, HeaderFields(lines: progress.httpFields), url: url, length: progress.total, source: nil)
+        } else if generation != progress.generation {
+            return abort()
+        }
+        available = progress.received
+        pump()
+    }
+
+    func received(_ terminal: Terminal, body: [UInt8]) {
+        sequence = terminal.sequence > 0 ? terminal.sequence : nil
+        switch terminal.outcome {
+        case .result(let status, let result): conclude(status, result, body)
+        case .failed(let failure): fail(ProxyResponse.failure(failure))
+        }
+    }
+
+    /// Ends the exchange without a complete response.
+    func fail(_ own: WebResponse) {
+        guard phase == .waiting else { return abort() }
+        phase = .ended
+        peer.respond(own)
+    }
+
+    /// Continues after the client has read all that was queued.
+    func drained() { if phase == .sending { pump() } }
+
+    private func conclude(_ status: Int, _ result: Terminal.Response, _ body: [UInt8]) {
+        let fields = HeaderFields(lines: result.httpFields)
+        if phase == .waiting {
+            if let path = result.file {
+                guard let file = OpenFile(path) else { return fail(ProxyResponse.absent) }
+                self.file = file
+            }
+            begin(status, fields, url: result.url, length: result.length, source: result.source)
+        } else {
+            let isSame = generation == result.generation && available <= result.length
+            guard isSame, framing == .chunked || framing == .close || framing == .length(result.length) else {
+                return abort()
+            }
+        }
+        isComplete = true
+        available = framing == .none ? 0 : result.length
+        if file == nil, framing != .none {
+            guard body.count == available else { return abort() }
+            peer.write(body)
+            sent = available
+        }
+        pump()
+    }
+
+    private func begin(
+        _ status: Int, _ fields: HeaderFields, url: String, length: Int?, source: Terminal.Source?
+    ) {
+        let head = response.head(status, fields, of: url, length: length, source: source, to: request)
+        (framing, keepsAlive) = (head.framing, head.keepsAlive)
+        peer.write(head.bytes)
+        phase = .sending
+    }
+
+    /// Queues all bytes of the file that are there, unless others wait.
+    private func pump() {
+        guard phase == .sending else { return }
+        if let file, sent < available {
+            let count = available - sent
+            // The head is written together with the first bytes.
+            guard sent == 0 || peer.isDrained else { return }
+            if framing == .chunked { peer.write(Array("\(String(count, radix: 16))\r\n".utf8)) }
+            peer.write(file, from: sent, count: count)
+            if framing == .chunked { peer.write([13, 10]) }
+            sent = available
+        }
+        guard isComplete else { return peer.flush() }
+        if framing == .chunked { peer.write(Array("0\r\n\r\n".utf8)) }
+        phase = .ended
+        peer.endResponse(keepsAlive: keepsAlive)
+    }
+
+    private func abort() {
+        phase = .ended
+        peer.close(resets: true)
+    }
+}

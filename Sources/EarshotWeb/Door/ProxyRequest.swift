@@ -1,0 +1,138 @@
+internal import EarshotHTTP
+internal import EarshotLoop
+internal import EarshotWire
+
+/// Translation of a request to the forward proxy into a FETCH: RFC 9110, section 7.6.
+struct ProxyRequest {
+    enum Reading {
+        case fetch(Fetch)
+        /// The proxy answers by itself.
+        case answer(WebResponse)
+    }
+
+    /// Name of this bus in `Via`, random for each door.
+    let pseudonym: String
+    /// Ports of the door's own listeners.
+    var ports: Set<UInt16> = []
+    /// Maximum wait for a cool-down of the origin.
+    var waitMilliseconds: Int
+
+    /// Fields about the connection between client and proxy, besides those that `Connection` names: RFC 9110, section 7.6.1.
+    static let connectionFields: Set<String> = [
+        "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+    ]
+    /// Further fields of a request that are not passed on.
+    private static let consumedFields: Set<String> = ["content-length", "expect", "host", "max-forwards"]
+    /// Fields that clients send to the door as if all sites under the prefix were one: not passed on.
+    private static let fieldsOfSites: Set<String> = ["authorization", "cookie", "origin", "referer"]
+    private let access = AccessRule(token: nil, hosts: [])
+    private static let allow = [("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")]
+
+    func read(_ head: RequestHead, _ body: [UInt8], handler: HandlerID, id: RequestID) -> Reading {
+        switch head.method {
+        case "CONNECT":
+            return refused(
+                405,
+                "tunnels are not supported, because they share and cache nothing; request /https://HOST/PATH at this address",
+                Self.allow)
+        case "TRACE", "TRACK": return refused(405, "the method \(head.method) is not supported", Self.allow)
+        case "OPTIONS" where head.target == "*" || head.fields.first("max-forwards") == "0":
+            return .answer(WebResponse(200, text: "a proxy for http URLs", fields: Self.allow))
+        case "GET" where !body.isEmpty, "HEAD" where !body.isEmpty:
+            return refused(400, "\(head.method) has no body")
+        default: break
+        }
+        let isPrefixed = head.target.hasPrefix("/")
+        if isPrefixed, let refusal = refusalUnderPrefix(head) { return .answer(refusal) }
+        guard let target = isPrefixed ? Self.prefixed(head.target) : head.target, target != "*" else {
+            return refused(404, "set http_proxy to this address, or request /https://HOST/PATH here")
+        }
+        guard target.utf8.count <= WireLimits.urlBytes else {
+            return refused(414, "the URL has more than \(WireLimits.urlBytes) bytes")
+        }
+        guard !target.utf8.contains(UInt8(ascii: "#")), let url = try? FetchURL(target), url.isHTTP else {
+            return refused(400, "the target is no http URL")
+        }
+        guard isPrefixed || url.scheme == "http" else {
+            return refused(501, "the proxy fetches http URLs only; request /https://HOST/PATH at its own address")
+        }
+        guard !url.hasUserinfo else { return refused(400, "user and password belong to the field Authorization") }
+        guard !isLoop(url, head.fields) else { return refused(508, "the request came from this proxy, or aims at it") }
+        var fetch = Fetch(handler: handler, request: id, url: target)
+        fetch.httpFields = passedFields(of: head, isPrefixed: isPrefixed)
+        fetch.body = body.isEmpty ? nil : body
+        fetch.options = options(head)
+        do throws(WireError) {
+            for (name, option) in [("earshot-priority", "priority"), ("earshot-deadline", "deadline")] {
+                if let value = head.fields.first(name) { try fetch.options.set(option, to: value) }
+            }
+        } catch {
+            return refused(400, "Earshot-Priority or Earshot-Deadline: \(error.detail)")
+        }
+        return .fetch(fetch)
+    }
+
+    private func refused(_ status: Int, _ sentence: String, _ fields: [(String, String)] = []) -> Reading {
+        .answer(WebResponse(status, text: sentence, fields: fields))
+    }
+
+    private func options(_ head: RequestHead) -> Fetch.Options {
+        var options = Fetch.Options()
+        options.method = head.method
+        options.coalesces = head.method == "GET" || head.isHead
+        options.redirect = .manual
+        options.retries = 0
+        options.streams = !head.isHead
+        options.waitMilliseconds = waitMilliseconds
+        options.route.decodes = false
+        options.route.deliversErrors = true
+        return options
+    }
+
+    /// Returns the URL of a target such as `/https://host/path`, also in the form of intermediaries that fold slashes; nil for
+    /// another one.
+    private static func prefixed(_ target: String) -> String? {
+        for scheme in ["https:", "http:"] where target.dropFirst().hasPrefix(scheme + "/") {
+            return scheme + "//" + target.dropFirst(scheme.utf8.count + 1).drop { $0 == "/" }
+        }
+        return nil
+    }
+
+    /// Returns the refusal of a request in origin form that a page of another site may have caused, or that is no reading.
+    private func refusalUnderPrefix(_ head: RequestHead) -> WebResponse? {
+        switch access.refusal(of: head, needsToken: false) {
+        case .unknownHost?: return WebResponse(421, text: "unknown host name; use localhost or an address")
+        case .crossSite?, .noToken?: return WebResponse(403, text: "requests from pages of other sites are rejected")
+        case nil: break
+        }
+        guard head.method == "GET" || head.isHead else {
+            return WebResponse(405, text: "only GET and HEAD are supported here", fields: [("Allow", "GET, HEAD")])
+        }
+        return nil
+    }
+
+    private func passedFields(of head: RequestHead, isPrefixed: Bool) -> [UInt8] {
+        let named = Set(head.fields.connectionOptions)
+        var lines: [UInt8] = []
+        for field in head.fields {
+            let name = String(decoding: field.name, as: UTF8.self).lowercased()
+            guard !Self.connectionFields.contains(name), !Self.consumedFields.contains(name), !named.contains(name),
+                !name.hasPrefix("proxy-"), !name.hasPrefix("earshot-"),
+                !isPrefixed || !Self.fieldsOfSites.contains(name) && !name.hasPrefix("sec-")
+            else { continue }
+            lines += name.utf8 + [UInt8(ascii: ":"), UInt8(ascii: " ")] + field.value + [UInt8(ascii: "\n")]
+        }
+        if head.method == "OPTIONS", let text = head.fields.first("max-forwards"), let left = UInt16(text), left > 0 {
+            lines += "max-forwards: \(left - 1)\n".utf8
+        }
+        lines += "via: \(head.isVersion10 ? "1.0" : "1.1") \(pseudonym)".utf8
+        return lines
+    }
+
+    private func isLoop(_ url: FetchURL, _ fields: HeaderFields) -> Bool {
+        if fields.values("via").contains(where: { $0.contains(pseudonym) }) { return true }
+        guard let port = url.port, ports.contains(port) else { return false }
+        return url.host == "localhost" || url.host == "::1" || url.host.hasPrefix("127.") || url.host == "0.0.0.0"
+            || url.host == "::"
+    }
+}

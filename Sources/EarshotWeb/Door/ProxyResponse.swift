@@ -1,0 +1,132 @@
+internal import EarshotHTTP
+internal import EarshotLoop
+internal import EarshotWire
+
+/// Heads of responses of the proxy: those of origins, and its own about failures of the bus.
+struct ProxyResponse {
+    /// End of the body: RFC 9112, section 6.
+    enum Framing: Equatable {
+        case none
+        case length(Int)
+        case chunked
+        /// The end of the connection, for clients of HTTP/1.0.
+        case close
+    }
+
+    let pseudonym: String
+
+    /// Returns the head of a response that the bus has got.
+    ///
+    /// - Parameters:
+    ///   - url: URL of the response, to which a redirect may be relative.
+    ///   - length: length of the body; nil if it still grows and its length is unknown.
+    ///   - source: where the bus has it from; nil while it arrives.
+    func head(
+        _ status: Int, _ fields: HeaderFields, of url: String = "", length: Int?, source: Terminal.Source?,
+        to request: RequestHead
+    ) -> (bytes: [UInt8], framing: Framing, keepsAlive: Bool) {
+        let framing = Self.framing(status, length, to: request)
+        let keepsAlive = request.keepsAlive && framing != .close
+        let named = Set(fields.connectionOptions)
+        let isPrefixed = request.target.hasPrefix("/")
+        var lines = Array("HTTP/1.1 \(status) \(WebResponse.phrase(status))\r\n".utf8)
+        for field in fields {
+            let name = String(decoding: field.name, as: UTF8.self).lowercased()
+            guard !ProxyRequest.connectionFields.contains(name), !named.contains(name), name != "content-length",
+                !name.hasPrefix("proxy-auth"), !name.hasPrefix("earshot-"),
+                !isPrefixed || !Self.fieldsOfSites.contains(name) && !name.hasPrefix("access-control-")
+            else { continue }
+            if isPrefixed, name == "location" {
+                lines += "Location: \(location(field, of: url, for: request))\r\n".utf8
+                continue
+            }
+            lines += field.name + [UInt8(ascii: ":"), UInt8(ascii: " ")] + field.value + [13, 10]
+        }
+        var own: [(String, String)] = [("Via", "1.1 \(pseudonym)")]
+        if !fields.contains("date") { own.append(("Date", CalendarTime.httpDate())) }
+        if let source { own.append(("Earshot-Source", source.rawValue)) }
+        if isPrefixed {
+            own += [("Content-Security-Policy", "sandbox"), ("X-Content-Type-Options", "nosniff")]
+        }
+        switch framing {
+        case .none:
+            // The length that a GET would have.
+            if request.isHead, case .bytes(let count) = ContentLength(fields) {
+                own.append(("Content-Length", "\(count)"))
+            }
+        case .length(let count): own.append(("Content-Length", "\(count)"))
+        case .chunked: own.append(("Transfer-Encoding", "chunked"))
+        case .close: break
+        }
+        if !keepsAlive || request.isVersion10 { own.append(("Connection", keepsAlive ? "keep-alive" : "close")) }
+        for (name, value) in own { lines += "\(name): \(value)\r\n".utf8 }
+        return (lines + [13, 10], framing, keepsAlive)
+    }
+
+    /// Fields with which a site would change what the browser does with all sites under the prefix.
+    private static let fieldsOfSites: Set<String> = [
+        "set-cookie", "clear-site-data", "strict-transport-security", "service-worker-allowed", "alt-svc", "refresh",
+    ]
+
+    /// Target of a redirect, as an absolute URL below the prefix of the address that was asked.
+    private func location(_ field: HeaderField, of url: String, for request: RequestHead) -> String {
+        let text = String(decoding: field.value, as: UTF8.self)
+        guard let target = try? FetchURL(url).resolve(text), target.isHTTP else { return text }
+        return "http://\(request.host)/\(target)"
+    }
+
+    private static func framing(_ status: Int, _ length: Int?, to request: RequestHead) -> Framing {
+        if request.isHead || status == 204 || status == 304 { return .none }
+        if let length { return .length(length) }
+        return request.isVersion10 ? .close : .chunked
+    }
+
+    // MARK: Failures
+
+    /// Returns the response to a request that the bus could not fetch. `Proxy-Status` (RFC 9209) tells it from an origin's.
+    static func failure(_ failure: Terminal.Failure) -> WebResponse {
+        let (status, error) = statuses[failure.code] ?? (502, "proxy_internal_error")
+        let seconds = failure.retryAfterSeconds ?? (status == 503 ? 1 : nil)
+        return own(status, error, failure.detail ?? failure.code, code: failure.code, retryAfter: seconds)
+    }
+
+    /// Returns the response if the broker cannot be asked now.
+    static let absent = own(503, "proxy_internal_error", "the broker does not answer", code: nil, retryAfter: 1)
+
+    /// Returns the response to a request that the broker refuses.
+    static func refusal(_ error: ErrorReply, hasBody: Bool) -> WebResponse {
+        let status = error.code == "quota" ? 503 : error.code == "limit" && hasBody ? 413 : 400
+        return own(
+            status, status == 503 ? "connection_limit_reached" : "http_request_error", error.detail ?? error.code,
+            code: error.code, retryAfter: status == 503 ? 1 : nil)
+    }
+
+    private static func own(
+        _ status: Int, _ error: String, _ detail: String, code: String?, retryAfter: Int?
+    ) -> WebResponse {
+        let text = String(decoding: detail.utf8.filter { $0.isVisible || $0 == 0x20 }, as: UTF8.self)
+        let quoted = text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"")
+        var fields = [("Proxy-Status", "earshot; error=\(error); details=\"\(quoted)\"")]
+        if let retryAfter { fields.append(("Retry-After", "\(retryAfter)")) }
+        return WebResponse(status, text: (code.map { "\($0): " } ?? "") + text, fields: fields)
+    }
+
+    /// Status, and error of RFC 9209, of each failure code. Codes that are missing here cannot end a request of the proxy.
+    private static let statuses: [String: (Int, String)] = [
+        "connect-refused": (502, "connection_refused"), "connect-failed": (502, "destination_unavailable"),
+        "address-refused": (403, "destination_ip_prohibited"), "unknown-host": (502, "dns_error"),
+        "dns-failed": (502, "dns_error"), "timeout": (504, "http_response_timeout"),
+        "connect-timeout": (504, "connection_timeout"), "deadline": (504, "http_response_timeout"),
+        "proxy-refused": (502, "http_request_denied"), "proxy-unavailable": (502, "destination_unavailable"),
+        "too-large": (502, "http_response_body_size"), "tls": (502, "tls_protocol_error"),
+        "truncated": (502, "http_response_incomplete"), "reset": (502, "connection_terminated"),
+        "malformed-url": (400, "http_request_error"), "bad-header": (400, "http_request_error"),
+        "unsupported-method": (501, "http_request_error"), "protocol-error": (502, "http_protocol_error"),
+        "redirect-refused": (502, "http_protocol_error"), "encoding-error": (502, "http_response_content_coding"),
+        "spool-full": (503, "proxy_internal_error"), "spool-failed": (503, "proxy_internal_error"),
+        "removed": (503, "proxy_internal_error"), "queue-full": (503, "connection_limit_reached"),
+        "quota": (503, "connection_limit_reached"), "origin-cooling": (503, "destination_unavailable"),
+        "worker-lost": (502, "proxy_internal_error"), "not-cached": (504, "destination_not_found"),
+        "stopping": (503, "proxy_internal_error"),
+    ]
+}

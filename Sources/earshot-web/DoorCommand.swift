@@ -1,0 +1,40 @@
+internal import ArgumentParser
+internal import EarshotClient
+internal import EarshotLoop
+internal import EarshotWeb
+internal import Glibc
+
+/// `earshot-web door`: the child of the supervisor that accepts HTTP clients.
+struct DoorCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "door", abstract: "Accept HTTP clients; started by `earshot serve`.", shouldDisplay: false)
+
+    // Other names than those of the program itself, which would take them.
+    @Option var at: [String] = []
+    @Option var user: [UInt32] = []
+    @Option var wait: Int
+    @Option var bus: String
+    @Option var spool: String
+    @Option var supervisorFd: Int32
+    @Option var parentPid: Int32?
+
+    func run() throws {
+        StandardStreams.occupy()
+        var options = DoorProcess.Options(supervisorDescriptor: supervisorFd)
+        options.door.addresses = at.compactMap { ListenAddress($0) }
+        options.door.users = Set(user)
+        options.door.waitMilliseconds = wait
+        options.door.busPath = bus
+        options.spoolFolder = spool
+        options.parentPid = parentPid
+        do {
+            try DoorProcess.run(options) { EarshotWebCommand.say($0) }
+        } catch let error as SystemError {
+            EarshotWebCommand.say("cannot open the HTTP door at \(at.joined(separator: ", ")): \(error)")
+            throw ExitCode(73)
+        } catch let error as DescriptorShortage {
+            EarshotWebCommand.say("cannot open the HTTP door: \(error)")
+            throw ExitCode(73)
+        }
+    }
+}

@@ -1,0 +1,96 @@
+internal import EarshotBroker
+internal import EarshotClient
+internal import EarshotCore
+internal import EarshotLoop
+internal import Glibc
+internal import Logging
+
+/// The HTTP door: a child that accepts HTTP clients of this machine while the setting `http` names addresses.
+extension Supervisor {
+    /// Whether the bus has a door. The bus of one program has none.
+    var hasDoor: Bool { !plan.isPrivate && !settings[.http].isEmpty }
+
+    /// Arguments of the door that settings decide.
+    var doorArguments: [String] {
+        settings[.http].compactMap { DoorAddress.listener($0) }.flatMap { ["--at", $0] }
+            + settings[.httpUsers].compactMap { UserList.user($0) }.flatMap { ["--user", "\($0)"] }
+    }
+
+    func startDoor(_ post: Post) throws(SystemError) {
+        let ends = try LineChannel.makePair()
+        defer { close(ends.child) }
+        let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in takeDoorLine(line) }
+        let arguments =
+            ["--bus", plan.folder.path + "/bus", "--spool", plan.broker.spoolFolder] + doorArguments
+            + ["--wait", "\(settings[.httpWait] ?? 0)", "--supervisor-fd", "\(ends.child)"]
+            + ["--parent-pid", "\(getpid())"]
+        try start(post, .door(arguments), inheriting: [ends.child])
+        doorChannel = channel
+        doorSockets = settings[.http].compactMap { DoorAddress.listener($0) }.filter { $0.hasPrefix("/") }
+        // As with the gateway: the broker must know the process before that has its proof.
+        if let child = post.child { self.channel?.send(["\(SupervisorWord.gateway) \(child.pid)"]) }
+        if let doorProof { self.channel?.send(["\(SupervisorWord.doorProof) \(doorProof)"]) }
+        tellProof()
+    }
+
+    /// Handles a line of the door, whose process may execute foreign code: it cannot name a proof.
+    private func takeDoorLine(_ line: String) {
+        switch DoorNews(line: line) {
+        case .listening(let addresses)? where !addresses.isEmpty:
+            doorAddresses = line
+            plan.log.write(.notice, "the HTTP door listens at \(addresses.joined(separator: ", "))")
+            gatewayListens(.door)
+        case .counts?: break
+        case .listening?, .proof?, nil: return
+        }
+        // Counts are sent again, and addresses to the next broker.
+        if let channel, !channel.hasBacklog { channel.send([line]) }
+    }
+
+    /// Lines about the door for a broker that starts.
+    var doorLines: [String] {
+        guard hasDoor else { return [] }
+        return (doorProof.map { ["\(SupervisorWord.doorProof) \($0)"] } ?? []) + (doorAddresses.map { [$0] } ?? [])
+    }
+
+    func sendDoorProof() {
+        if let doorChannel, let doorProof { doorChannel.send(["\(SupervisorWord.doorProof) \(doorProof)"]) }
+    }
+
+    func sendDoorWait() { doorChannel?.send(["\(SupervisorWord.doorWait) \(settings[.httpWait] ?? 0)"]) }
+
+    func doorEnded() {
+        doorChannel = nil
+        doorAddresses = nil
+        // The sandbox of the door removes no file.
+        for path in doorSockets {
+            var status = stat()
+            if unsafe lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK { _ = unsafe unlink(path) }
+        }
+        doorSockets = []
+        channel?.send([SupervisorWord.doorListening])
+    }
+
+    /// Starts, stops or restarts the door after a change of the settings.
+    ///
+    /// - Parameter arguments: those of the running door.
+    func fitDoor(was arguments: [String]) {
+        guard phase == .serving else { return }
+        sendDoorWait()
+        if arguments != doorArguments {
+            for post in posts where post.role == .door && !post.isLeaving {
+                post.isLeaving = true
+                if let child = post.child { child.send(SIGTERM) } else { posts.removeAll { $0 === post } }
+            }
+        }
+        addDoor()
+    }
+
+    /// Starts a door if the settings need one and no earlier one runs. Its sandbox opens the spool, which the first broker creates.
+    func addDoor() {
+        guard phase == .serving, isReady, hasDoor, !posts.contains(where: { $0.role == .door }) else { return }
+        let post = Post(.door)
+        posts.append(post)
+        restart(post)
+    }
+}

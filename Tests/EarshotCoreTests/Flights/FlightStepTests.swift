@@ -1,0 +1,54 @@
+import EarshotHTTP
+import EarshotWire
+import Testing
+
+@testable import EarshotCore
+
+/// Steps of flights as values: nothing is carried out.
+@Suite struct FlightStepTests {
+    private var rig = CoreRig()
+
+    /// A running flight of requests with these size limits, which may be retried once.
+    private mutating func flight(limits: [Int?]) throws -> Handle<Flight> {
+        let a = rig.client(1)
+        _ = rig.worker()
+        rig.pass { rig in
+            for (number, limit) in limits.enumerated() {
+                rig.fetch("h", "\(number)", "http://x/", by: a) { fetch in
+                    fetch.options.maxBytes = limit
+                    fetch.options.retries = 1
+                }
+            }
+        }
+        return try #require(rig.core.records.flights.indices.first)
+    }
+
+    @Test(arguments: [([1, 5, nil], 3, 1), ([1, 2, 5], 4, 2), ([1, 2], 2, nil), ([nil], nil, nil)])
+    mutating func `a body above the limits of some requests fails these, and of all the flight`(
+        limits: [Int?], allowed: Int?, failing: Int?
+    ) throws {
+        let flight = try flight(limits: limits)
+        switch Flights.exceeded(flight, allowed: allowed, in: &rig.core.records) {
+        case .tooLarge(let requests): #expect(requests.count == failing)
+        case .conclude(let outcome): #expect(outcome.failure == .tooLarge && failing == nil)
+        default: Issue.record("another step")
+        }
+    }
+
+    @Test mutating func `a failure is repeated after a pause, and the one after the last retry ends the flight`() throws
+    {
+        let flight = try flight(limits: [nil])
+        let first = Flights.failed(flight, .reset, now: rig.now, in: &rig.core.records)
+        guard case .retry(let outcome, let ending, .at(let time)) = first else {
+            Issue.record("no retry: \(first)")
+            return
+        }
+        #expect(outcome.failure == .reset && ending.isEmpty && time > rig.now)
+        let second = Flights.failed(flight, .reset, now: rig.now, in: &rig.core.records)
+        guard case .conclude(let last) = second else {
+            Issue.record("no end: \(second)")
+            return
+        }
+        #expect(last.failure == .reset)
+    }
+}

@@ -1,0 +1,142 @@
+"""The HTTP door and clients that do harm: malformed, large, slow and many."""
+
+import os
+import re
+import resource
+import select
+import socket
+import time
+import unittest
+
+import places  # noqa: F401
+from door import HOST, Door, RawOrigin, read
+from support.harness import TestCase
+from support.origin import Origin
+
+END = b"\r\n\r\n"
+
+
+class HostileTests(TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.origin = cls.enterClassContext(Origin())
+        cls.door = cls.enterClassContext(Door())
+        # Wait for half a minute, beside the other tests.
+        cls.slow = [cls.door.ask(text) for text in (b"", b"GET http://a/ HTTP/1.1\r\nHost:",
+                                                    b"POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc")]
+        cls.began = time.monotonic()
+
+    @classmethod
+    def tearDownClass(cls):
+        for peer in cls.slow:
+            peer.close()
+        super().tearDownClass()
+
+    def line(self, path="/bytes/1", method="GET", version="1.1"):
+        return f"{method} {self.origin.url}{path} HTTP/{version}\r\n".encode()
+
+    def test_malformed_and_large_requests_reach_no_origin(self):
+        before = self.origin.journal.total
+        host, post = b"Host: a\r\n", self.line(method="POST") + b"Host: a\r\n"
+        for text, status in [
+                (self.line() + END, 400), (self.line() + host + host + b"\r\n", 400), (self.line() + b"Host: a b\r\n\r\n", 400),
+                (self.line() + host + b" folded: b" + END, 400), (self.line() + host + b"A : b" + END, 400),
+                (self.line() + host + b"A: b\rC: d" + END, 400), (self.line() + host + b"A: b\nC: d" + END, 400),
+                (self.line() + host + b"A: \0" + END, 400), (self.line()[:-2] + b"\n" + host + b"\r\n", 400),
+                (b"\0" + self.line() + host + b"\r\n", 400), (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n", 400),
+                (self.line(version="2.0") + host + b"\r\n", 505), (b"PRI * HTTP/2.0" + END + b"SM" + END, 505),
+                (post + b"Content-Length: 1\r\nContent-Length: 1" + END + b"a", 400),
+                (post + b"Content-Length: 1\r\nContent-Length: 2" + END + b"ab", 400),
+                (post + b"Content-Length: 1, 1" + END + b"a", 400), (post + b"Content-Length: +1" + END + b"a", 400),
+                (post + b"Content-Length: 1\r\nTransfer-Encoding: chunked" + END + b"0" + END, 400),
+                (post + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity" + END + b"0" + END, 400),
+                (post + b"Transfer-Encoding: chunked, chunked" + END + b"0" + END, 501),
+                (post + b"Transfer-Encoding: gzip, chunked" + END + b"0" + END, 501),
+                (post + b"Transfer-Encoding:\x0bchunked" + END + b"0" + END, 400),
+                (self.line(method="POST", version="1.0") + host + b"Transfer-Encoding: chunked" + END + b"0" + END, 400),
+                (post + b"Transfer-Encoding: chunked" + END + b"0x1\r\na\r\n0" + END, 400),
+                (post + b"Transfer-Encoding: chunked" + END + b"1\na\r\n0" + END, 400),
+                (post + b"Transfer-Encoding: chunked" + END + b"1\r\nab\r\n0" + END, 400),
+                (post + b"Transfer-Encoding: chunked" + END + b"-1\r\n", 400),
+                (post + b"Transfer-Encoding: chunked" + END + b"fffffffffffffffff\r\n", 400),
+                (post + b"Transfer-Encoding: chunked" + END + b"1;" + b"a" * 5_000, 400),
+                (post + b"Transfer-Encoding: chunked" + END + b"500000\r\n", 413),
+                (post + b"Content-Length: 9999999" + END, 413), (post + b"Expect: a-pony\r\nContent-Length: 1" + END, 417),
+                (self.line() + host + b"Content-Length: 1" + END + b"a", 400),
+                (self.line("/" + "a" * 9_000) + host + b"Connection: close" + END, 414),
+                (self.line() + host + b"A: " + b"b" * 40_000 + END, 431), (self.line() + b"A" * 40_000, 431),
+                (b"GET http://u:p@a/ HTTP/1.1\r\nHost: a\r\nConnection: close" + END, 400),
+                (b"GET file:///etc/passwd HTTP/1.1\r\nHost: a\r\nConnection: close" + END, 400),
+                (b"GET gopher://a/ HTTP/1.1\r\nHost: a\r\nConnection: close" + END, 400),
+                (b"TRACE http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close" + END, 405)]:
+            answer = self.door.raw(text)
+            self.assertTrue(answer.startswith(b"HTTP/1.1 %d " % status), (text[:100], answer[:100]))
+            # What follows a request that cannot be read is no request.
+            self.assertEqual(len(re.findall(rb"HTTP/1\.1 \d", answer)), 1, (text[:100], answer))
+        self.assertEqual(self.origin.journal.total, before)
+
+    def test_an_origin_gets_one_request_in_its_own_framing(self):
+        smuggled = b"GET http://a/smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+        ok = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        with RawOrigin(ok) as origin:
+            for text in [
+                    f"POST {origin.url} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\nContent-Length: {len(smuggled)}\r\n\r\n".encode()
+                    + smuggled,
+                    f"POST {origin.url} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+                    + b"%x\r\n%s\r\n0\r\nX-Trailer: 1\r\n\r\n" % (len(smuggled), smuggled)]:
+                self.assertIn(b"HTTP/1.1 200 ", self.door.raw(text))
+            self.assertEqual(len(origin.heads), 2)
+            for head in origin.heads:
+                lines = head.partition(END)[0].lower().split(b"\r\n")
+                self.assertIn(b"host: " + origin.url.split("/")[2].encode(), lines)
+                self.assertIn(b"content-length: %d" % len(smuggled), lines)
+                self.assertFalse([line for line in lines if line.startswith((b"transfer-encoding", b"x-trailer"))], head)
+
+    def test_bodies_that_do_not_end_have_a_bound(self):
+        post = self.line(method="POST") + b"Host: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue" + END
+        peers = [self.door.ask(post) for _ in range(20)]
+        answers = [peer.recv(12) for peer in peers]
+        # 64 MiB for chunked bodies of up to 4 MiB.
+        self.assertIn(answers.count(b"HTTP/1.1 100"), (15, 16))
+        self.assertEqual(answers.count(b"HTTP/1.1 503"), 20 - answers.count(b"HTTP/1.1 100"))
+        for peer in peers:
+            peer.close()
+        self.assertEqual(self.door.get(self.origin.url + "/bytes/1")[0], 200)
+
+    def test_a_page_that_addresses_the_door_itself_gets_nothing(self):
+        for target, host in [("/", "127.0.0.1"), ("/", "evil.example"), ("/v1/fetch", "localhost"), ("/metrics", "localhost")]:
+            answer = self.door.raw(f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            self.assertRegex(answer, rb"^HTTP/1.1 4(04|21) ")
+            self.assertNotIn(b"Access-Control", answer)
+
+        before = self.origin.journal.total
+        for fields in ("Host: evil.example", "Host: localhost\r\nOrigin: http://evil.example", "Host: localhost\r\nSec-Fetch-Site: cross-site",
+                       "Host: localhost\r\nSec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site"):
+            answer = self.door.raw(f"GET /{self.origin.url}/bytes/1 HTTP/1.1\r\n{fields}\r\nConnection: close\r\n\r\n".encode())
+            self.assertRegex(answer, rb"^HTTP/1.1 4(03|21) ")
+        self.assertEqual(self.origin.journal.total, before)
+
+    def test_idle_connections_give_way_to_new_ones(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4_096), hard))
+        with Door(descriptors=200) as door:
+            peers = [socket.create_connection((HOST, door.port), 20) for _ in range(150)]
+            self.assertEqual(door.get(self.origin.url + "/bytes/1")[0], 200)
+            eventually_ended = sum(bool(select.select([peer], [], [], 0)[0]) for peer in peers)
+            self.assertGreater(eventually_ended, 50)
+            for peer in peers:
+                peer.close()
+
+    @unittest.skipUnless(os.environ.get("EARSHOT_LONG"), "half a minute: bin/test long")
+    def test_slow_clients_end_after_their_time(self):
+        ends = []
+        for peer in self.slow:
+            peer.settimeout(60)
+            self.assertEqual(read(peer), b"")
+            ends.append(time.monotonic() - self.began)
+        self.assertGreater(min(ends), 25)
+        self.assertLess(max(ends), 55)
+
+
+if __name__ == "__main__":
+    unittest.main()

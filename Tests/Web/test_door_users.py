@@ -1,0 +1,167 @@
+"""The HTTP door as a process of the bus: its users, its rights, its settings, its death."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import unittest
+
+import places  # noqa: F401
+from door import HOST, Door
+from support.harness import Bus, Commands, TestCase, temporary_folder
+from support.injection import IS_SUPPORTED, LANDLOCK, Injected
+from support.origin import Origin, body
+from support.processes import eventually, watch_all
+from web import Web
+
+OTHER = 4_321
+"""A user ID without an account."""
+
+ASK = """
+import os, socket, sys
+os.setgroups([]); os.setgid({user}); os.setuid({user})
+kind, place, url = sys.argv[1:]
+peer = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
+peer.settimeout(20)
+try:
+    peer.connect(place if kind == "unix" else ("127.0.0.1", int(place)))
+except PermissionError:
+    sys.exit("closed")
+peer.sendall(f"GET {{url}} HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n".encode())
+print(peer.recv(100).decode().split()[1])
+"""
+
+
+class UserTests(TestCase):
+    def setUp(self):
+        self.origin = self.enterContext(Origin())
+        self.url = self.origin.url + "/bytes/100"
+
+    def ask_as_other(self, kind, place):
+        """Returns the status of a request of another user, or `closed`."""
+        done = subprocess.run([sys.executable, "-I", "-c", ASK.format(user=OTHER), kind, str(place), self.url],
+                              capture_output=True, text=True, timeout=30)
+        return (done.stdout or done.stderr).strip()
+
+    @unittest.skipIf(os.geteuid(), "another user needs root")
+    def test_another_user_gets_403_over_tcp_unless_it_is_permitted(self):
+        with Door() as door:
+            self.assertEqual(self.ask_as_other("tcp", door.port), "403")
+            self.assertEqual(self.origin.journal.total, 0)
+            self.assertEqual(door.get(self.url)[0], 200)
+            eventually(lambda: door.status()["http"]["refused"] > 0, "the refusal is counted")
+        with Door(arguments=["--http-users", OTHER]) as door:
+            self.assertEqual(self.ask_as_other("tcp", door.port), "200")
+            self.assertEqual(door.get(self.url)[0], 200)
+        self.assertEqual(self.origin.journal.count("/bytes/100"), 3)
+
+    @unittest.skipIf(os.geteuid(), "another user needs root")
+    def test_a_unix_socket_serves_the_users_of_its_door(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        folder.chmod(0o755)
+        path = folder / "door"
+        for arguments, outcome in [([], "closed"), (["--http-users", OTHER], "200"), (["--http-users", OTHER + 1], "403")]:
+            with Door(http=f"0,unix:{path}", arguments=arguments):
+                self.assertEqual(self.ask_as_other("unix", path), outcome)
+                with socket.socket(socket.AF_UNIX) as peer:
+                    peer.connect(str(path))
+                    peer.sendall(f"GET {self.url} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+                    self.assertEqual(peer.recv(15), b"HTTP/1.1 200 OK")
+            self.assertFalse(path.exists(), "the socket of a door that has ended")
+
+    @unittest.skipUnless(IS_SUPPORTED, "system calls are injected on x86-64 only")
+    def test_the_door_reaches_bodies_and_the_socket_of_the_broker_only(self):
+        from test_confined import file_tries, kernel_tries, process_tries, socket_tries
+        with Door(workers=1) as door:
+            self.assertEqual(door.get(self.origin.url + "/bytes/200000")[0], 200)
+            secret = door.folder / "secret"
+            secret.write_text("secret")
+            outside = [os.fspath(secret), f"/proc/{door.broker}/mem", os.fspath(door.runtime / "broker.lock")]
+            with Injected(door.door) as process:
+                tries = [*file_tries(outside, None), *process_tries(process.pid, [door.broker, os.getpid()]), *kernel_tries(),
+                         *socket_tries(True)]
+                if LANDLOCK:
+                    tries += [("list", "open", (folder, os.O_RDONLY | os.O_DIRECTORY, 0), {"EACCES"})
+                              for folder in ("/etc", "/tmp", os.fspath(door.runtime))]
+                wrong = [(title, call, arguments) for title, call, arguments, expected in tries
+                         if process.outcome(call, *arguments) not in expected]
+            self.assertEqual(wrong, [])
+            self.assertEqual(door.get(self.url)[0], 200)
+
+    def test_a_door_that_dies_is_replaced_and_its_requests_end(self):
+        with Door(crashes=True) as door, door.client() as client:
+            peer = door.request(self.origin.url + "/hang")
+            self.origin.journal.await_count("/hang", 1)
+            old = door.door
+            os.kill(old, signal.SIGKILL)
+            self.origin.journal.await_aborts("/hang")
+            with peer:
+                try:
+                    self.assertEqual(peer.recv(1), b"")
+                except ConnectionResetError:
+                    pass
+            eventually(lambda: client.query("status").get("http"), "the next door listens")
+            address = client.query("status")["http"]["addresses"][0]
+            door.port = int(address.rstrip("/").rpartition(":")[2])
+            self.assertEqual(door.get(self.url)[2], body(100))
+
+    def test_a_door_serves_the_next_broker(self):
+        with Door(crashes=True) as door:
+            self.assertEqual(door.get(self.url)[0], 200)
+            peer = door.request(self.origin.url + "/hang")
+            self.origin.journal.await_count("/hang", 1)
+            watched = watch_all([door.broker])
+            os.kill(door.broker, signal.SIGKILL)
+            self.assertTrue(watched[0].await_death())
+            with peer:
+                answer = peer.recv(65_536)
+            self.assertIn(b"HTTP/1.1 503 ", answer)
+            self.assertIn(b"Retry-After: 1", answer)
+            eventually(lambda: door.get(self.url)[0] == 200, "the next broker serves it")
+            self.assertEqual(len(door.status()["http"]["addresses"]), 1)
+
+    def test_a_reload_starts_moves_and_ends_the_door(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        file = folder / "config.toml"
+        file.write_text("")
+        path = folder / "door"
+        with Bus(arguments=["--config", file]) as bus, bus.client() as client:
+            self.assertNotIn("http", client.query("status"))
+            for text, addresses in [(f'http = ["unix:{path}"]', [str(path)]), (f'http = ["unix:{path}2"]', [f"{path}2"]), ("", None)]:
+                file.write_text(text)
+                bus.program.signal(signal.SIGHUP)
+                eventually(lambda: client.query("status").get("http", {}).get("addresses") == addresses, f"listens at {addresses}")
+
+    def test_a_bad_setting_ends_the_start_with_the_reason(self):
+        for arguments, reason in [(["--http", "0.0.0.0:1"], "loopback"), (["--http", "unix:relative"], "absolute path"),
+                                  (["--http", "0", "--http-users", "no-such-user"], "no-such-user"),
+                                  (["--http", "0", "--users", "root"], "without `users`")]:
+            commands = Commands(temporary_folder(), temporary_folder())
+            done = commands.run("serve", "--runtime", commands.runtime, *arguments)
+            self.assertEqual(done.status, 78, done.describe())
+            self.assertIn(reason, done.stderr)
+        with socket.create_server((HOST, 0)) as taken:
+            commands = Commands(temporary_folder(), temporary_folder())
+            done = commands.run("serve", "--runtime", commands.runtime, "--spool", commands.folder / "spool",
+                                "--http", taken.getsockname()[1])
+            self.assertEqual(done.status, 73, done.describe())
+            self.assertIn("cannot open the HTTP door", done.stderr)
+
+    def test_status_metrics_and_http_env_tell_of_the_door(self):
+        with Door() as door:
+            self.assertEqual(door.run("http-env").stdout.decode(), f"export http_proxy={door.proxy} HTTP_PROXY={door.proxy}\n")
+            self.assertEqual(door.get(self.url)[0], 200)
+            eventually(lambda: door.status()["http"]["requests"] == 1, "the request is counted")
+            self.assertEqual(door.status()["http"]["addresses"], [door.proxy])
+            with Web(door) as web:
+                self.assertEqual(web.metrics()["earshot_http_requests_total"], 1)
+        commands = Commands(temporary_folder(), temporary_folder())
+        self.assertEqual(commands.run("http-env").status, 69)
+
+
+if __name__ == "__main__":
+    unittest.main()
