@@ -248,12 +248,10 @@ extension BrokerCore {
         if records.cluster != nil { Cluster.observe(event(), in: &records) }
     }
 
-    /// Reports the failure of an attempt that ends no request, and drops its response.
-    mutating func reportFailure(of flight: Handle<Flight>, _ outcome: Outcome, allowed: Int? = nil) {
-        let number = records.outcomes.insert(outcome)
-        records.outcomes.retain(number)
-        report(.concluded(flight, number, allowed: allowed))
-        records.release(number)
+    /// Reports the outcome of an attempt that ends no request, and releases it.
+    mutating func reportFailure(of flight: Handle<Flight>, _ outcome: Handle<Outcome>, allowed: Int? = nil) {
+        report(.concluded(flight, outcome, allowed: allowed))
+        records.release(outcome)
     }
 
     /// Ends a flight without local requests, which served other nodes only. False if the flight goes on.

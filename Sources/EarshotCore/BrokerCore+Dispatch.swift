@@ -14,6 +14,7 @@ extension BrokerCore {
         continueRemovals(now: now)
         continueDurableLoad(now: now)
         settleCancellations(hasUnread: hasUnread, now: now)
+        continueEnds(now: now)
         continueStoredResults()
         // A draining broker starts nothing, so it must not ask for another pass.
         isBehind = false
@@ -104,8 +105,8 @@ extension BrokerCore {
 
     /// Fails a flight whose origin requested a pause above the limit.
     mutating func failCooling(_ flight: Handle<Flight>, until: Tick, now: Tick) {
-        let failure = Origins.failure(after: records.flights[flight].attempts, until: until, now: now)
-        apply(.conclude(failure), to: flight, now: now)
+        let failure = Origins.failure(of: flight, until: until, now: now, in: &records)
+        apply(.conclude(records.outcomes.insertRetained(failure)), to: flight, now: now)
     }
 
     /// The next interest by the order of the queue whose client and origin admit it; nil if there is none.

@@ -29,7 +29,7 @@ extension BrokerCore {
                 if ending.isEmpty {
                     reportFailure(of: flight, outcome)
                 } else {
-                    conclude(ending, of: flight, with: outcome, now: now)
+                    end(ending, of: flight, with: outcome, now: now)
                 }
                 guard !endIfHostedOnly(flight) else { break }
                 retry(flight, start)
@@ -50,7 +50,7 @@ extension BrokerCore {
 
     /// Ends a flight with a failure that has no response. A detail replaces the standard sentence of the code.
     mutating func fail(_ flight: Handle<Flight>, _ code: FailureCode, detail: String? = nil, now: Tick) {
-        apply(.conclude(Flights.failure(code, of: flight, detail: detail, in: &records)), to: flight, now: now)
+        apply(.failure(code, of: flight, detail: detail, in: &records), to: flight, now: now)
     }
 
     private mutating func retry(_ flight: Handle<Flight>, _ start: FlightStep.Start) {
@@ -66,7 +66,7 @@ extension BrokerCore {
     // MARK: Responses
 
     /// Handles the response of an origin: cool-down and cookies, then the cache and the requests.
-    mutating func responded(_ flight: Handle<Flight>, _ response: Outcome.Response, now: Tick) {
+    mutating func responded(_ flight: Handle<Flight>, _ response: consuming Outcome.Response, now: Tick) {
         let fields = HeaderFields(lines: response.fields)
         if response.asksToWait {
             let asked = fields.first("retry-after").flatMap { RetryAfter($0, now: records.calendarSeconds) }
@@ -89,7 +89,7 @@ extension BrokerCore {
 
     /// Gives a response from outside to the cache, and to the requests of its flight.
     mutating func evaluate(
-        _ response: Outcome.Response, _ fields: HeaderFields, for flight: Handle<Flight>, now: Tick
+        _ response: consuming Outcome.Response, _ fields: HeaderFields, for flight: Handle<Flight>, now: Tick
     ) {
         if records.facilities.isCaching,
             let step = Cache.received(
@@ -104,12 +104,12 @@ extension BrokerCore {
 
     /// Decides about a response of an origin or of the cache.
     private mutating func judge(
-        _ flight: Handle<Flight>, _ response: Outcome.Response, _ fields: HeaderFields, now: Tick
+        _ flight: Handle<Flight>, _ response: consuming Outcome.Response, _ fields: HeaderFields, now: Tick
     ) -> FlightStep {
         // Merged fields of an earlier response, or those of a user's own worker, can exceed the limit of a RESULT.
         guard response.fields.count <= WireLimits.responseFieldBytes else {
             records.drop(response)
-            return .conclude(Flights.failure(.protocolError, of: flight, in: &records))
+            return .failure(.protocolError, of: flight, in: &records)
         }
         separateUsers(of: flight, fields)
         if Flights.mayBeginAgain(flight, after: response.status, in: &records) {
@@ -159,8 +159,8 @@ extension BrokerCore {
             preconditionFailure("flight \(records.flights[flight].id) follows none")
         }
         records.flights.unfollow(child, by: flight)
-        let failure = Flights.failure(.tooManyRedirects, of: flight, in: &records)
-        let step = conclude(flight, with: failure, now: now)
+        let failure = Outcome.failure(.tooManyRedirects, of: flight, in: &records)
+        let step = conclude(flight, with: records.outcomes.insertRetained(failure), now: now)
         dropIfUnwanted(child)
         return step
     }
@@ -209,8 +209,7 @@ extension BrokerCore {
             && !records.flights[flight].isHosted
         if isLeft {
             records.drop(response)
-            let (_, redirected) = records.flights.detachAll(from: flight)
-            for parent in redirected { forget(parent) }
+            for parent in records.flights.detachParents(of: flight) { forget(parent) }
             forget(flight)
         } else {
             for former in formers where former != flight && records.flights.contains(former) { dropIfUnwanted(former) }
@@ -237,8 +236,8 @@ extension BrokerCore {
 
     /// Ends one request with its own failure. The flight continues for the others.
     mutating func endAlone(_ interest: Handle<Interest>, _ code: FailureCode, now: Tick) {
-        let leaf = records.leaf(ofOpen: interest)
-        endAlone(interest, Flights.failure(code, of: leaf, in: &records), now: now)
+        endAlone(
+            interest, Outcome.failure(code, of: records.leaf(ofOpen: interest), in: &records), now: now)
     }
 
     mutating func endAlone(_ interest: Handle<Interest>, _ failure: Outcome, now: Tick) {
@@ -246,15 +245,13 @@ extension BrokerCore {
             removeRequest(interest)
             return
         }
-        var outcome = failure
-        outcome.url = records.flights[records.leaf(ofOpen: interest)].url.description
         detach(interest)
-        endRequest(interest, with: records.outcomes.insert(outcome), now: now)
+        endRequest(interest, with: records.outcomes.insert(failure), now: now)
     }
 
     /// Ends a flight and all requests that waited for it with an outcome, or returns the use of a stored response in place
     /// of a failure.
-    private mutating func conclude(_ flight: Handle<Flight>, with outcome: Outcome, now: Tick) -> FlightStep {
+    private mutating func conclude(_ flight: Handle<Flight>, with outcome: Handle<Outcome>, now: Tick) -> FlightStep {
         if records.facilities.isCaching, let step = Cache.useStale(for: flight, after: outcome, now: now, in: &records)
         {
             return step
@@ -263,49 +260,72 @@ extension BrokerCore {
             report(.left(flight))
             return .done
         }
-        let number = Flights.record(outcome, of: flight, in: &records)
-        report(.concluded(flight, number, allowed: nil))
-        var start: Tick?
-        if let response = outcome.response, response.source == nil {
-            start = response.startedAt
-            times.transfer.observe(from: response.startedAt, to: response.endedAt)
-            records.ledger.flights.bytes &+= response.length
+        report(.concluded(flight, outcome, allowed: nil))
+        if let start = Flights.concluded(flight, with: outcome, in: &records) {
+            times.transfer.observe(from: start, to: records.outcomes[outcome].response?.endedAt ?? start)
+            records.ledger.flights.bytes &+= records.outcomes[outcome].response?.length ?? 0
         }
-        let (waiting, redirected) = records.flights.detachAll(from: flight)
-        for flight in redirected { forget(flight) }
-        forget(flight)
-        for interest in waiting {
-            records.queue.remove(interest)
-            records.requests[interest].flight = nil
-            conclude(interest, with: number, outcome, transferStartedAt: start, now: now)
-        }
-        records.release(number)
+        endRequests(of: flight, with: outcome, now: now)
         return .done
     }
 
+    /// Ends the requests of a flight with its outcome, and then the flight. With more requests than `CoreLimits.endsPerPass`
+    /// it takes several passes, so that a flight with 100,000 requests does not stop the bus.
+    private mutating func endRequests(of flight: Handle<Flight>, with outcome: Handle<Outcome>, now: Tick) {
+        let start = Flights.transferStart(of: outcome, in: &records)
+        var budget = max(records.limits.endsPerPass, 1)
+        while true {
+            let next = records.flights.firstAwaited(upTo: flight)
+            if let interest = records.flights[next].interests.first {
+                guard budget > 0 else {
+                    Flights.endLater(flight, with: outcome, in: &records)
+                    return
+                }
+                budget -= 1
+                records.queue.remove(interest)
+                records.flights.detach(interest, from: next)
+                end(interest, with: outcome, transferStartedAt: start, now: now)
+                continue
+            }
+            guard next != flight else { break }
+            if case .following(let child) = records.flights[next].phase { records.flights.unfollow(child, by: next) }
+            forget(next)
+        }
+        _ = records.flights.takeOutcome(of: flight)
+        forget(flight)
+        records.release(outcome)
+    }
+
+    /// Whether requests of flights that have ended still wait for their ends.
+    package var isEndingRequests: Bool { records.flights.nextToEnd != nil }
+
+    /// Ends one slice of the requests of a flight that has ended. The flights take turns. Called once per pass.
+    package mutating func continueEnds(now: Tick) {
+        if let next = records.flights.nextToEnd { endRequests(of: next.flight, with: next.outcome, now: now) }
+    }
+
     /// Ends some of the requests of a flight with the outcome of its attempt. The flight continues for the others.
-    private mutating func conclude(
-        _ ending: [Handle<Interest>], of flight: Handle<Flight>, with outcome: Outcome, now: Tick
+    private mutating func end(
+        _ ending: [Handle<Interest>], of flight: Handle<Flight>, with outcome: Handle<Outcome>, now: Tick
     ) {
-        let number = Flights.record(outcome, of: flight, in: &records)
-        report(.concluded(flight, number, allowed: nil))
+        report(.concluded(flight, outcome, allowed: nil))
+        let start = Flights.concluded(flight, with: outcome, in: &records)
         for interest in ending {
             guard let former = records.requests[interest].flight else { continue }
-            records.requests[interest].flight = nil
             records.flights.detach(interest, from: former)
             // One that was redirected to the flight may be empty.
             if former != flight { dropIfUnwanted(former) }
-            conclude(interest, with: number, outcome, transferStartedAt: outcome.response?.startedAt, now: now)
+            end(interest, with: outcome, transferStartedAt: start, now: now)
         }
-        records.release(number)
+        records.release(outcome)
     }
 
-    /// Ends a request that has left its flight.
+    /// Ends a request that has left the chain of its flight.
     @inline(__always)
-    private mutating func conclude(
-        _ interest: Handle<Interest>, with number: Handle<Outcome>, _ outcome: Outcome, transferStartedAt start: Tick?,
-        now: Tick
+    private mutating func end(
+        _ interest: Handle<Interest>, with outcome: Handle<Outcome>, transferStartedAt start: Tick?, now: Tick
     ) {
+        records.requests[interest].flight = nil
         if records.isDoomed(interest) {
             removeRequest(interest)
         } else if let own = Flights.ownOutcome(of: interest, insteadOf: outcome, in: &records) {
@@ -313,9 +333,9 @@ extension BrokerCore {
             endRequest(interest, with: records.outcomes.insert(own), transferStartedAt: start, now: now)
         } else {
             // A durable request gets its form when its result has been stored.
-            let formed = records.isDurable(interest) ? number : formed(number, for: interest)
+            let formed = records.isDurable(interest) ? outcome : formed(outcome, for: interest)
             endRequest(interest, with: formed, transferStartedAt: start, now: now)
-            if formed != number { records.release(formed) }
+            if formed != outcome { records.release(formed) }
         }
     }
 }

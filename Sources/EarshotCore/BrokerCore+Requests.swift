@@ -363,7 +363,7 @@ extension BrokerCore {
 
     /// Frees a flight's record, its key, and everything that it holds.
     mutating func forget(_ flight: Handle<Flight>) {
-        if let response = records.flights.endDeferral(of: flight)?.outcome?.response { records.drop(response) }
+        if let outcome = records.flights.takeOutcome(of: flight) { records.release(outcome) }
         Parts.flightEnded(flight, in: &records)
         Cache.flightEnded(flight, in: &records)
         report(.left(flight))

@@ -253,9 +253,8 @@ extension BrokerCore {
         Origins.probeEnded(flight, isAnswered: false, in: &records)
         switch code {
         case .tooLarge:
-            reportFailure(
-                of: flight, Outcome(failure: code, attempts: Int(records.flights[flight].attempts)),
-                allowed: lease.allowedBytes)
+            let outcome = Outcome.failure(code, of: flight, in: &records)
+            reportFailure(of: flight, records.outcomes.insertRetained(outcome), allowed: lease.allowedBytes)
             guard !endIfHostedOnly(flight) else { return }
             apply(Flights.exceeded(flight, allowed: lease.allowedBytes, in: &records), to: flight, now: now)
         case .workerLost:

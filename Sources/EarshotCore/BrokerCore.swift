@@ -127,7 +127,7 @@ public struct BrokerCore {
     public var nextTimer: Tick? {
         if isBehind || isRemoving || records.pulls.isBehind || records.storedResults.isBehind
             || records.durables.load.isBehind
-            || records.queue.impatient.isBehind
+            || records.queue.impatient.isBehind || isEndingRequests
         {
             return Tick(nanoseconds: .min)
         }
@@ -138,7 +138,7 @@ public struct BrokerCore {
     /// Whether a draining broker has nothing left to do: no attempt or removal runs, no message waits, and clients have
     /// acknowledged all terminals.
     public var isDrained: Bool {
-        runningAttempts == 0 && awaitedDeliveries == 0 && records.removals.isEmpty
+        runningAttempts == 0 && awaitedDeliveries == 0 && records.removals.isEmpty && !isEndingRequests
             && records.durables.load.messages.isEmpty
             && (records.cluster.map { $0.value.charges.isEmpty && $0.value.pulls.isEmpty } ?? true)
     }

@@ -197,6 +197,6 @@ extension Cache {
     @inline(__always)
     static func flightEnded(_ flight: Handle<Flight>, in records: inout Records) {
         guard !records.cachePlans.isEmpty else { return }
-        if let response = takePlan(of: flight, in: &records)?.fallback?.response { records.drop(response) }
+        if let outcome = takePlan(of: flight, in: &records)?.fallback { records.release(outcome) }
     }
 }

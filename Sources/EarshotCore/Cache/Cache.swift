@@ -60,13 +60,13 @@ enum Cache {
             return records.flights[flight].mode == .onlyIfCached
                 ? notCached(flight, in: &records) : fetchAnew(flight, in: &records)
         }
-        if let response = plan.fallback?.response { records.drop(response) }
+        if let fallback = plan.fallback { records.release(fallback) }
         return answer(
             to: flight, stored, plan.range, body, sha256: sha256 ?? stored.sha256, source, now: now, in: &records)
     }
 
     private static func notCached(_ flight: Handle<Flight>, in records: inout Records) -> FlightStep {
-        .conclude(Outcome(failure: .notCached, attempts: Int(records.flights[flight].attempts)))
+        .failure(.notCached, of: flight, in: &records)
     }
 
     // MARK: Lookup
@@ -158,10 +158,11 @@ enum Cache {
     ///
     /// - Parameters:
     ///   - range: range of the body that the flight requests; nil for the whole body.
-    ///   - fallback: failure of the origin that the stored response replaces; nil if there was none.
+    ///   - fallback: failure of the origin that the stored response replaces; nil if there was none. Its reference passes
+    ///     to the plan, or is released.
     static func use(
         _ stored: CacheVariant, _ range: RequestedRange? = nil, for flight: Handle<Flight>, as source: Terminal.Source,
-        fallback: Outcome? = nil, now: Tick, in records: inout Records
+        fallback: Handle<Outcome>? = nil, now: Tick, in records: inout Records
     ) -> FlightStep {
         if source == .cache { records.ledger.cache.used += 1 } else { records.ledger.cache.validated += 1 }
         let record = records.flights[flight]
@@ -173,7 +174,7 @@ enum Cache {
         let offsets = range.map { $0.offsets(in: stored.length) }
         guard isAwaited, record.method == .get, stored.length > 0, !isHop, offsets != .some(nil) else {
             records.cachePlans[flight] = nil
-            if let response = fallback?.response { records.drop(response) }
+            if let fallback { records.release(fallback) }
             return answer(to: flight, stored, range, nil, sha256: stored.sha256, source, now: now, in: &records)
         }
         records.cachePlans[flight] = CachePlan(
@@ -212,18 +213,21 @@ enum Cache {
 
     /// Answers a failed flight with a stored response, if its rules allow stale use.
     ///
-    /// - Returns: the next step, which may be the reading of the body; nil if no stored response answers the flight.
+    /// - Returns: the next step, which may be the reading of the body, and which takes over the reference to the outcome;
+    ///   nil if no stored response answers the flight.
     static func useStale(
-        for flight: Handle<Flight>, after outcome: Outcome, now: Tick, in records: inout Records
+        for flight: Handle<Flight>, after outcome: Handle<Outcome>, now: Tick, in records: inout Records
     ) -> FlightStep? {
+        let status = records.outcomes[outcome].response?.status
         // Also if the status is a result for the flight's requests.
-        let hasErrorStatus = outcome.response.map { $0.source == nil && $0.status >= 400 } ?? false
-        guard let failure = outcome.failure ?? (hasErrorStatus ? .httpStatus : nil), records.flights.isAwaited(flight),
-            let plan = records.cachePlans[flight], plan.reading == nil, let stored = plan.stored
+        let hasErrorStatus = status.map { $0 >= 400 } == true && records.outcomes[outcome].response?.source == nil
+        guard let failure = records.outcomes[outcome].failure ?? (hasErrorStatus ? .httpStatus : nil),
+            records.flights.isAwaited(flight), let plan = records.cachePlans[flight], plan.reading == nil,
+            let stored = plan.stored
         else { return nil }
         let record = records.flights[flight]
         let isAllowed = rule(for: flight, in: &records).mayUseStale(
-            stored.response, for: record.request, mode: record.mode, after: failure, status: outcome.response?.status,
+            stored.response, for: record.request, mode: record.mode, after: failure, status: status,
             now: records.calendarSeconds)
         guard isAllowed else { return nil }
         records.flights[flight].isRevalidation = false

@@ -15,7 +15,7 @@ package struct CachePlan {
     /// The range of the body that the flight requests; nil for the whole body.
     var range: RequestedRange?
     /// Failure of the origin, while a stale response is read to replace it.
-    var fallback: Outcome?
+    var fallback: Handle<Outcome>?
     /// Whether the flight is looked up again once one of its receivers has room for a stored response.
     package var waitsForRoom = false
     /// Client in whose window the flight has room reserved while it is looked up again, or the body is read.

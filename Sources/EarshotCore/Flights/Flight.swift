@@ -13,6 +13,7 @@ package struct Flight {
     /// asking, queued, running, ended → queued       (waits for the next attempt)
     /// asking, queued, running, ended → following    (redirected)
     /// asking, queued, running, following → ended    (the cancellation is deferred)
+    /// any → ended                                   (its requests end, in slices if there are many)
     /// ```
     ///
     /// A flight is freed in any phase when its last interest leaves. A flight whose cancellation is deferred becomes
@@ -28,7 +29,7 @@ package struct Flight {
         case backingOff
         /// Was redirected, and waits for the outcome of the child flight.
         case following(child: Handle<Flight>)
-        /// Has its outcome, which its deferred cancellation keeps for a request that may rejoin it.
+        /// Has its outcome, which waits for a request that may rejoin it, or with which its requests end.
         case ended
     }
 
@@ -121,10 +122,10 @@ package struct Flight {
         case (.queued, .running), (.running, .backingOff), (.backingOff, .queued), (.backingOff, .running): true
         case (.queued, .claiming), (.claiming, .running), (.claiming, .queued), (.claiming, .backingOff): true
         case (.claiming, .following): true
+        case (_, .ended): true
         case (.claiming, _), (_, .claiming): false
-        case (.asking, .backingOff), (.queued, .backingOff), (.ended, .backingOff), (.ended, .ended): false
+        case (.asking, .backingOff), (.queued, .backingOff), (.ended, .backingOff): false
         case (.asking, _), (.queued, _), (.running, _), (.ended, _): true
-        case (.following, .ended): true
         case (.backingOff, _), (.following, _): false
         }
     }

@@ -1,5 +1,6 @@
 internal import EarshotHTTP
 internal import EarshotWire
+internal import OrderedCollections
 
 /// Flights by handle and by key, the requests that wait for them, and the redirects between them.
 ///
@@ -19,6 +20,8 @@ package struct FlightTable {
     package private(set) var pauses: [Handle<Flight>: Tick] = [:]
     /// Deferred cancellations of running or ended flights without requests.
     private(set) var deferrals: [Handle<Flight>: DeferredCancellation] = [:]
+    /// Flights whose requests end in slices, in the order of their turns, with one reference to the outcome of each.
+    private var ending: OrderedDictionary<Handle<Flight>, Handle<Outcome>> = [:]
     private var interestChains = Chains<Interest>()
     private var parentChains = Chains<Flight>()
 
@@ -264,24 +267,17 @@ package struct FlightTable {
         parentChains.remove(flight, from: &extras[child, default: Flight.Extras()].parents)
     }
 
-    /// Detaches all requests of a flight and of the flights redirected to it.
+    /// Detaches the flights redirected to a flight, none of which has requests.
     ///
-    /// - Returns: the requests, and those flights. The caller next removes them in this order, and then `flight`.
-    mutating func detachAll(
-        from flight: Handle<Flight>
-    ) -> (interests: [Handle<Interest>], redirected: [Handle<Flight>]) {
-        var waiting = interestChains.members(of: flights[flight].interests)
-        for interest in waiting { interestChains.remove(interest, from: &flights[flight].interests) }
-        // Most flights have none, so that the empty array needs no memory.
+    /// - Returns: those flights. The caller next removes them in this order, and then `flight`.
+    mutating func detachParents(of flight: Handle<Flight>) -> [Handle<Flight>] {
         var redirected: [Handle<Flight>] = []
         for parent in parents(of: flight) {
             unfollow(flight, by: parent)
-            let more = detachAll(from: parent)
-            waiting += more.interests
-            redirected += more.redirected
+            redirected += detachParents(of: parent)
             redirected.append(parent)
         }
-        return (waiting, redirected)
+        return redirected
     }
 
     // MARK: Deferred cancellation
@@ -295,17 +291,54 @@ package struct FlightTable {
     /// Keeps the outcome of a flight whose cancellation is deferred, and enters `ended`.
     ///
     /// - Returns: false if the flight has requests, or no deferred cancellation.
-    mutating func keep(_ outcome: Outcome, of flight: Handle<Flight>) -> Bool {
+    mutating func keep(_ outcome: Handle<Outcome>, of flight: Handle<Flight>) -> Bool {
         guard !deferrals.isEmpty, !isAwaited(flight), deferrals[flight] != nil else { return false }
         deferrals[flight]?.outcome = outcome
         enter(.ended, flight)
         return true
     }
 
-    /// Ends a deferral, because the flight was rejoined or ends.
+    /// Ends a deferral, because the flight was rejoined.
     ///
     /// - Returns: the deferral; nil if there was none.
     mutating func endDeferral(of flight: Handle<Flight>) -> DeferredCancellation? { deferrals.drop(flight) }
+
+    // MARK: Ends in slices
+
+    /// The flight whose requests end next: `flight`, or one that was redirected to it if it has no requests left.
+    @inline(__always)
+    func firstAwaited(upTo flight: Handle<Flight>) -> Handle<Flight> {
+        var next = flight
+        while flights[next].interests.isEmpty, let parent = self[extras: next].parents.first { next = parent }
+        return next
+    }
+
+    /// Keeps the outcome with which the other requests of a flight end in later passes. It enters `ended`, and no request can
+    /// join it or a flight that was redirected to it. The flights take turns.
+    ///
+    /// - Returns: false if that has begun already.
+    mutating func endLater(_ flight: Handle<Flight>, with outcome: Handle<Outcome>) -> Bool {
+        guard ending.removeValue(forKey: flight) == nil else {
+            ending[flight] = outcome
+            return false
+        }
+        ending[flight] = outcome
+        enter(.ended, flight)
+        isolate(flight, in: "ended")
+        return true
+    }
+
+    /// The flight whose requests have the next turn to end, and its outcome; nil if there is none.
+    var nextToEnd: (flight: Handle<Flight>, outcome: Handle<Outcome>)? {
+        ending.elements.first.map { ($0.key, $0.value) }
+    }
+
+    /// Takes the outcome of a flight that ends, if one is kept, and ends the deferral of its cancellation.
+    @inline(__always)
+    mutating func takeOutcome(of flight: Handle<Flight>) -> Handle<Outcome>? {
+        let kept = deferrals.drop(flight)?.outcome
+        return ending.isEmpty ? kept : ending.removeValue(forKey: flight) ?? kept
+    }
 
     // MARK: Memory
 
@@ -337,7 +370,9 @@ extension FlightTable {
             check(
                 (pauses[number] != nil) == (flight.phase == .backingOff), "4: flight \(flight.id) has a wrong back-off")
             let kept = deferrals[number]?.outcome != nil
-            check(flight.phase != .ended || kept, "4: ended flight \(flight.id) has no kept outcome")
+            check(
+                flight.phase != .ended || kept || ending[number] != nil,
+                "4: ended flight \(flight.id) has no kept outcome")
             let parents = parents(of: number)
             check(
                 parents.allSatisfy { flights[$0].phase == .following(child: number) },

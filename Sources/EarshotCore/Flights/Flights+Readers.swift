@@ -137,7 +137,7 @@ extension Flights {
         records.cachePlans[flight]?.conditions = nil
         guard waiting.isEmpty else {
             let outcome = Outcome(response: response, attempts: Int(records.flights[flight].attempts))
-            return .retry(after: outcome, ending: met, .atOnce)
+            return .retry(after: records.outcomes.insertRetained(outcome), ending: met, .atOnce)
         }
         // A request that rejoined the flight would get the 304.
         records.drop(response)

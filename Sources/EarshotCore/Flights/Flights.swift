@@ -8,28 +8,30 @@ enum Flights {
     ///
     /// - Parameter redirect: the result of the rule of redirects. The body of a redirect is dropped already.
     static func step(
-        of flight: Handle<Flight>, after response: Outcome.Response, _ fields: HeaderFields,
+        of flight: Handle<Flight>, after response: consuming Outcome.Response, _ fields: HeaderFields,
         redirect: RedirectOutcome, now: Tick, in records: inout Records
     ) -> FlightStep {
-        let attempts = Int(records.flights[flight].attempts)
         switch redirect {
         case .follow(let next): return .follow(next, status: response.status)
-        case .refused(let code): return .conclude(Outcome(failure: code, attempts: attempts))
+        case .refused(let code): return .failure(code, of: flight, in: &records)
         case .invalidTarget(let error):
             let detail = sentence(error, ofTarget: fields.first("location") ?? "")
-            return .conclude(Outcome(failure: .malformedURL, detail: detail, attempts: attempts))
+            return .failure(.malformedURL, of: flight, detail: detail, in: &records)
         case .notARedirect: break
         }
-        guard response.status >= 400 else { return .conclude(Outcome(response: response, attempts: attempts)) }
-        if records.flights[flight].route.deliversErrors {
-            guard response.isCut else { return .conclude(Outcome(response: response, attempts: attempts)) }
+        let isError = response.status >= 400
+        if isError, !records.flights[flight].route.deliversErrors {
+            guard response.source != nil else { return failed(flight, .httpStatus, response, now: now, in: &records) }
+            let attempts = Int(records.flights[flight].attempts)
+            return .conclude(
+                records.outcomes.insertRetained(Outcome(failure: .httpStatus, response: response, attempts: attempts)))
+        }
+        guard !isError || !response.isCut else {
             records.drop(response)
-            return .conclude(Outcome(failure: .protocolError, attempts: attempts))
+            return .failure(.protocolError, of: flight, in: &records)
         }
-        guard response.source == nil else {
-            return .conclude(Outcome(failure: .httpStatus, response: response, attempts: attempts))
-        }
-        return failed(flight, .httpStatus, response, now: now, in: &records)
+        let attempts = Int(records.flights[flight].attempts)
+        return .conclude(records.outcomes.insertRetained(Outcome(response: response, attempts: attempts)))
     }
 
     /// Counts a failed attempt, and decides between a retry and the failure.
@@ -42,7 +44,9 @@ enum Flights {
         records.flights[extras: flight].failures += 1
         records.flights[extras: flight].fruitless += 1
         let record = records.flights[flight]
-        let outcome = Outcome(failure: code, detail: detail, response: response, attempts: Int(record.attempts))
+        var failure = Outcome.failure(code, of: flight, detail: detail, in: &records)
+        if let response { (failure.response, failure.url) = (response, nil) }
+        let outcome = records.outcomes.insertRetained(failure)
         let random = records.generator.next()
         guard case .retry(let pause) = decision(of: flight, code, response?.status, random: random, in: &records)
         else { return .conclude(outcome) }
@@ -93,7 +97,7 @@ enum Flights {
         }
         // A request that rejoins a flight without requests may allow more.
         guard allowed != nil, others > 0 || !records.flights.isAwaited(flight) else {
-            return .conclude(failure(.tooLarge, of: flight, in: &records))
+            return .failure(.tooLarge, of: flight, in: &records)
         }
         return .tooLarge(for: exceeded)
     }
@@ -105,7 +109,7 @@ enum Flights {
         _ child: Handle<Flight>, isNew: Bool, by flight: Handle<Flight>, in records: inout Records
     ) -> FlightStep {
         guard records.flights.leaf(of: child) != flight else {
-            return .conclude(failure(.redirectLoop, of: flight, in: &records))
+            return .failure(.redirectLoop, of: flight, in: &records)
         }
         records.flights.follow(child, by: flight)
         let (timeout, retries) = (records.flights[flight].timeoutMilliseconds, records.flights[flight].retries)
@@ -150,35 +154,45 @@ enum Flights {
 
     // MARK: Outcomes
 
-    /// Outcome of a flight with a failure that has no response. A detail replaces the standard sentence of the code.
+    /// Counts an outcome with which a flight ends, and notes the redirects to it.
+    ///
+    /// - Returns: the start of the transfer; nil without one.
     @inline(__always)
-    static func failure(
-        _ code: FailureCode, of flight: Handle<Flight>, detail: String? = nil, in records: inout Records
-    ) -> Outcome {
-        Outcome(failure: code, detail: detail, attempts: Int(records.flights[flight].attempts))
+    static func concluded(_ flight: Handle<Flight>, with outcome: Handle<Outcome>, in records: inout Records) -> Tick? {
+        guard records.outcomes[outcome].response != nil else { return nil }
+        if records.flights.hasParents(flight) { noteRedirects(to: flight, in: &records) }
+        return transferStart(of: outcome, in: &records)
     }
 
-    /// Records the outcome of an attempt with which requests of its flight end. The caller releases it.
+    /// Leaves the requests of a flight that has ended, beyond a slice, to later passes.
+    static func endLater(_ flight: Handle<Flight>, with outcome: Handle<Outcome>, in records: inout Records) {
+        guard records.flights.endLater(flight, with: outcome) else { return }
+        records.forEachInterest(of: flight) { records, interest in records.queue.remove(interest) }
+    }
+
+    /// The start of the transfer of an outcome; nil without one.
     @inline(__always)
-    static func record(
-        _ outcome: consuming Outcome, of flight: Handle<Flight>, in records: inout Records
-    ) -> Handle<Outcome> {
-        let hasResponse = outcome.response != nil
-        if !hasResponse { outcome.url = records.flights[flight].url.description }
-        let number = records.outcomes.insert(outcome)
-        records.outcomes.retain(number)
-        if hasResponse, records.flights.hasParents(flight) { noteRedirects(to: flight, in: &records) }
-        return number
+    static func transferStart(of outcome: Handle<Outcome>, in records: inout Records) -> Tick? {
+        let response = records.outcomes[outcome].response
+        return response?.source == nil ? response?.startedAt : nil
     }
 
     /// The outcome of one request where that of its flight does not serve it: a 304 by its own conditions, or a failure by
     /// its size limit or digest. Nil if it gets the flight's outcome.
     @inline(__always)
     static func ownOutcome(
-        of interest: Handle<Interest>, insteadOf outcome: Outcome, in records: inout Records
+        of interest: Handle<Interest>, insteadOf outcome: Handle<Outcome>, in records: inout Records
     ) -> Outcome? {
-        guard let number = records.requests[interest].extras, outcome.failure == nil, let response = outcome.response
-        else { return nil }
+        guard let number = records.requests[interest].extras else { return nil }
+        return ownOutcome(ofExtras: number, insteadOf: outcome, in: &records)
+    }
+
+    @inline(never)
+    private static func ownOutcome(
+        ofExtras number: Handle<Interest.Extras>, insteadOf handle: Handle<Outcome>, in records: inout Records
+    ) -> Outcome? {
+        let outcome = records.outcomes[handle]
+        guard outcome.failure == nil, let response = outcome.response else { return nil }
         if records.requests[number].conditions != nil,
             let notModified = notModified(outcome, response, for: number, in: &records)
         {

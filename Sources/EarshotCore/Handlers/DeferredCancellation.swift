@@ -4,8 +4,8 @@ internal import EarshotWire
 struct DeferredCancellation {
     /// Message that removed the last request; nil if no message did.
     let message: MessageMark?
-    /// Outcome of the flight, kept for a request that rejoins it; nil while the transfer runs.
-    var outcome: Outcome?
+    /// Outcome of the flight, kept for a request that rejoins it; nil while the transfer runs. One reference is held.
+    var outcome: Handle<Outcome>?
 }
 
 /// Position of a message in the input of its client's session.

@@ -42,6 +42,6 @@ extension Origins {
             let last = records.requests[number].waitEnd(in: coolDown),
             let end = records.governor.coolDownEnd(of: scope, now: now), end > last
         else { return nil }
-        return failure(after: records.flights[flight].attempts, until: end, now: now)
+        return failure(of: flight, until: end, now: now, in: &records)
     }
 }

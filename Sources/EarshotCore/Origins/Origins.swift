@@ -156,11 +156,13 @@ enum Origins {
 
     /// Failure of a flight, or of one of its requests, whose origin requested a pause above the limit. The detail names the
     /// remaining seconds.
-    static func failure(after attempts: UInt32, until: Tick, now: Tick) -> Outcome {
+    static func failure(of flight: Handle<Flight>, until: Tick, now: Tick, in records: inout Records) -> Outcome {
         // The end of a probe is not known.
         let seconds = max(1, (until.milliseconds(since: now) + 999) / 1_000)
+        let detail = "The server requested a cool-down for another \(seconds) s."
+        let (url, attempts) = (records.flights[flight].url.description, Int(records.flights[flight].attempts))
         return Outcome(
-            failure: .originCooling, coolDownSeconds: UInt32(clamping: seconds),
-            detail: "The server requested a cool-down for another \(seconds) s.", attempts: Int(attempts))
+            failure: .originCooling, coolDownSeconds: UInt32(clamping: seconds), detail: detail, url: url,
+            attempts: attempts)
     }
 }

@@ -79,6 +79,15 @@ package struct Outcome {
         String(decoding: detail.utf8.prefix(peerDetailBytes), as: UTF8.self)
     }
 
+    /// A failure of a flight, or of one of its requests, that has no response.
+    @inline(__always)
+    static func failure(
+        _ code: FailureCode, of flight: Handle<Flight>, detail: String? = nil, in records: inout Records
+    ) -> Outcome {
+        let url = records.flights[flight].url.description
+        return Outcome(failure: code, detail: detail, url: url, attempts: Int(records.flights[flight].attempts))
+    }
+
     /// A failure in place of this outcome, for the same request.
     func replaced(by failure: FailureCode, detail: String? = nil) -> Outcome {
         Outcome(failure: failure, detail: detail, url: response?.url ?? url, attempts: attempts)

@@ -85,7 +85,13 @@ package struct OutcomeStore {
     func contains(_ number: Handle<Outcome>) -> Bool { outcomes.contains(number) }
 
     /// Adds an outcome with a reference count of 0.
-    mutating func insert(_ outcome: Outcome) -> Handle<Outcome> { outcomes.insert(outcome) }
+    mutating func insert(_ outcome: consuming Outcome) -> Handle<Outcome> { outcomes.insert(outcome) }
+
+    /// Adds an outcome with one reference, which the caller releases or passes on.
+    mutating func insertRetained(_ outcome: consuming Outcome) -> Handle<Outcome> {
+        outcome.holders = 1
+        return outcomes.insert(outcome)
+    }
 
     mutating func retain(_ number: Handle<Outcome>) { outcomes[number].holders += 1 }
 

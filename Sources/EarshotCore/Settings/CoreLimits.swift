@@ -138,6 +138,8 @@ public struct CoreLimits: Equatable, Sendable {
     /// Maximum number of requests of removed handlers that are removed in one pass: half a millisecond of work with cold
     /// caches.
     public var removalsPerPass = 200
+    /// Maximum number of requests of one flight that end in one pass: a millisecond of work.
+    public var endsPerPass = 200
     /// Maximum number of terminals waiting for a client that are checked in one pass for those of its removed requests:
     /// up to a millisecond of work.
     public var withdrawalsPerPass = 2_000

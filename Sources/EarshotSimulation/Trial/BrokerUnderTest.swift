@@ -121,6 +121,8 @@ struct BrokerUnderTest {
         // The event belongs to another core, which `Trial` has created.
         case .brokerReplaced: break
         }
+        // The model ends all requests of a flight at once.
+        while core.isEndingRequests { core.continueEnds(now: now) }
     }
 
     // MARK: Canaries

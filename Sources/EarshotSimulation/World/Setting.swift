@@ -83,6 +83,7 @@ struct Setting {
         limits.transfersPerUser = [0, 1, 4][own.below(3)]
         limits.dueOutcomes = [20, 200, 20_000][own.below(3)]
         limits.coolDownWaitsPerPass = [1, 1_000][own.below(2)]
+        limits.endsPerPass = [1, 3, 200][own.below(3)]
     }
 
     private mutating func drawOwnWorkers(_ random: inout SeededGenerator) {

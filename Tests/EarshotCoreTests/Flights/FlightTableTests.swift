@@ -32,11 +32,11 @@ struct FlightTableTests {
         switch phase {
         case .asking: [.asking, .queued, .running, .following, .ended]
         case .queued: [.asking, .queued, .claiming, .running, .following, .ended]
-        case .claiming: [.queued, .running, .backingOff, .following]
+        case .claiming: [.queued, .running, .backingOff, .following, .ended]
         case .running: [.asking, .queued, .running, .backingOff, .following, .ended]
-        case .backingOff: [.queued, .running]
+        case .backingOff: [.queued, .running, .ended]
         case .following: [.ended]
-        case .ended: [.asking, .queued, .running, .following]
+        case .ended: [.asking, .queued, .running, .following, .ended]
         }
     }
 
@@ -69,7 +69,7 @@ struct FlightTableTests {
         case .following: table.follow(child, by: flight)
         case .ended:
             table.deferCancellation(of: flight, by: nil)
-            #expect(table.keep(Outcome(failure: .timeout), of: flight) == true)
+            #expect(table.keep(5, of: flight) == true)
         }
     }
 
@@ -203,18 +203,37 @@ struct FlightTableTests {
         #expect(table.checkInvariants() == [])
     }
 
-    @Test mutating func `all requests are detached with the flights redirected to theirs, which end first`() throws {
+    @Test mutating func `redirected flights are detached with those redirected to them, which end first`() throws {
         let child = try Self.begin(&table, "http://o/child")
         let parent = try Self.begin(&table, "http://o/1")
         let grandparent = try Self.begin(&table, "http://o/2")
-        table.attach(1, to: child)
-        table.attach(2, to: grandparent)
         table.follow(parent, by: grandparent)
         table.follow(child, by: parent)
-        let detached = table.detachAll(from: child)
-        #expect(detached.interests == [1, 2])
-        #expect(detached.redirected == [grandparent, parent])
-        for flight in detached.redirected { table.remove(flight) }
+        let detached = table.detachParents(of: child)
+        #expect(detached == [grandparent, parent])
+        for flight in detached { table.remove(flight) }
+        table.remove(child)
+        #expect(table.count == 0 && table.checkInvariants() == [])
+    }
+
+    @Test mutating func `requests end before those of redirected flights, and no request joins any of these`() throws {
+        let child = try Self.begin(&table, "http://o/child")
+        let parent = try Self.begin(&table, "http://o/1")
+        table.attach(1, to: child)
+        table.attach(2, to: parent)
+        table.follow(child, by: parent)
+        let keys = [child, parent].map { table[$0].key }
+        #expect(table.firstAwaited(upTo: child) == child)
+        #expect(table.endLater(child, with: 5) == true)
+        #expect(keys.allSatisfy { table.joinable($0) == nil })
+        #expect(table.checkInvariants() == [])
+        table.detach(1, from: child)
+        #expect(table.firstAwaited(upTo: child) == parent)
+        #expect(table.endLater(child, with: 5) == false)
+        table.detach(2, from: parent)
+        table.unfollow(child, by: parent)
+        table.remove(parent)
+        #expect(table.takeOutcome(of: child) == 5)
         table.remove(child)
         #expect(table.count == 0 && table.checkInvariants() == [])
     }
@@ -235,18 +254,18 @@ struct FlightTableTests {
     @Test mutating func `an outcome is kept only for a flight whose cancellation is deferred`() throws {
         let flight = try Self.begin(&table)
         table.enter(.running(worker: 1), flight)
-        #expect(table.keep(Outcome(failure: .timeout), of: flight) == false)
+        #expect(table.keep(5, of: flight) == false)
         table.deferCancellation(of: flight, by: MessageMark(client: ClientID(rawValue: 7), number: 3))
         table.attach(1, to: flight)
-        #expect(table.keep(Outcome(failure: .timeout), of: flight) == false, "it was rejoined")
+        #expect(table.keep(5, of: flight) == false, "it was rejoined")
         table.detach(1, from: flight)
-        #expect(table.keep(Outcome(failure: .timeout), of: flight) == true)
+        #expect(table.keep(5, of: flight) == true)
         #expect(table[flight].phase == .ended)
         // It was rejoined and left again.
         table.deferCancellation(of: flight, by: MessageMark(client: ClientID(rawValue: 8), number: 4))
         let deferral = try #require(table.deferrals[flight])
         #expect(deferral.message == MessageMark(client: ClientID(rawValue: 8), number: 4))
-        #expect(deferral.outcome?.failure == .timeout)
+        #expect(deferral.outcome == 5)
         #expect(table.checkInvariants() == [])
         #expect(table.endDeferral(of: flight)?.message?.number == 4)
         #expect(table.endDeferral(of: flight) == nil)
