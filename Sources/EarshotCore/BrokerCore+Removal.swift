@@ -304,7 +304,6 @@ extension BrokerCore {
     // MARK: Doomed requests
 
     /// Whether there may be doomed requests.
-    @inline(__always)
     private var hasDoomed: Bool { !records.handlers.removing.isEmpty || !records.clients.ended.isEmpty }
 
     /// Removes the doomed request with this name, so that its listeners get its terminal before anything about the next

@@ -77,25 +77,6 @@ extension BrokerCore {
             ? Delivery.complete(file, of: outcome, in: &records) : Delivery.fail(file, of: outcome, in: &records)
     }
 
-    /// Releases the outcome of a held request.
-    mutating func unhold(_ interest: Handle<Interest>) {
-        Delivery.endHold(interest, in: &records)
-        if let outcome = records.takeOutcome(of: interest) { records.release(outcome) }
-    }
-
-    /// Ends a request without listeners and counts it as orphaned.
-    mutating func orphan(_ interest: Handle<Interest>) {
-        switch records.requests[interest].phase {
-        case .open: detach(interest)
-        case .held: unhold(interest)
-        case .entering, .recording, .resting: Durable.releaseStored(interest, in: &records)
-        case .delivering: return
-        }
-        records.account(interest) { $0.orphaned += 1 }
-        records.requests[interest].enter(.delivering)
-        freeRequest(interest)
-    }
-
     /// Frees a request's record and releases everything that it holds.
     mutating func freeRequest(_ interest: Handle<Interest>) {
         unlist(interest)

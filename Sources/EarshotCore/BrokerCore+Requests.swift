@@ -225,7 +225,6 @@ extension BrokerCore {
     }
 
     /// Attaches a request to the flight that was opened for it.
-    @inline(__always)
     mutating func join(
         _ flight: (number: Handle<Flight>, isNew: Bool), _ request: HTTPRequest, for interest: Handle<Interest>,
         _ options: Fetch.Options, of client: ClientID

@@ -18,7 +18,6 @@ extension BrokerCore {
     }
 
     /// Whether a table of records was large and is mostly empty, and its spare capacity has not been released.
-    @inline(__always)
     var hasSpareRoom: Bool {
         let least = SpareRoom.leastPlaces
         return records.requests.hasSpareRoom(least: least) || records.flights.hasSpareRoom(least: least)

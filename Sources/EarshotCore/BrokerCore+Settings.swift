@@ -45,6 +45,25 @@ extension BrokerCore {
         Workers.sendLimits(in: &records)
     }
 
+    /// Applies changed limits. State above a lowered limit drains. O(origins and clients).
+    public mutating func limitsChanged(_ limits: CoreLimits, now: Tick) {
+        let before = self.limits
+        self.limits = limits
+        records.outcomes.limits = OutcomeStore.Limits(limits)
+        records.governor.limits = OriginGovernor.Limits(limits)
+        records.workers.limits = WorkerFleet.Limits(limits)
+        records.pools.limits = WorkerPools.Limits(limits)
+        records.durables.limits = DurableBook.Limits(limits)
+        Principals.limitsChanged(in: &records)
+        if limits.origins != before.origins { Origins.applyRules(now: now, in: &records) }
+        if limits.rate != before.rate || limits.origins != before.origins {
+            Rates.limitsChanged(now: now, in: &records)
+        }
+        if limits.coolDownMilliseconds != before.coolDownMilliseconds { Origins.endRefusals(in: &records) }
+        if limits.cookieMilliseconds != before.cookieMilliseconds { Cookies.expireJars(now: now, in: &records) }
+        if limits.durableMilliseconds != before.durableMilliseconds { Durable.resetExpiries(in: &records) }
+    }
+
     /// Sets the proof of the gateway, which the supervisor has given to both.
     public mutating func expectGateway(_ proof: GatewayProof) { records.facilities.gatewayProof = proof }
 

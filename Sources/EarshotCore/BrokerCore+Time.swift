@@ -2,7 +2,7 @@ internal import EarshotHTTP
 internal import EarshotWire
 internal import HeapModule
 
-/// Timers, changes of the limits, and draining.
+/// Timers, and draining.
 extension BrokerCore {
     /// Handles due timers, at most `CoreLimits.timersPerPass`. The others stay due, as `nextTimer` shows.
     public mutating func timePassed(now: Tick) {
@@ -48,25 +48,6 @@ extension BrokerCore {
         }
     }
 
-    /// Applies changed limits. State above a lowered limit drains. O(origins and clients).
-    public mutating func limitsChanged(_ limits: CoreLimits, now: Tick) {
-        let before = self.limits
-        self.limits = limits
-        records.outcomes.limits = OutcomeStore.Limits(limits)
-        records.governor.limits = OriginGovernor.Limits(limits)
-        records.workers.limits = WorkerFleet.Limits(limits)
-        records.pools.limits = WorkerPools.Limits(limits)
-        records.durables.limits = DurableBook.Limits(limits)
-        Principals.limitsChanged(in: &records)
-        if limits.origins != before.origins { Origins.applyRules(now: now, in: &records) }
-        if limits.rate != before.rate || limits.origins != before.origins {
-            Rates.limitsChanged(now: now, in: &records)
-        }
-        if limits.coolDownMilliseconds != before.coolDownMilliseconds { Origins.endRefusals(in: &records) }
-        if limits.cookieMilliseconds != before.cookieMilliseconds { Cookies.expireJars(now: now, in: &records) }
-        if limits.durableMilliseconds != before.durableMilliseconds { Durable.resetExpiries(in: &records) }
-    }
-
     /// Starts no more transfers. Running ones end, and clients request the others from the next broker.
     public mutating func drain() {
         guard !records.isDraining else { return }
@@ -79,46 +60,6 @@ extension BrokerCore {
         for worker in records.workers.drain(except: Cluster.nodePool(in: &records))
         where records.workers[worker].isOwn && records.workers[worker].hearsDrain {
             records.outbox.actions.append(.worker(.send(records.workers[worker].id, .drain)))
-        }
-    }
-
-    private mutating func gracePassed(_ reference: GenerationalHandle<Interest>) {
-        guard records.isLive(.grace(reference)) else { return }
-        let interest = reference.record
-        if records.isDoomed(interest) {
-            removeRequest(interest)
-        } else if records.listeners(of: records.requests[interest].handler).isEmpty {
-            orphan(interest)
-        } else {
-            // It waits for room in the window of a listener, which may leave.
-            records.setTimer(
-                records.clock.advanced(byMilliseconds: records.limits.graceMilliseconds), .grace(reference))
-        }
-    }
-
-    /// Ends the grace period of a handler without listeners. The handler's own requests from before the last listener
-    /// left are orphaned, in slices if there are many.
-    private mutating func handlerAbandoned(_ handler: Handle<HandlerEntry>, _ absence: UInt64, now: Tick) {
-        let subject = Timer.Subject.abandoned(handler: handler, absence: absence)
-        guard records.isLive(subject), records.listeners(of: handler).isEmpty else { return }
-        var budget = max(records.limits.departuresPerPass, 1)
-        var next = records.handlers[handler].interests.first
-        // The chain is in the order of arrival. Only a repeated durable request has a later generation than its place has.
-        while let interest = next, records.requests[interest].generation < absence || records.isDurable(interest) {
-            next = records.handlers.request(after: interest)
-            guard records.requests[interest].owner == nil, records.requests[interest].phase != .delivering,
-                !records.isDurable(interest)
-            else {
-                continue
-            }
-            guard budget > 0 else {
-                // Later than now, so that it fires in a later pass.
-                records.setTimer(now.advanced(byNanoseconds: 1), subject)
-                return
-            }
-            budget -= 1
-            // Orphaning the last request frees the handler's record.
-            orphan(interest)
         }
     }
 

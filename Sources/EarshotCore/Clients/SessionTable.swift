@@ -56,7 +56,6 @@ package struct SessionTable {
     func contains(_ session: Handle<ClientSession>) -> Bool { sessions.contains(session) }
 
     /// The session over this connection.
-    @inline(__always)
     func number(of id: ClientID) -> Handle<ClientSession>? { numbers[id] }
 
     /// The session that this token resumes.

@@ -75,7 +75,6 @@ package struct HandlerEntry {
     }
 
     /// Moves a request of this owner from pending to its result.
-    @inline(__always)
     mutating func requestEnded(owner: Handle<ClientSession>?, _ change: (inout Ledger.Requests) -> Void) {
         requests.pending -= 1
         change(&requests)

@@ -107,7 +107,6 @@ package struct HandlerRegistry {
     var hasSubtreeSubscriptions: Bool { !subtrees.isEmpty }
 
     /// Clients subscribed to a handler or to a subtree with it, each once.
-    @inline(__always)
     func subscribers(of handler: Handle<HandlerEntry>) -> [Handle<ClientSession>] {
         subtrees.isEmpty ? handlers[handler].subscribers : allSubscribers(of: handler)
     }
@@ -120,7 +119,6 @@ package struct HandlerRegistry {
 
     /// Whether a client is subscribed to exactly this handler. Checks the first subscriber before the set, because most
     /// handlers have only one.
-    @inline(__always)
     func isSubscribed(_ client: Handle<ClientSession>, to handler: Handle<HandlerEntry>) -> Bool {
         handlers[handler].subscribers.first == client || subscriptions[client]?.handlers.contains(handler) == true
     }
@@ -196,7 +194,6 @@ package struct HandlerRegistry {
 
     /// Whether nothing refers to a handler, and it is not being removed. Reads one field at a time, because the
     /// compiler copies a whole record for its computed properties.
-    @inline(__always)
     private func isIdle(_ handler: Handle<HandlerEntry>) -> Bool {
         handlers[handler].references == 0 && handlers[handler].subscribers.isEmpty && !handlers[handler].isRemoving
     }

@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 
 /// Pause of an origin that answered 429, or 503 with `Retry-After`, or 503 for several URLs in a row.
-/// `OriginGovernor.cool` decides its length; `conclude` of `BrokerCore+Conclusion.swift` detects the refusals.
+/// `OriginGovernor.cool` decides its length; `responded` of `BrokerCore+Flights.swift` detects the refusals.
 ///
 /// ```
 ///               refused                   time over              transfer starts

@@ -405,7 +405,6 @@ package struct OriginGovernor {
     }
 
     /// Notes an answer other than 429 and 503, which ends a row of 503.
-    @inline(__always)
     mutating func answered(_ scope: Handle<OriginScope>) {
         if !unavailable.isEmpty { unavailable[scope] = nil }
     }

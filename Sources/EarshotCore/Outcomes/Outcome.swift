@@ -80,7 +80,6 @@ package struct Outcome {
     }
 
     /// A failure of a flight, or of one of its requests, that has no response.
-    @inline(__always)
     static func failure(
         _ code: FailureCode, of flight: Handle<Flight>, detail: String? = nil, in records: inout Records
     ) -> Outcome {

@@ -118,7 +118,6 @@ package struct OutcomeStore {
 
     /// Whether a body must leave memory: `waiting` bodies of its size would exceed the limit. True only for a body in
     /// memory.
-    @inline(__always)
     func mustSpill(_ number: Handle<Outcome>, waiting: Int) -> Bool {
         guard let response = outcomes[number].response, case .inline = response.body, response.sha256 != nil,
             waiting > 0
@@ -165,7 +164,6 @@ package struct OutcomeStore {
     // MARK: Owed failures
 
     /// Returns the owed failure of a request.
-    @inline(__always)
     func owedNumber(of interest: Handle<Interest>) -> Handle<OwedFailure>? {
         owedNumbers.isEmpty ? nil : owedNumbers[interest]
     }

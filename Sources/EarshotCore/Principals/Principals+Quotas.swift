@@ -71,7 +71,6 @@ extension Principals {
     // MARK: What has a bound for all together
 
     /// Returns why a request may not hold a head with this many counted bytes; nil if it may.
-    @inline(__always)
     static func obstacle(
         toHead bytes: Int, of client: ClientID, by principal: Handle<Principal>, in records: inout Records
     ) -> Refusal? {

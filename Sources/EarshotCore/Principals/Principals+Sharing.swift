@@ -11,7 +11,6 @@ extension Principals {
     /// Partition of flights and stored responses to which a request belongs: the name of its principal and a space, or nil
     /// for requests of the administrator and for those that all principals share. Only requests of one partition share a
     /// fetch or a response.
-    @inline(__always)
     static func partition(
         of interest: Handle<Interest>, _ request: HTTPRequest, _ options: Fetch.Options, in records: inout Records
     ) -> String? {

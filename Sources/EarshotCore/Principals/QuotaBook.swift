@@ -76,26 +76,22 @@ package struct QuotaBook {
     // MARK: Requests
 
     /// Adds open requests. A negative number subtracts.
-    @inline(__always)
     mutating func requests(_ change: Int, of principal: Handle<Principal>) {
         add(change, to: \.requests, of: principal)
     }
 
     /// Whether the open requests of a principal, including one that was just added, are within the quota.
-    @inline(__always)
     func admitsRequests(of principal: Handle<Principal>) -> Bool {
         isUnbounded(limits.requests, principal) || use(by: principal).requests <= limits.requests
     }
 
     // MARK: Transfers
 
-    @inline(__always)
     mutating func transferStarted(by principal: Handle<Principal>) { add(1, to: \.transfers, of: principal) }
 
     /// Counts the end of a transfer.
     ///
     /// - Returns: whether the principal was at the quota and is below it now.
-    @inline(__always)
     mutating func transferEnded(by principal: Handle<Principal>) -> Bool {
         let wasFull = isFull(principal)
         add(-1, to: \.transfers, of: principal)
@@ -108,7 +104,6 @@ package struct QuotaBook {
     }
 
     /// Whether a principal is at the quota of transfers.
-    @inline(__always)
     package func isFull(_ principal: Handle<Principal>) -> Bool {
         !isUnbounded(limits.transfers, principal) && use(by: principal).transfers >= limits.transfers
     }
@@ -116,37 +111,31 @@ package struct QuotaBook {
     // MARK: Bytes
 
     /// Adds bytes of bodies. A negative number subtracts.
-    @inline(__always)
     mutating func spoolBytes(_ change: Int, of principal: Handle<Principal>) {
         add(change, to: \.spoolBytes, of: principal)
     }
 
     /// Whether a principal may hold this many bytes more.
-    @inline(__always)
     func hasRoomInSpool(for bytes: Int, of principal: Handle<Principal>) -> Bool {
         isUnbounded(limits.spoolBytes, principal) || bytes <= limits.spoolBytes - use(by: principal).spoolBytes
     }
 
     /// Adds bytes of results in memory. A negative number subtracts.
-    @inline(__always)
     mutating func memoryBytes(_ change: Int, of principal: Handle<Principal>) {
         add(change, to: \.memoryBytes, of: principal)
     }
 
     /// Whether a principal may have this many bytes of results in memory more.
-    @inline(__always)
     func hasRoomInMemory(_ bytes: Int, of principal: Handle<Principal>) -> Bool {
         isUnbounded(limits.memoryBytes, principal) || bytes <= limits.memoryBytes - use(by: principal).memoryBytes
     }
 
     /// Adds due terminals. A negative number subtracts.
-    @inline(__always)
     mutating func terminals(_ change: Int, of principal: Handle<Principal>) {
         add(change, to: \.terminals, of: principal)
     }
 
     /// Whether more terminals are due to a principal than it may have.
-    @inline(__always)
     func hasTooManyTerminals(_ principal: Handle<Principal>) -> Bool {
         !isUnbounded(limits.terminals, principal) && use(by: principal).terminals > limits.terminals
     }
@@ -191,7 +180,6 @@ package struct QuotaBook {
     /// together have more than the rest.
     ///
     /// - Parameter all: use by all principals together.
-    @inline(__always)
     func leavesLastPart(of bound: Int, using all: Int, _ kind: KeyPath<Amounts, Int>) -> Bool {
         let most = bound - Self.part(of: bound)
         return !hasOthers || all <= most || all - uses.values.reduce(0) { $0 + $1[keyPath: kind] } <= most
@@ -221,12 +209,10 @@ package struct QuotaBook {
         return full.filter { !isFull($0) }.sorted()
     }
 
-    @inline(__always)
     private func isUnbounded(_ limit: Int, _ principal: Handle<Principal>) -> Bool {
         principal == PrincipalTable.administrator || limit == 0
     }
 
-    @inline(__always)
     private mutating func add(_ change: Int, to member: WritableKeyPath<Use, Int>, of principal: Handle<Principal>) {
         guard principal != PrincipalTable.administrator, change != 0 else { return }
         count(change, to: member, of: principal)

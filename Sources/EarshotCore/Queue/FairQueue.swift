@@ -234,7 +234,6 @@ package struct FairQueue {
         return nil
     }
 
-    @inline(__always)
     private mutating func tookTurn(_ line: Handle<Line>, in pool: Handle<WorkerPool>) {
         pools[pool].serial += 1
         let tag = pools[pool].serial
@@ -374,7 +373,6 @@ package struct FairQueue {
 
     // MARK: Nodes
 
-    @inline(__always)
     func line(of lane: Handle<QueueLane>) -> Handle<Line> { roots[lanes[lane].key.root].key.line }
 
     private func lineNumber(_ key: LineKey) -> Handle<Line>? { lineNumbers.find(key.hash) { lines[$0].key == key } }

@@ -31,7 +31,6 @@ struct ImpatientInterests {
     var isEmpty: Bool { scopes.isEmpty }
 
     /// Whether members are left to check.
-    @inline(__always)
     var isBehind: Bool { !pending.isEmpty }
 
     mutating func add(_ interest: Handle<Interest>, of scope: Handle<OriginScope>) {

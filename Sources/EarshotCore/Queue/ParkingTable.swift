@@ -95,7 +95,6 @@ struct ParkingTable {
     }
 
     /// Parking of a resource; nil if no lane is parked there.
-    @inline(__always)
     func number(of resource: Resource) -> Handle<Parking>? {
         isEmpty ? nil : parkingNumbers.find(resource.hash) { parkings[$0].key == resource }
     }

@@ -40,7 +40,6 @@ struct TurnOrder {
     }
 
     /// Gives a line a later turn; no effect if it is not in the order. O(log lines).
-    @inline(__always)
     mutating func delay(_ line: Handle<FairQueue.Line>, tag: UInt64) {
         guard let position = position(of: line) else { return }
         turns[position].tag = tag
@@ -48,7 +47,6 @@ struct TurnOrder {
         if turns.count > 1 { sink(from: position) }
     }
 
-    @inline(__always)
     private func position(of line: Handle<FairQueue.Line>) -> Int? { positions.contains(line) ? positions[line] : nil }
 
     /// Moves a turn up to its place below an earlier one.

@@ -30,7 +30,7 @@ import Testing
         let flight = try flight(limits: limits)
         switch Flights.exceeded(flight, allowed: allowed, in: &rig.core.records) {
         case .tooLarge(let requests): #expect(requests.count == failing)
-        case .conclude(let outcome): #expect(outcome.failure == .tooLarge && failing == nil)
+        case .conclude(let outcome): #expect(rig.core.records.outcomes[outcome].failure == .tooLarge && failing == nil)
         default: Issue.record("another step")
         }
     }
@@ -43,12 +43,12 @@ import Testing
             Issue.record("no retry: \(first)")
             return
         }
-        #expect(outcome.failure == .reset && ending.isEmpty && time > rig.now)
+        #expect(rig.core.records.outcomes[outcome].failure == .reset && ending.isEmpty && time > rig.now)
         let second = Flights.failed(flight, .reset, now: rig.now, in: &rig.core.records)
         guard case .conclude(let last) = second else {
             Issue.record("no end: \(second)")
             return
         }
-        #expect(last.failure == .reset)
+        #expect(rig.core.records.outcomes[last].failure == .reset)
     }
 }
