@@ -23,10 +23,10 @@ ASK = """
 import os, socket, sys
 os.setgroups([]); os.setgid({user}); os.setuid({user})
 kind, place, url = sys.argv[1:]
-peer = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
+peer = socket.socket({{"unix": socket.AF_UNIX, "mapped": socket.AF_INET6}}.get(kind, socket.AF_INET))
 peer.settimeout(20)
 try:
-    peer.connect(place if kind == "unix" else ("127.0.0.1", int(place)))
+    peer.connect(place if kind == "unix" else ("::ffff:127.0.0.1" if kind == "mapped" else "127.0.0.1", int(place)))
 except PermissionError:
     sys.exit("closed")
 peer.sendall(f"GET {{url}} HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n".encode())
@@ -54,8 +54,10 @@ class UserTests(TestCase):
             eventually(lambda: door.status()["http"]["refused"] > 0, "the refusal is counted")
         with Door(arguments=["--http-users", OTHER]) as door:
             self.assertEqual(self.ask_as_other("tcp", door.port), "200")
+            # Programs in Java connect with a socket of IPv6.
+            self.assertEqual(self.ask_as_other("mapped", door.port), "200")
             self.assertEqual(door.get(self.url)[0], 200)
-        self.assertEqual(self.origin.journal.count("/bytes/100"), 3)
+        self.assertEqual(self.origin.journal.count("/bytes/100"), 4)
 
     @unittest.skipIf(os.geteuid(), "another user needs root")
     def test_a_unix_socket_serves_the_users_of_its_door(self):
