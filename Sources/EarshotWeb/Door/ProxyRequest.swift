@@ -89,13 +89,20 @@ struct ProxyRequest {
         return options
     }
 
-    /// Returns the URL of a target such as `/https://host/path`, also in the form of intermediaries that fold slashes; nil for
-    /// another one.
+    /// Returns the URL of a target such as `/https://host/path`; nil for another one. Intermediaries fold the slashes, and pip
+    /// escapes the colons.
     private static func prefixed(_ target: String) -> String? {
-        for scheme in ["https:", "http:"] where target.dropFirst().hasPrefix(scheme + "/") {
-            return scheme + "//" + target.dropFirst(scheme.utf8.count + 1).drop { $0 == "/" }
+        let parts = target.dropFirst().split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
+        guard parts.count == 2, case let scheme = colons(parts[0]), scheme == "https:" || scheme == "http:" else {
+            return nil
         }
-        return nil
+        let rest = parts[1].drop { $0 == "/" }
+        let authority = rest.prefix { $0 != "/" && $0 != "?" }
+        return scheme + "//" + colons(authority) + rest[authority.endIndex...]
+    }
+
+    private static func colons(_ text: Substring) -> String {
+        String(text).replacing("%3A", with: ":").replacing("%3a", with: ":")
     }
 
     /// Returns the refusal of a request in origin form that a page of another site may have caused, or that is no reading.

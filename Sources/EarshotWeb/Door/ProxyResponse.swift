@@ -68,11 +68,13 @@ struct ProxyResponse {
         "set-cookie", "clear-site-data", "strict-transport-security", "service-worker-allowed", "alt-svc", "refresh",
     ]
 
-    /// Target of a redirect, as an absolute URL below the prefix of the address that was asked.
+    /// Target of a redirect, as an absolute URL below the prefix of the address that was asked. One to another site has this
+    /// address in another form, because programs compare hosts to see whether a redirect leaves the site.
     private func location(_ field: HeaderField, of url: String, for request: RequestHead) -> String {
         let text = String(decoding: field.value, as: UTF8.self)
-        guard let target = try? FetchURL(url).resolve(text), target.isHTTP else { return text }
-        return "http://\(request.host)/\(target)"
+        guard let own = try? FetchURL(url), let target = try? own.resolve(text), target.isHTTP else { return text }
+        let leaves = own.origin != target.origin && request.host.hasPrefix("127.0.0.1:")
+        return "http://\(leaves ? "[::ffff:127.0.0.1]" + request.host.dropFirst(9) : request.host)/\(target)"
     }
 
     private static func framing(_ status: Int, _ length: Int?, to request: RequestHead) -> Framing {
