@@ -1,8 +1,10 @@
 """A bus with an HTTP door, and requests through it."""
 
 import http.client
+import http.server
 import os
 import re
+import select
 import shutil
 import socket
 import subprocess
@@ -130,3 +132,56 @@ class RawOrigin:
                 if head:
                     self.heads.append(head)
                     peer.sendall(self._answer)
+
+
+class Site:
+    """`with Site() as site:` serves `site.pages`: media type, bytes and further fields by path. `requested` has the paths of all
+    requests. Requests of the paths in `held` wait for `open_gate`; `aborted` has those of clients that hung up first."""
+
+    def __init__(self):
+        self.pages, self.requested, self.held, self.aborted = {}, [], set(), []
+        self._gate, self._is_open = socket.socketpair()
+        site = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                site.requested.append(self.path)
+                if self.path in site.held and self.connection in select.select([self.connection, site._is_open], [], [], 60)[0]:
+                    site.aborted.append(self.path)
+                    self.close_connection = True
+                    return
+                kind, content, fields = site.pages.get(self.path, ("", b"", {}))
+                self.send_response(200 if kind else 404)
+                for name, value in {"Content-Type": kind, "Content-Length": len(content), **fields}.items():
+                    self.send_header(name, str(value))
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_POST = do_GET
+
+            def log_message(self, *_):
+                pass
+
+        self._server = http.server.ThreadingHTTPServer((HOST, 0), Handler)
+        self.port = self._server.server_port
+        self.url = f"http://{HOST}:{self.port}"
+
+    def __enter__(self):
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.shutdown()
+        self._server.server_close()
+        self._gate.close()
+
+    def publish(self, path, kind, content, **fields):
+        """Names of fields have underscores for hyphens. Returns the URL."""
+        content = content.encode() if isinstance(content, str) else content
+        self.pages[path] = (kind, content, {name.replace("_", "-"): value for name, value in fields.items()})
+        return self.url + path
+
+    def open_gate(self):
+        self._gate.send(b"x")

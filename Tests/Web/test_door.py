@@ -1,10 +1,7 @@
-"""The HTTP door as a forward proxy: sharing, hang-ups, bodies, fields, and programs that use it."""
+"""The HTTP door as a forward proxy: sharing, hang-ups, bodies and fields."""
 
 import itertools
-import os
 import socket
-import subprocess
-import tempfile
 import time
 import unittest
 
@@ -265,32 +262,6 @@ class DoorTests(TestCase):
         status, fields, _ = self.door.get(f"/{self.url}/redirect/2")
         self.assertEqual(status, 302)
         self.assertTrue(fields["Location"].startswith(f"http://127.0.0.1:{self.door.port}/{self.url}/"), fields["Location"])
-
-    # Programs.
-
-    def test_programs_that_differ_share_one_request(self):
-        programs = {
-            "curl": ["curl", "-sSf", "-o", "{file}"], "wget": ["wget", "-q", "-O", "{file}"],
-        }
-        url = self.target("/gate/programs?bytes=100000")
-        with tempfile.TemporaryDirectory() as folder:
-            running = []
-            for name, words in programs.items():
-                if needs(name):
-                    continue
-                file = os.path.join(folder, name)
-                words = [word.format(file=file) for word in words]
-                running.append((file, subprocess.Popen([*words, url], env=self.door.variables())))
-            if not running:
-                self.skipTest("neither curl nor wget")
-            with self.door.client() as client:
-                self.await_requests_of(client, len(running))
-            self.origin.open_gate("programs")
-            for file, program in running:
-                self.assertEqual(program.wait(60), 0)
-                with open(file, "rb") as content:
-                    self.assertTrue(content.read() == body(100_000), file)
-        self.assertEqual(self.origin.journal.count("/gate/programs"), 1)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,14 @@ class UserTests(TestCase):
             self.assertEqual(door.get(self.url)[0], 200)
         self.assertEqual(self.origin.journal.count("/bytes/100"), 4)
 
+    def test_a_program_that_is_gone_when_the_kernel_is_asked_is_refused(self):
+        with Door() as door:
+            os.kill(door.door, signal.SIGSTOP)
+            door.request(self.url).close()
+            os.kill(door.door, signal.SIGCONT)
+            eventually(lambda: door.status()["http"]["refused"] == 1, "the request is refused")
+            self.assertEqual(self.origin.journal.total, 0)
+
     @unittest.skipIf(os.geteuid(), "another user needs root")
     def test_a_unix_socket_serves_the_users_of_its_door(self):
         folder = temporary_folder()
