@@ -2,7 +2,7 @@
 
 import importlib
 
-NAMES = ["default", "batch", "service", "shared", "cached", "large", "latency", "idle", "churn", "tls", "bare", "cluster"]
+NAMES = ["default", "batch", "service", "shared", "cached", "large", "latency", "idle", "churn", "tls", "bare", "door", "cluster"]
 QUICK = ["default", "batch", "service", "shared", "cached", "large", "latency", "idle", "bare"]
 """Suites that `--quick` runs if none is named. At small sizes they need no packages of PyPI and no build."""
 
