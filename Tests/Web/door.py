@@ -106,7 +106,7 @@ class RawOrigin:
     requests."""
 
     def __init__(self, answer):
-        self._answer = answer
+        self.answer = answer
         self._listener = socket.create_server((HOST, 0))
         self.url = f"http://{HOST}:{self._listener.getsockname()[1]}/"
         self.heads = []
@@ -131,7 +131,7 @@ class RawOrigin:
                     head += data
                 if head:
                     self.heads.append(head)
-                    peer.sendall(self._answer)
+                    peer.sendall(self.answer)
 
 
 class Site:

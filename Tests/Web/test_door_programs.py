@@ -168,7 +168,7 @@ class ProgramTests(TestCase):
         if os.geteuid() != 0:
             self.skipTest("apt changes to its user only as root")
         user = pwd.getpwnam("_apt")
-        name = self.publish_repository()
+        name = self.publish_repository("1")
         for path in (self.folder, *(self.folder / part for part in ("etc", "lists/partial", "archives/partial"))):
             path.mkdir(parents=True, exist_ok=True)
             path.chmod(0o755)
@@ -194,33 +194,45 @@ class ProgramTests(TestCase):
             program = self.apt(*install)
             printed = program.communicate(timeout=60)[0]
             self.assertEqual(program.returncode, 0, printed)
-            package, = (self.folder / "archives").glob("*.deb")
-            self.assertTrue(package.read_bytes() == self.site.pages[name][1])
+            self.assertTrue(self.downloaded() == self.site.pages[name][1])
+            # The old index is still fresh by its Last-Modified, but apt asks for a validated one.
+            name = self.publish_repository("2")
+            self.apt("update").communicate(timeout=60)
+            self.apt(*install).communicate(timeout=60)
+            self.assertTrue(self.downloaded() == self.site.pages[name][1])
             self.assertEqual(door.status()["http"]["refused"], 0)
+
+    def downloaded(self):
+        """Returns the bytes of the package that apt has downloaded, and removes it."""
+        package, = (self.folder / "archives").glob("*.deb")
+        content = package.read_bytes()
+        package.unlink()
+        return content
 
     def apt(self, *arguments):
         return subprocess.Popen(["apt-get", "--quiet", *arguments], env={**os.environ, "APT_CONFIG": str(self.folder / "apt.conf")},
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
-    def publish_repository(self):
+    def publish_repository(self, version):
         """Publishes a repository with one package. Returns the package's path."""
         tree = self.folder / "tree"
         (tree / "DEBIAN").mkdir(parents=True)
-        control = "Package: eardoor\nVersion: 1\nArchitecture: all\nMaintainer: a <a@example.org>\nDescription: a test\n"
+        name = f"/eardoor_{version}.deb"
+        control = f"Package: eardoor\nVersion: {version}\nArchitecture: all\nMaintainer: a <a@example.org>\nDescription: a test\n"
         (tree / "DEBIAN/control").write_text(control)
-        (tree / "data").write_bytes(body(300_000))
+        (tree / "data").write_bytes(body(300_000, version))
         subprocess.run(["dpkg-deb", "--root-owner-group", "-b", tree, self.folder / "eardoor.deb"], check=True,
                        stdout=subprocess.DEVNULL)
         shutil.rmtree(tree)
         package = (self.folder / "eardoor.deb").read_bytes()
         machine = subprocess.run(["dpkg", "--print-architecture"], check=True, capture_output=True, text=True).stdout.strip()
-        index = f"{control}Filename: eardoor.deb\nSize: {len(package)}\nSHA256: {hashlib.sha256(package).hexdigest()}\n".encode()
+        index = f"{control}Filename: {name[1:]}\nSize: {len(package)}\nSHA256: {hashlib.sha256(package).hexdigest()}\n".encode()
         release = (f"Suite: s\nCodename: s\nComponents: main\nArchitectures: {machine}\nDate: {email.utils.formatdate()}\n"
                    f"SHA256:\n {hashlib.sha256(index).hexdigest()} {len(index)} main/binary-{machine}/Packages\n")
-        self.site.publish("/dists/s/Release", "text/plain", release)
-        self.site.publish(f"/dists/s/main/binary-{machine}/Packages", "text/plain", index)
-        self.site.publish("/eardoor.deb", "application/octet-stream", package)
-        return "/eardoor.deb"
+        for path, content in [("Release", release), (f"main/binary-{machine}/Packages", index)]:
+            self.site.publish(f"/dists/s/{path}", "text/plain", content, Last_Modified="Mon, 01 Jan 2024 00:00:00 GMT")
+        self.site.publish(name, "application/octet-stream", package)
+        return name
 
 
 if __name__ == "__main__":
