@@ -1,12 +1,15 @@
 """The HTTP door as a forward proxy: sharing, hang-ups, bodies and fields."""
 
 import itertools
+import os
 import socket
+import tempfile
 import time
 import unittest
 
 import places  # noqa: F401
 from door import HOST, Door, RawOrigin, more, needs, read
+from support import certificate
 from support.harness import TestCase
 from support.origin import Origin, body
 from support.processes import eventually
@@ -191,6 +194,8 @@ class DoorTests(TestCase):
         self.assertEqual(got["host"], self.url.split("/")[2])
         self.assertEqual(got["x-other"], "2")
         self.assertTrue({"x-mine", "proxy-authorization", "te", "keep-alive"}.isdisjoint(got), got)
+        self.assertEqual((got["accept"], got["accept-encoding"]), ("*/*", "identity"))
+        self.assertIn("earshot/", got["user-agent"])
         self.assertRegex(got["via"], r"^1\.0 before, ?1\.1 earshot-|^1\.1 earshot-")
         self.assertEqual(answer.count(b"\r\nVia: 1.1 earshot-"), 2)
         self.assertEqual(answer.count(b"\r\nDate: "), 2)
@@ -262,6 +267,21 @@ class DoorTests(TestCase):
         status, fields, _ = self.door.get(f"/{self.url}/redirect/2")
         self.assertEqual(status, 302)
         self.assertTrue(fields["Location"].startswith(f"http://127.0.0.1:{self.door.port}/{self.url}/"), fields["Location"])
+
+    def test_https_is_fetched_below_the_prefix_and_an_unknown_certificate_is_502(self):
+        with tempfile.TemporaryDirectory() as folder, Origin(certificate=certificate.self_signed(folder)) as secure:
+            path = f"/{secure.url}/bytes/100000"
+            status, fields, _ = self.door.get(path)
+            self.assertEqual((status, "tls_protocol_error" in fields[PROXY_STATUS]), (502, True))
+            self.assertEqual(secure.journal.total, 0)
+            if os.geteuid() != 0:
+                self.skipTest("only root can replace the certificates that the system trusts")
+            bundle = "/etc/ssl/certs/ca-certificates.crt"
+            trusting = ["unshare", "-m", "sh", "-c", f'mount --bind {folder}/certificate.pem {bundle} && exec "$@"', "sh"]
+            with Door(prefix=trusting) as door:
+                self.assertEqual(door.get(path)[::2], (200, body(100_000)))
+                status, fields, _ = door.get(f"/{secure.url}/redirect/2")
+                self.assertEqual((status, fields["Location"].partition("/redirect")[0]), (302, f"{door.proxy}{secure.url}"))
 
 
 if __name__ == "__main__":
