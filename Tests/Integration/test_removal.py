@@ -112,23 +112,6 @@ class RemovalTests(TestCase):
             self.assertLessEqual(percentile(surplus, 99), 256 * 1024)
         self.assertLessEqual(unwanted, sum(surplus) + rounds * 256 * 1024)
 
-    def test_a_subtree_goes_as_a_whole_and_its_neighbours_stay(self):
-        client, watcher = self.bus.client(), self.bus.client()
-        watcher.say("SUBSCRIBE gallery/")
-        watcher.query("ping")
-        for handler in ("gallery/1", "gallery/2/thumb", "gallery2"):
-            client.fetch(handler, 1, f"{self.origin.url}/gate/tree?bytes=4&h={handler}")
-        self.origin.await_running(3)
-        self.assertEqual(client.remove("gallery/").operands[1], "2")
-        told = watcher.terminals(2)
-        self.assertEqual(sorted(m.id[0] for m in told), ["gallery/1", "gallery/2/thumb"])
-        for message in told:
-            self.assertFailed(message, "removed")
-        self.origin.await_aborts("/gate/tree", 2)
-        self.origin.open_gate("tree")
-        self.assertEqual(client.terminal().id[0], "gallery2")
-        self.assertEqual((client.rest(), watcher.rest()), ([], []))
-
     def test_drop_and_cancel_of_what_is_not_there_say_so(self):
         dropped = self.bus.run("drop", "nobody")
         self.assertEqual(dropped.status, 0, dropped.describe())
@@ -150,14 +133,6 @@ class RemovalTests(TestCase):
         for status in (0, 1):
             self.assertEqual(self.bus.run("cancel", "match", "1").status, status)
         self.origin.await_aborts("/gate/match")
-
-    def test_why_tells_what_a_request_waits_for(self):
-        client = self.bus.client()
-        client.fetch("why", 1, f"{self.origin.url}/gate/why")
-        self.origin.await_count("/gate/why", 1)
-        told = self.bus.run("why", "why", "1")
-        self.assertEqual(told.status, 0, told.describe())
-        self.assertIn("running", told.stdout.decode())
 
 
 class DeathTests(TestCase):
