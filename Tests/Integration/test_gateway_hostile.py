@@ -33,33 +33,6 @@ class HostileTests(NetworkTestCase):
         client.await_event(zmq.EVENT_DISCONNECTED)
         self.assertAnswers(self.bus.remote(), handler=f"h{time.monotonic_ns()}")
 
-    def test_a_hello_with_a_principal_is_refused(self):
-        for fields in ({"principal": "key:other"}, {"proof": "0" * 64}, {"principal": "uid:0", "proof": "a" * 64}):
-            client = self.hostile()
-            client.say("HELLO EAR/1", window=8, **fields)
-            self.assertEqual(client.expect("ERROR").operands, ["not-authorized"])
-            self.assertCut(client)
-
-    def test_a_hello_that_cannot_be_decoded_is_refused_by_the_gateway(self):
-        client = self.hostile()
-        client.socket.send(b"HELLO EAR/1\nwindow: 8\x01\n")
-        self.assertEqual(client.expect("ERROR").operands, ["bad-message"])
-        self.assertCut(client)
-
-    def test_nothing_is_served_before_hello(self):
-        client = self.hostile()
-        for line in ("SET origin-limit 1", "QUERY status", "SUBSCRIBE h", "HELLOX", "hello EAR/1"):
-            client.say(line)
-            self.assertIn(client.expect("ERROR").operands[0], ("hello-required", "unknown-verb"))
-        client.say("BYE")
-        self.assertEqual(client.expect("ERROR").operands, ["hello-required"])
-
-    def test_after_bye_the_principal_of_the_next_hello_is_named_again(self):
-        client = self.bus.remote()
-        client.say("BYE")
-        self.assertEqual(client.greet(), "WELCOME")
-        self.assertEqual(client.set("origin-limit 1").operands, ["not-authorized"])
-
     def test_messages_of_many_frames_end_the_connection(self):
         client = self.bus.remote()
         client.socket.send_multipart([b"QUERY ping\n", b"", b"more"])

@@ -168,12 +168,6 @@ class EndingTests(Case):
                 self.assertResult(message, TEXT if message.operands[1].startswith("text") else CONTENT)
             self.assertEqual(origin.accepted, 1)
 
-    def test_an_attempt_after_an_error_status_stays_with_http2(self):
-        origin = self.origin()
-        with Bus(workers=1) as bus:
-            self.assertResult(self.fetch(bus.client(), 1, f"{origin.url}/broken-once", retries=1), CONTENT)
-            self.assertEqual([connection for connection, _ in origin.asked], [1, 1])
-
     def test_what_failed_by_http2_is_tried_again_by_http1(self):
         origin = self.origin()
         with Bus(workers=1) as bus:
@@ -198,21 +192,6 @@ class SettingTests(Case):
                                   (f"origin {origin.url} http2=off", "1"), (f"origin {origin.url} default", "2")):
                 self.assertEqual(client.set(said).verb, "CHANGED")
                 self.assertEqual(self.versions(origin, client), [version], said)
-
-    def test_an_option_a_variable_and_a_file_turn_it_off(self):
-        origin = self.origin()
-        folder = temporary_folder()
-        self.addCleanup(shutil.rmtree, folder)
-        (folder / "file.toml").write_text(f'[origin."{origin.url}"]\nhttp2 = "off"\n')
-        (folder / "all.toml").write_text('http2 = "off"\n')
-        for options in ({"arguments": ("--http2", "off")}, {"environment": {"EARSHOT_HTTP2": "off"}},
-                        {"arguments": ("--config", folder / "file.toml")}, {"arguments": ("--config", folder / "all.toml")}):
-            with Bus(workers=1, **options) as bus:
-                self.assertEqual(self.versions(origin, bus.client()), ["1"], options)
-
-    def test_workers_tell_that_they_can(self):
-        with Bus(workers=1) as bus:
-            self.assertEqual([worker["http2"] for worker in bus.status()["workers"]], [True])
 
     def test_it_is_off_where_the_ends_of_streams_are_not_seen(self):
         folder = temporary_folder()

@@ -149,18 +149,6 @@ class ProxyTests(TestCase):
             got = bus.run("get", f"{self.origin.url}/headers?get")
             self.assertNotIn("authorization", json.loads(got.stdout)["headers"])
 
-    def test_requests_by_different_ways_share_nothing(self):
-        with Bus() as bus, Proxy() as one, Proxy() as two:
-            client = bus.client()
-            ways = [one.url, two.url, one.url.replace("://", "://u:p@"), "none", one.url]
-            for number, way in enumerate(ways):
-                client.fetch("h", number, f"{self.origin.url}/gate/ways", proxy=way)
-            self.origin.await_count("/gate/ways", 4)
-            self.origin.open_gate("ways")
-            for answer in client.terminals(5):
-                self.assertEqual(answer.verb, "RESULT", answer)
-            self.assertEqual(self.origin.count("/gate/ways"), 4)
-
     def test_the_environment_is_honoured_and_a_request_may_say_otherwise(self):
         with Proxy() as proxy:
             bus = Bus()
@@ -199,13 +187,6 @@ class ProxyTests(TestCase):
             answer = self.fetch(client, 1, f"{self.origin.url}/bytes/1", proxy=proxy.url)
             self.assertFailed(answer, "address-refused")
             self.assertEqual(proxy.asked, [])
-
-    def test_what_is_no_proxy_is_refused(self):
-        with Bus() as bus:
-            client = bus.client()
-            self.assertFailed(self.fetch(client, 1, self.origin.url, proxy="ftp://127.0.0.1"), "malformed-url")
-            self.assertFailed(self.fetch(client, 3, self.origin.url, proxy="http://127.0.0.1:99999"), "malformed-url")
-            self.assertEqual(bus.run("get", "--proxy", "ftp://x", self.origin.url).status, 64)
 
 
 class DemandingServer:
