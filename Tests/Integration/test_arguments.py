@@ -46,19 +46,6 @@ class ArgumentTests(TestCase):
         self.assertIn("--timeout", self.refused("get", "--timeout", "--json", "http://127.0.0.1:9/"))
         self.assertIn("several URLs", self.refused("get", "http://127.0.0.1:9/", "--", "--no-such"))
 
-    def test_an_option_with_one_value_is_not_given_twice(self):
-        for arguments in (["-o", "a", "-o", "b"], ["-i", "x", "--input", "y"]):
-            self.assertIn(f"{arguments[2]} is given more than once", self.refused("get", *arguments, "http://127.0.0.1:9/"))
-
-    def test_a_refused_value_comes_with_the_wanted_form(self):
-        for arguments, form in ((["get", "--checksum", "abc", "http://h/"], "give sha256: and 64 hexadecimal digits"),
-                                (["get", "--handler", "a/", "http://h/"], "give 1 to 200 visible ASCII characters"),
-                                (["get", "--limit-rate", "10kb", "http://h/"], "or one with the suffix K, M, G or T"),
-                                (["get", "-j", "x", "http://h/"], "give a whole number"),
-                                (["cancel", "a/", "1"], "give 1 to 200 visible ASCII characters"),
-                                (["get", "--cacert", "f", "http://h/"], "Did you mean '--ca-file'?")):
-            self.assertIn(form, self.refused(*arguments))
-
     def test_an_unknown_subcommand_has_no_help(self):
         for arguments in (["nosuch"], ["nosuch", "--help"], ["help", "nosuch"], ["cache", "nosuch"],
                           ["cache", "nosuch", "--help"], ["help", "cache", "nosuch"]):
