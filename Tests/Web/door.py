@@ -6,7 +6,6 @@ import re
 import shutil
 import socket
 import subprocess
-import threading
 import urllib.parse
 
 import places  # noqa: F401
@@ -97,36 +96,3 @@ def more(peer):
 def needs(program):
     """Returns a reason to skip a test, or None."""
     return None if shutil.which(program) else f"{program} is missing"
-
-
-class RawOrigin:
-    """`with RawOrigin(bytes) as origin:` sends the bytes after the head of each request, and ends the connection. `heads` has the
-    requests."""
-
-    def __init__(self, answer):
-        self._answer = answer
-        self._listener = socket.create_server((HOST, 0))
-        self.url = f"http://{HOST}:{self._listener.getsockname()[1]}/"
-        self.heads = []
-
-    def __enter__(self):
-        threading.Thread(target=self._serve, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _serve(self):
-        while True:
-            try:
-                peer, _ = self._listener.accept()
-            except OSError:
-                return
-            with peer:
-                head = b""
-                while b"\r\n\r\n" not in head and (data := peer.recv(65_536)):
-                    head += data
-                if head:
-                    self.heads.append(head)
-                    peer.sendall(self._answer)

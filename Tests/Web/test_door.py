@@ -9,10 +9,11 @@ import time
 import unittest
 
 import places  # noqa: F401
-from door import HOST, Door, RawOrigin, more, needs, read
+from door import HOST, Door, more, needs, read
 from support.harness import TestCase
 from support.origin import Origin, body
 from support.processes import eventually
+from support.script import ScriptedOrigin
 
 PROXY_STATUS = "Proxy-Status"
 
@@ -138,8 +139,12 @@ class DoorTests(TestCase):
             answers = [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (size * 2) + body(size),
                        chunked + b"%x\r\n" % size + body(size) + b"\r\n"]
             for version, answer in itertools.product(("1.0", "1.1"), answers):
-                with RawOrigin(answer) as origin, \
-                        self.door.ask(f"GET {origin.url} HTTP/{version}\r\nHost: a\r\n\r\n".encode()) as peer:
+                def serve(connection, answer=answer):
+                    connection.head()
+                    connection.send(answer)
+
+                with ScriptedOrigin(serve) as origin, \
+                        self.door.ask(f"GET {origin.url}/ HTTP/{version}\r\nHost: a\r\n\r\n".encode()) as peer:
                     own = self.own_response(peer)
                 if own is not None:
                     self.assertIn(b"HTTP/1.1 502", own)
