@@ -289,9 +289,9 @@ class DurableTests(TestCase):
 class LoadTests(TestCase):
     """Rows of an earlier broker, which the next one loads while it serves."""
 
-    ROWS = 100_000
+    ROWS = 40_000
     #: Rows of the handler whose results the test claims.
-    CLAIMED = 10_000
+    CLAIMED = 4_000
 
     def folder_with_rows(self, origin):
         """Returns the folder of a bus that has ended, with results of `many/a` and `many/b` in its table."""

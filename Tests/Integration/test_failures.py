@@ -62,20 +62,14 @@ class FailureTests(TestCase):
         self.check("/hang", "timeout", 28, "--timeout", "0.3")
         self.check("/stall/1000", "timeout", 28, "--timeout", "0.3", begun=body(1000))
 
-    def test_a_header_that_drips_is_no_silence_but_has_a_bound_and_a_silent_handshake_says_so(self):
-        client, patient = self.bus.client(), self.bus.client()
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            patient.fetch("silent", 1, f"https://127.0.0.1:{silent.getsockname()[1]}/", retries=0)
-            # The bound of a handshake is ten seconds.
-            client.fetch("drip", 1, f"{self.origin.url}/drip-head?bytes=40&seconds=2", timeout=0.5, retries=0)
-            client.fetch("drip", 2, f"{self.origin.url}/drip-head?bytes=4000&seconds=200", timeout=0.3, retries=0)
-            answers = {answer.id[1]: answer for answer in client.terminals(2)}
-            answer = patient.terminal()
+    def test_a_header_that_drips_is_no_silence_but_has_a_bound(self):
+        client = self.bus.client()
+        client.fetch("drip", 1, f"{self.origin.url}/drip-head?bytes=40&seconds=1", timeout=0.4, retries=0)
+        client.fetch("drip", 2, f"{self.origin.url}/drip-head?bytes=4000&seconds=200", timeout=0.2, retries=0)
+        answers = {answer.id[1]: answer for answer in client.terminals(2)}
         self.assertResult(answers["1"], b"ok")
         self.assertFailed(answers["2"], "timeout")
         self.assertIn("header", answers["2"].fields["detail"])
-        self.assertFailed(answer, "connect-timeout")
-        self.assertIn("TLS handshake", answer.fields["detail"])
 
     def test_too_large(self):
         self.check("/bytes/5000", "too-large", 63, "--max-bytes", "4999")

@@ -15,7 +15,7 @@ from support.processes import Program, children, command, eventually, kill, proc
 
 IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
 MIB = 1 << 20
-LARGE = (1024 if IS_LONG else 256) * MIB
+LARGE = (1024 if IS_LONG else 128) * MIB
 
 
 class FetchTests(TestCase):
@@ -117,7 +117,7 @@ class FetchTests(TestCase):
 
 
 class ManyFilesTests(TestCase):
-    COUNT = 10_000 if IS_LONG else 2_000
+    COUNT = 10_000 if IS_LONG else 1_000
 
     def test_many_files_come_right_none_lost_and_none_twice(self):
         with Bus(workers=2, slots=64, origin_limit=64) as bus:

@@ -16,8 +16,8 @@ from support.origin import Origin, body
 from support.processes import Program, Watched, eventually, kill
 
 IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
-TRIALS = 1_000 if IS_LONG else 30
-DEATHS = 1_000 if IS_LONG else 20
+TRIALS = 1_000 if IS_LONG else 10
+DEATHS = 1_000 if IS_LONG else 5
 CONNECTIONS = 10_000 if IS_LONG else 1_000
 
 
@@ -190,7 +190,7 @@ class LivenessTests(LeaseTestCase):
 
 class StoppedReaderTests(LeaseTestCase):
     COUNT = 20_000 if IS_LONG else 2_000
-    SECONDS = 30 if IS_LONG else 2
+    SECONDS = 30 if IS_LONG else 0.5
 
     def test_a_reader_that_was_stopped_gets_everything(self):
         from support.crowd import Crowd

@@ -94,8 +94,9 @@ class ResumeTests(TestCase):
             self.assertResult(message, body(2 * MIB))
             self.assertEqual(message.fields["source"], "resumed")
 
-    def test_500_random_cuts_lies_and_changes_never_make_a_wrong_body(self):
-        """The delivered body is one that the origin had, completely."""
+    def test_random_cuts_lies_and_changes_never_make_a_wrong_body(self):
+        """The delivered body is one that the origin had, completely. It is 500 bodies, 150 in the ordinary form."""
+        count = 500 if IS_LONG else 150
         seed = random.randrange(1 << 30)
         chance = random.Random(seed)
         lies = ["start", "total", "tag", "weak", "long", "length", "coding", "unsatisfied", "ignore", "early", "other", "gzip", None]
@@ -120,13 +121,13 @@ class ResumeTests(TestCase):
         with self.subTest(seed=seed), Origin() as origin, Bus(workers=2) as bus:
             client = bus.client()
             bus.run("set", "origin-limit", "50")
-            for index in range(500):
+            for index in range(count):
                 name = str(index)
                 published = origin.publish(name, chance.randrange(70_000, 600_000), index, plan=plan_for(name))
                 truth[name] = [published.version]
                 client.fetch("fuzz", index, f"{origin.url}/parts/{name}", retries=20)
             resumed = 0
-            for message in client.terminals(500, 240):
+            for message in client.terminals(count, 240):
                 name = message.id[1]
                 if message.verb == "FAILED":
                     # An invalid coding is the origin's fault.
@@ -138,6 +139,6 @@ class ResumeTests(TestCase):
                 self.assertTrue(content in versions or content in surplus, (seed, message))
                 self.assertEqual(hashlib.sha256(content).hexdigest(), message.fields["sha-256"])
                 resumed += message.fields["source"] == "resumed"
-            self.assertGreater(resumed, 50)
+            self.assertGreater(resumed, count / 10)
             self.balance(client)
             eventually(lambda: not kept(bus), "no request is left")

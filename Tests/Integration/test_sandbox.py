@@ -169,10 +169,12 @@ class SandboxedWorkerTests(TestCase):
                 return client.terminal(timeout=30).verb
 
             self.assertEqual(fetch("first.test"), "RESULT")
-            for name in ("second.test", "third.test"):
-                (etc / "hosts.new").write_text(f"127.0.0.1 other.test {name} # a comment\n")
+            # The worker keeps the answer for a name that it did not find, so each look-up is for another one.
+            for replacement in ("second", "third"):
+                names = [f"{replacement}-{number}.test" for number in range(200)]
+                (etc / "hosts.new").write_text(f"127.0.0.1 other.test # a comment\n127.0.0.1 {' '.join(names)}\n")
                 os.replace(etc / "hosts.new", hosts)
-                eventually(lambda: fetch(name) == "RESULT", f"{name} is found")
+                eventually(lambda: fetch(names.pop()) == "RESULT", f"a name of the {replacement} file is found")
 
     def test_a_changed_certificate_file_counts_for_the_next_request(self):
         from support import certificate
