@@ -1,6 +1,7 @@
 """A bus with an HTTP door, and requests through it."""
 
 import http.client
+import json
 import os
 import re
 import shutil
@@ -27,7 +28,7 @@ class Door(Bus):
         try:
             # It is ready once the door listens.
             line = next(line for line in self.program.stderr.splitlines() if "the HTTP door listens at" in line)
-            self.port = int(re.search(r":(\d+)/", line)[1])
+            self.port, self.api_port = (int((re.findall(end, line) or [0])[0]) for end in (r":(\d+)/(?!v1)", r":(\d+)/v1/"))
         except BaseException:
             self._abort()
             raise
@@ -49,6 +50,21 @@ class Door(Bus):
             connection.request(method, url, body, {name.replace("_", "-"): value for name, value in fields.items()})
             response = connection.getresponse()
             return response.status, response.headers, response.read()
+        finally:
+            connection.close()
+
+    def call(self, path, message=None, method=None, **fields):
+        """Returns status, fields and the read JSON of a response of the API; bytes of another type."""
+        connection = http.client.HTTPConnection(HOST, self.api_port, timeout=90)
+        usual = {} if message is None else {"Content-Type": "application/json", "Earshot-API": "1"}
+        fields = {**usual, **{name.replace("_", "-"): value for name, value in fields.items()}}
+        try:
+            connection.request(method or ("GET" if message is None else "POST"), "/v1/" + path,
+                               None if message is None else json.dumps(message), fields)
+            response = connection.getresponse()
+            content = response.read()
+            is_json = response.headers.get("Content-Type", "").endswith("json")
+            return response.status, response.headers, json.loads(content) if is_json else content
         finally:
             connection.close()
 

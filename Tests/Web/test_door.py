@@ -1,5 +1,6 @@
 """The HTTP door as a forward proxy: sharing, hang-ups, bodies, fields, and programs that use it."""
 
+import gzip
 import itertools
 import os
 import socket
@@ -265,6 +266,18 @@ class DoorTests(TestCase):
         status, fields, _ = self.door.get(f"/{self.url}/redirect/2")
         self.assertEqual(status, 302)
         self.assertTrue(fields["Location"].startswith(f"http://127.0.0.1:{self.door.port}/{self.url}/"), fields["Location"])
+
+    def test_an_index_of_a_named_host_keeps_its_urls_below_the_prefix(self):
+        text = b'<a href="http://files.example/a.whl#sha256=1">a</a>'
+        packed = gzip.compress(text)
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+        with RawOrigin(head + packed) as origin, Door(arguments=["--http-rewrite", HOST]) as door:
+            _, fields, content = door.get("/" + origin.url, Accept_Encoding="gzip", Range="bytes=0-1")
+            self.assertEqual(content, text.replace(b'"http://f', f'"http://{HOST}:{door.port}/http://f'.encode()))
+            self.assertNotIn("Content-Encoding", fields)
+            self.assertNotIn(b"\nRange", origin.heads[0].title())
+            # Through the proxy the bytes are those of the server.
+            self.assertEqual(door.get(origin.url, Accept_Encoding="gzip")[2], packed)
 
     # Programs.
 

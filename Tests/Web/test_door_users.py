@@ -6,11 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import unittest
+from unittest import mock
 
 import places  # noqa: F401
-from door import HOST, Door
-from support.harness import Bus, Commands, TestCase, temporary_folder
+from door import HOST, Door, read
+from support.harness import Bus, Commands, TestCase, binary, temporary_folder, web
 from support.injection import IS_SUPPORTED, LANDLOCK, Injected
 from support.origin import Origin, body
 from support.processes import eventually, watch_all
@@ -137,7 +139,10 @@ class UserTests(TestCase):
                 eventually(lambda: client.query("status").get("http", {}).get("addresses") == addresses, f"listens at {addresses}")
 
     def test_a_bad_setting_ends_the_start_with_the_reason(self):
-        for arguments, reason in [(["--http", "0.0.0.0:1"], "loopback"), (["--http", "unix:relative"], "absolute path"),
+        for arguments, reason in [(["--http", "0.0.0.0:1"], "http-tokens"), (["--http-api", "[::]:1"], "http-tokens"),
+                                  (["--http", "host:1"], "numeric address"), (["--http-tokens", "relative"], "absolute path"),
+                                  (["--http-api", "0", "--http-users", "root"], "unix:PATH"),
+                                  (["--http-api", "0", "--listen", "tcp://127.0.0.1:5765"], "unix:PATH"), (["--http", "unix:relative"], "absolute path"),
                                   (["--http", "0", "--http-users", "no-such-user"], "no-such-user"),
                                   (["--http", "0", "--users", "root"], "without `users`")]:
             commands = Commands(temporary_folder(), temporary_folder())
@@ -151,12 +156,60 @@ class UserTests(TestCase):
             self.assertEqual(done.status, 73, done.describe())
             self.assertIn("cannot open the HTTP door", done.stderr)
 
+    def test_beyond_loopback_each_request_needs_a_token_and_guesses_are_bounded(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        file = folder / "token"
+        file.write_text("0123456789abcdef\n")
+        file.chmod(0o600)
+        with Door(http="0.0.0.0:0", arguments=["--http-api", "0.0.0.0:0", "--http-tokens", file]) as door:
+            token = "Bearer 0123456789abcdef"
+            self.assertEqual([door.get(self.url)[0], door.get("/" + self.url)[0], door.call("status")[0]], [407, 401, 401])
+            self.assertEqual(door.get(self.url, Authorization=token)[0], 407)
+            self.assertEqual(door.get("/" + self.url, Authorization=token, Host="bus.example")[0], 200)
+            self.assertEqual(door.get(self.url, Proxy_Authorization="Basic YTowMTIzNDU2Nzg5YWJjZGVm")[0], 200)
+            self.assertEqual(door.call("status", Authorization=token, Host="bus.example")[0], 200)
+            self.assertTrue({"authorization", "proxy-authorization"}.isdisjoint(
+                name.lower() for request in self.origin.journal.log() for name in request.headers))
+            guess = f"GET /v1/status HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer wrong\r\n\r\n".encode()
+            began = time.monotonic()
+            with socket.create_connection((HOST, door.api_port), 20) as peer:
+                peer.sendall(guess * 500 + guess.replace(b"Host: a", b"Host: a\r\nConnection: close"))
+                answer = read(peer)
+            compared = answer.count(b"HTTP/1.1 401 ")
+            self.assertEqual(compared + answer.count(b"HTTP/1.1 429 "), 501)
+            self.assertIn(compared, range(1, int((time.monotonic() - began) * 10) + 2))
+        commands = Commands(temporary_folder(), temporary_folder())
+        file.chmod(0o644)
+        done = commands.run("serve", "--runtime", commands.runtime, "--spool", commands.folder / "spool", "--http", "0",
+                            "--http-tokens", file)
+        self.assertEqual((done.status, "chmod 600" in done.stderr), (78, True), done.describe())
+
+    def test_a_bus_without_a_door_that_can_start_is_ready_and_reports_it(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        os.link(binary(), folder / "earshot")
+        programs = {"EARSHOT_BINARY": os.fspath(folder / "earshot"), "EARSHOT_WEB": web()}
+        self.enterContext(mock.patch.dict(os.environ, programs))
+        for program in [None, "#!/bin/sh\nkill -SEGV $$\n"]:
+            if program:
+                (folder / "earshot-web").write_text(program)
+                (folder / "earshot-web").chmod(0o755)
+            with Bus(workers=1, arguments=["--http", "0"], crashes=True) as bus, bus.client() as client:
+                self.assertIn("without the HTTP door", bus.program.stderr)
+                self.assertTrue(client.query("status")["ready"])
+                failing, = eventually(lambda: client.query("status")["failing"], "the crash loop is reported")
+                self.assertEqual(failing["role"], "http")
+                self.assertIn("the HTTP door", bus.program.stderr)
+                with Web(bus) as page:
+                    self.assertIn("without the HTTP door", page.get("/readyz")[2])
+
     def test_status_metrics_and_http_env_tell_of_the_door(self):
-        with Door() as door:
+        with Door(arguments=["--http-api", "0"]) as door:
             self.assertEqual(door.run("http-env").stdout.decode(), f"export http_proxy={door.proxy} HTTP_PROXY={door.proxy}\n")
             self.assertEqual(door.get(self.url)[0], 200)
             eventually(lambda: door.status()["http"]["requests"] == 1, "the request is counted")
-            self.assertEqual(door.status()["http"]["addresses"], [door.proxy])
+            self.assertEqual(door.status()["http"]["addresses"], [door.proxy, f"http://{HOST}:{door.api_port}/v1/"])
             with Web(door) as web:
                 self.assertEqual(web.metrics()["earshot_http_requests_total"], 1)
         commands = Commands(temporary_folder(), temporary_folder())

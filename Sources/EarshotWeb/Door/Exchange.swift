@@ -22,6 +22,7 @@ final class Exchange {
     private let request: RequestHead
     private let peer: WebPeer
     private let response: ProxyResponse
+    private let isRewritten: Bool
     private var phase = Phase.waiting
     private var framing = ProxyResponse.Framing.none
     private var keepsAlive = false
@@ -39,6 +40,7 @@ final class Exchange {
         (id, url) = (fetch.request, fetch.url)
         self.peer = peer
         self.response = response
+        isRewritten = response.apiFields == nil && fetch.options.route.decodes
     }
 
     /// Number of the terminal to acknowledge, once the client has the response.
@@ -72,14 +74,24 @@ final class Exchange {
     func fail(_ own: WebResponse) {
         guard phase == .waiting else { return abort() }
         phase = .ended
-        peer.respond(own)
+        peer.respond(response.own(own))
     }
 
     /// Continues after the client has read all that was queued.
     func drained() { if phase == .sending { pump() } }
 
     private func conclude(_ status: Int, _ result: Terminal.Response, _ body: [UInt8]) {
-        let fields = HeaderFields(lines: result.httpFields)
+        var fields = HeaderFields(lines: result.httpFields)
+        var (result, body) = (result, body)
+        if isRewritten {
+            fields.removeAll { field in PackageIndex.fields.contains { field.isNamed($0) } }
+            if PackageIndex.isIndex(type: fields.first("content-type") ?? ""),
+                let text = result.file.map({ OpenFile($0)?.bytes(atMost: PackageIndex.mostBytes) }) ?? body
+            {
+                body = PackageIndex.rewritten(text, below: "http://\(request.host)/")
+                (result.file, result.length) = (nil, body.count)
+            }
+        }
         if phase == .waiting {
             if let path = result.file {
                 guard let file = OpenFile(path) else { return fail(ProxyResponse.absent) }
