@@ -16,6 +16,7 @@ struct DoorCommand: ParsableCommand {
     @Option var rewrite: [String] = []
     @Option var tokens: [String] = []
     @Option var user: [UInt32] = []
+    @Flag var pull = false
     @Option var wait: Int
     @Option var bus: String
     @Option var spool: String
@@ -31,6 +32,7 @@ struct DoorCommand: ParsableCommand {
         options.door.origins = Set(origin.map { $0.lowercased() })
         options.door.users = Set(user)
         options.door.waitMilliseconds = wait
+        options.door.isPulling = pull
         options.door.busPath = bus
         options.spoolFolder = spool
         options.parentPid = parentPid

@@ -57,8 +57,8 @@ import Testing
 
     @Test func `the token is a bearer token, or a password for any user`() throws {
         #expect(try verdicts("Bearer 0123456789abcdef", "Basic YTowMTIzNDU2Nzg5YWJjZGVm") == [.right, .right])
-        #expect(try verdicts("", "Bearer", "Basic !", "Basic YTow", "Digest x").allSatisfy { $0 == .absent })
-        for wrong in ["Bearer 0123456789abcdeF", "Bearer 0123456789abcde", "Basic YTpi"] {
+        #expect(try verdicts("", "Bearer", "Basic !", "Digest x").allSatisfy { $0 == .absent })
+        for wrong in ["Bearer 0123456789abcdeF", "Bearer 0123456789abcde", "Basic YTow"] {
             #expect(try verdicts(wrong) == [.wrong], "\(wrong)")
         }
     }

@@ -13,6 +13,7 @@ import urllib.parse
 import places  # noqa: F401
 from support.harness import Bus
 from support.processes import children, command
+from web import UnixConnection
 
 HOST = "127.0.0.1"
 
@@ -22,6 +23,7 @@ class Door(Bus):
 
     def __init__(self, http="0", arguments=(), **options):
         super().__init__(arguments=("--http", http, *arguments), **options)
+        self.api_path = None
 
     def __enter__(self):
         super().__enter__()
@@ -55,7 +57,8 @@ class Door(Bus):
 
     def call(self, path, message=None, method=None, **fields):
         """Returns status, fields and the read JSON of a response of the API; bytes of another type."""
-        connection = http.client.HTTPConnection(HOST, self.api_port, timeout=90)
+        connection = (UnixConnection(self.api_path) if self.api_path
+                      else http.client.HTTPConnection(HOST, self.api_port, timeout=90))
         usual = {} if message is None else {"Content-Type": "application/json", "Earshot-API": "1"}
         fields = {**usual, **{name.replace("_", "-"): value for name, value in fields.items()}}
         try:

@@ -11,7 +11,7 @@ import unittest
 from unittest import mock
 
 import places  # noqa: F401
-from door import HOST, Door, read
+from door import HOST, Door, more, read
 from support.harness import Bus, Commands, TestCase, binary, temporary_folder, web
 from support.injection import IS_SUPPORTED, LANDLOCK, Injected
 from support.origin import Origin, body
@@ -73,6 +73,35 @@ class UserTests(TestCase):
                     peer.sendall(f"GET {self.url} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
                     self.assertEqual(peer.recv(15), b"HTTP/1.1 200 OK")
             self.assertFalse(path.exists(), "the socket of a door that has ended")
+
+    @unittest.skipIf(os.geteuid(), "another user needs root")
+    def test_a_bus_with_users_reads_bodies_through_the_broker(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        folder.chmod(0o755)
+        path = folder / "api"
+        options = ["--users", OTHER, "--http-users", OTHER, "--http-api", f"unix:{path}"]
+        with Door(arguments=options) as door:
+            door.api_path = path
+            for target in ("/bytes/3000000", "/chunked/3000000", "/bytes/100"):
+                self.assertTrue(door.get(self.origin.url + target)[2] == body(int(target.split("/")[2])), target)
+            self.assertEqual(self.ask_as_other("tcp", door.port), "200")
+            # A body that grows, to two clients.
+            peers = [door.request(self.origin.url + "/steps/a/b?bytes=4000000") for _ in range(2)]
+            answers = [more(peer) for peer in peers]
+            self.origin.open_gate("a")
+            self.origin.open_gate("b")
+            for peer, answer in zip(peers, answers):
+                while len(answer.partition(b"\r\n\r\n")[2]) < 4_000_000:
+                    answer += more(peer)
+                self.assertTrue(answer.endswith(body(4_000_000)))
+                peer.close()
+            self.assertTrue(door.call("fetch", {"url": self.origin.url + "/bytes/3000000"})[2] == body(3_000_000))
+            session = door.call("sessions", {})[2]["session"]
+            door.call("requests", {"session": session, "requests": [{"url": self.origin.url + "/bytes/2000000"}]})
+            result, = door.call("results", {"session": session, "wait": 20})[2]["results"]
+            content = door.call(f"body?session={session}&sequence={result['sequence']}")[2]
+            self.assertTrue(content == body(2_000_000))
 
     @unittest.skipUnless(IS_SUPPORTED, "system calls are injected on x86-64 only")
     def test_the_door_reaches_bodies_and_the_socket_of_the_broker_only(self):
@@ -144,7 +173,7 @@ class UserTests(TestCase):
                                   (["--http-api", "0", "--http-users", "root"], "unix:PATH"),
                                   (["--http-api", "0", "--listen", "tcp://127.0.0.1:5765"], "unix:PATH"), (["--http", "unix:relative"], "absolute path"),
                                   (["--http", "0", "--http-users", "no-such-user"], "no-such-user"),
-                                  (["--http", "0", "--users", "root"], "without `users`")]:
+                                  (["--http-api", "0", "--users", "root"], "unix:PATH")]:
             commands = Commands(temporary_folder(), temporary_folder())
             done = commands.run("serve", "--runtime", commands.runtime, *arguments)
             self.assertEqual(done.status, 78, done.describe())

@@ -368,18 +368,28 @@ final class API {
         _ session: APISession, _ input: APIInput, _ peer: WebPeer, _ head: RequestHead,
         _ fields: [(name: String, value: String)], _ send: Send
     ) throws(APIInput.Refusal) {
-        let sequence = try input.number("sequence", in: 1...Int.max)
-        switch session.results.first(where: { Int($0.sequence) == sequence })?.body {
+        let sequence = UInt64(try input.number("sequence", in: 1...Int.max) ?? 0)
+        let responseHead = { (length: Int) in
+            WebResponse.head(
+                200, "application/octet-stream", fields + [("Content-Length", "\(length)")], keepsAlive: head.keepsAlive
+            )
+        }
+        switch session.results.first(where: { $0.sequence == sequence })?.body {
         case nil: send(.problem(404, "no such result, or it was acknowledged", code: "unknown-body"))
         case .bytes(let bytes): send(WebResponse(200, "application/octet-stream", bytes))
         case .file(let path, let length):
             guard let file = OpenFile(path) else {
                 return send(.problem(410, "the body is lost", code: "unknown-body"))
             }
-            let fields = fields + [("Content-Length", "\(length)")]
-            peer.write(WebResponse.head(200, "application/octet-stream", fields, keepsAlive: head.keepsAlive))
+            peer.write(responseHead(length))
             peer.write(file, from: 0, count: length)
             peer.endResponse(keepsAlive: head.keepsAlive)
+        case .pulled(let length):
+            let isNew = session.pull(
+                sequence, length: length, to: peer, responseHead(length), keepsAlive: head.keepsAlive)
+            if !isNew {
+                send(.problem(429, "another connection reads the body", fields: [("Retry-After", "1")]))
+            }
         }
     }
 }

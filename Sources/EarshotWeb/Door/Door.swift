@@ -22,6 +22,8 @@ package final class Door {
         package var users: Set<UInt32> = []
         /// Maximum wait for a cool-down of an origin.
         package var waitMilliseconds = 10_000
+        /// Whether bodies are read by READ, because the door may not open the files of other users.
+        package var isPulling = false
         /// Path of the broker's socket for clients.
         package var busPath = ""
 
@@ -272,7 +274,8 @@ package final class Door {
         guard let session = session(of: client, peer) else {
             return peer.respond(refused(response.own(ProxyResponse.absent)))
         }
-        client.exchange = Exchange(head, fetch, from: peer, response)
+        let read = options.isPulling ? { [unowned session] in session.send(.read($0)) } : nil as ((BodyRead) -> Void)?
+        client.exchange = Exchange(head, fetch, from: peer, response, read: read)
         session.send(.fetch(fetch))
         release(client)
     }
@@ -307,7 +310,7 @@ package final class Door {
         if proof == nil { readNews() }
         guard let proof else { return nil }
         var hello = Hello(window: window)
-        hello.proof = proof
+        (hello.proof, hello.isPulling) = (proof, options.isPulling)
         if user == ownUser { hello.hasUserRights = true } else { hello.principal = PrincipalName("uid:\(user)") }
         return try? DoorSession(options.busPath, hello, loop: loop, onReady: onReady)
     }
@@ -354,7 +357,8 @@ package final class Door {
             exchange.fail(isOfSession ? ProxyResponse.absent : ProxyResponse.refusal(error, hasBody: exchange.hasBody))
             if isOfSession { client.endSession() }
             settle(client)
-        case .welcome, .accepted, .removed, .requestRemoved, .answer, .changed, .data, .taken, .ok, .goodbye: break
+        case .data(let data): client.exchange?.received(data, body)
+        case .welcome, .accepted, .removed, .requestRemoved, .answer, .changed, .taken, .ok, .goodbye: break
         }
     }
 

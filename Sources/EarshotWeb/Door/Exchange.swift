@@ -8,8 +8,8 @@ internal import EarshotWire
 ///    └──────────failure, whole response──────────────────────────┘
 /// ```
 ///
-/// The body is sent from its file, so a slow client costs no memory and delays nobody. The terminal is acknowledged when the client
-/// has the response, which frees the file.
+/// The body is sent from its file, so a slow client costs no memory and delays nobody. A door that cannot open the file READs a part
+/// whenever the client has the part before. The terminal is acknowledged when the client has the response, which frees the file.
 final class Exchange {
     private enum Phase: Equatable {
         case waiting
@@ -23,20 +23,30 @@ final class Exchange {
     private let peer: WebPeer
     private let response: ProxyResponse
     private let isRewritten: Bool
+    private let handler: HandlerID
+    /// Sends a READ; nil in a door that opens files.
+    private let read: ((BodyRead) -> Void)?
+    /// Whether a READ has no answer, and whether the terminal's body is read so.
+    private var (isReading, isPulled) = (false, false)
     private var phase = Phase.waiting
     private var framing = ProxyResponse.Framing.none
     private var keepsAlive = false
     private var file: OpenFile?
     private var generation: Generation?
-    /// Bytes of the file that may be read, and those that were queued.
+    /// Bytes of the body that may be read, and those that were queued.
     private var (available, sent) = (0, 0)
     /// Whether no further bytes come.
     private var isComplete = false
     /// Number of the terminal; nil before it.
     private var sequence: UInt64?
 
-    init(_ request: RequestHead, _ fetch: Fetch, from peer: WebPeer, _ response: ProxyResponse) {
+    init(
+        _ request: RequestHead, _ fetch: Fetch, from peer: WebPeer, _ response: ProxyResponse,
+        read: ((BodyRead) -> Void)?
+    ) {
         self.request = request
+        self.read = read
+        handler = fetch.handler
         (id, url) = (fetch.request, fetch.url)
         self.peer = peer
         self.response = response
@@ -50,10 +60,13 @@ final class Exchange {
     var hasBody: Bool { request.bodyLength != .none }
 
     func received(_ progress: Progress) {
-        guard let path = progress.file, let status = progress.status, !request.isHead, !isComplete else { return }
+        guard progress.generation != nil, let status = progress.status, !request.isHead, !isComplete else { return }
         if phase == .waiting {
-            guard let file = OpenFile(path) else { return }
-            (self.file, generation) = (file, progress.generation)
+            if read == nil {
+                guard let path = progress.file, let file = OpenFile(path) else { return }
+                self.file = file
+            }
+            generation = progress.generation
             begin(status, HeaderFields(lines: progress.httpFields), url: url, length: progress.total, source: nil)
         } else if generation != progress.generation {
             return abort()
@@ -76,6 +89,17 @@ final class Exchange {
         phase = .ended
         peer.respond(response.own(own))
     }
+
+    func received(_ data: BodyData, _ bytes: [UInt8]) {
+        guard phase == .sending, isReading, data.body == reference, data.offset == sent else { return }
+        isReading = false
+        guard data.error == nil, !bytes.isEmpty else { return abort() }
+        send(bytes[...])
+        peer.flush()
+    }
+
+    /// The body that READ names.
+    private var reference: BodyReference { sequence.map { .terminal($0) } ?? .request(handler, id) }
 
     /// Continues after the client has read all that was queued.
     func drained() { if phase == .sending { pump() } }
@@ -105,11 +129,12 @@ final class Exchange {
             }
         }
         isComplete = true
+        // The terminal ends a READ of the growing body.
+        (isReading, isPulled) = (false, result.isPulled)
         available = framing == .none ? 0 : result.length
-        if file == nil, framing != .none {
-            guard body.count == available else { return abort() }
-            peer.write(body)
-            sent = available
+        if file == nil, !isPulled, framing != .none {
+            guard body.count == available, sent <= body.count else { return abort() }
+            send(body.dropFirst(sent))
         }
         pump()
     }
@@ -123,17 +148,33 @@ final class Exchange {
         phase = .sending
     }
 
+    private func send(_ bytes: ArraySlice<UInt8>) {
+        if !bytes.isEmpty { send(count: bytes.count) { peer.write(Array(bytes)) } }
+    }
+
+    private func send(count: Int, _ write: () -> Void) {
+        if framing == .chunked { peer.write(Array("\(String(count, radix: 16))\r\n".utf8)) }
+        write()
+        if framing == .chunked { peer.write([13, 10]) }
+        sent += count
+    }
+
     /// Queues all bytes of the file that are there, unless others wait.
     private func pump() {
         guard phase == .sending else { return }
-        if let file, sent < available {
-            let count = available - sent
+        if sent < available {
             // The head is written together with the first bytes.
             guard sent == 0 || peer.isDrained else { return }
-            if framing == .chunked { peer.write(Array("\(String(count, radix: 16))\r\n".utf8)) }
-            peer.write(file, from: sent, count: count)
-            if framing == .chunked { peer.write([13, 10]) }
-            sent = available
+            let (start, count) = (sent, available - sent)
+            if let file {
+                send(count: count) { peer.write(file, from: start, count: count) }
+            } else if let read {
+                guard !isReading else { return }
+                isReading = true
+                let length = min(count, WireLimits.dataBytes)
+                return read(
+                    BodyRead(reference, offset: start, length: length, generation: sequence == nil ? generation : nil))
+            }
         }
         guard isComplete else { return peer.flush() }
         if framing == .chunked { peer.write(Array("0\r\n\r\n".utf8)) }

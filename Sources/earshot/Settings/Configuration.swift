@@ -184,11 +184,6 @@ struct Configuration: Sendable {
             throw Complaint(
                 .configuration, "\(Self.place(of: .httpUsers, in: settings)): \(UserList.UnknownName(name: text))")
         }
-        guard settings[.http].isEmpty && settings[.httpAPI].isEmpty || settings[.users].isEmpty else {
-            let name = settings[.http].isEmpty ? ListSettingName.httpAPI : .http
-            throw Complaint(
-                .configuration, "\(Self.place(of: name, in: settings)): the HTTP door is for a bus without `users`")
-        }
     }
 
     /// Option, variable, or name and file from which a setting comes, for messages.

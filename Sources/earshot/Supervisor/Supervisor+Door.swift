@@ -20,6 +20,7 @@ extension Supervisor {
             ("--rewrite", settings[.httpRewrite]),
         ]
         return lists.flatMap { name, values in values.flatMap { [name, $0] } }
+            + (settings[.users].isEmpty ? [] : ["--pull"])
     }
 
     func startDoor(_ post: Post) throws(SystemError) {
