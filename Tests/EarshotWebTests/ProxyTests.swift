@@ -111,7 +111,8 @@ import Testing
 
     @Test(arguments: [
         ("/https://b.example/x?y=%2F", "https://b.example/x?y=%2F"), ("/https:/b.example/x", "https://b.example/x"),
-        ("/http://b.example:8/", "http://b.example:8/"), ("/https:///b.example/", "https://b.example/"),
+        ("/http%3A//b.example%3a8/x%3Ay", "http://b.example:8/x%3Ay"), ("/http://b.example:8/", "http://b.example:8/"),
+        ("/https:///b.example/", "https://b.example/"),
     ])
     func `a path below the prefix is a URL`(path: String, url: String) throws {
         guard case .fetch(let fetch) = try prefixed("GET \(path) HTTP/1.1") else { throw Malformed() }

@@ -24,8 +24,6 @@ final class API {
     /// Opens a session at the broker for a user; nil if there is none.
     private let open: (UInt32, Int, @escaping () -> Void) -> DoorSession?
     private var sessions: [String: APISession] = [:]
-    /// Sessions of one operation each.
-    private var brief: [ObjectIdentifier: APISession] = [:]
     private var ready: [APISession] = []
     private var generator = SystemRandomNumberGenerator()
 
@@ -206,13 +204,11 @@ final class API {
         _ messages: [ClientMessage], _ session: APISession?, _ user: UInt32, _ send: @escaping Send,
         _ finish: @escaping ([APISession.Answer?]) -> Void
     ) {
+        // The closure keeps a session of one operation until the answer.
         let performer = session ?? makeSession(user, token: "")
-        if session == nil { brief[ObjectIdentifier(performer)] = performer }
-        let isAccepted = performer.perform(messages) { [unowned self] answers in
+        let isAccepted = performer.perform(messages) { answers in
             if let answers { finish(answers) } else { send(Self.absent) }
-            guard session == nil else { return }
-            brief[ObjectIdentifier(performer)] = nil
-            performer.end()
+            if session == nil { performer.end() }
         }
         if !isAccepted { send(.problem(429, "the session has too many requests", fields: [("Retry-After", "1")])) }
     }

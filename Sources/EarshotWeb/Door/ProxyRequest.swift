@@ -100,11 +100,16 @@ struct ProxyRequest {
         return options
     }
 
-    /// Returns the URL of a target such as `/https://host/path`, also in the form of intermediaries that fold slashes; nil for
-    /// another one.
+    /// Returns the URL of a target such as `/https://host/path`; nil for another one. Intermediaries fold slashes, and pip escapes
+    /// the colons of links.
     private static func prefixed(_ target: String) -> String? {
-        for scheme in ["https:", "http:"] where target.dropFirst().hasPrefix(scheme + "/") {
-            return scheme + "//" + target.dropFirst(scheme.utf8.count + 1).drop { $0 == "/" }
+        for scheme in ["https", "http"] {
+            for colon in [":", "%3A", "%3a"] where target.dropFirst().hasPrefix(scheme + colon + "/") {
+                let rest = target.dropFirst(1 + scheme.count + colon.count).drop { $0 == "/" }
+                let authority = rest.prefix { $0 != "/" && $0 != "?" }
+                return scheme + "://" + authority.replacing("%3A", with: ":").replacing("%3a", with: ":")
+                    + rest.dropFirst(authority.count)
+            }
         }
         return nil
     }

@@ -12,13 +12,12 @@ struct TokenRule {
         case tooMany
     }
 
-    /// Wrong tokens in a second, of all clients.
+    /// Maximum number of wrong tokens in a second, of all clients.
     private static let guesses = 10
-    private static let pause = Duration.seconds(1) / guesses
 
     let tokens: [[UInt8]]
-    /// Time from which on a further token is compared.
-    private var next = LoopTime(nanoseconds: 0)
+    /// Times of the last wrong ones.
+    private var wrong: [LoopTime] = []
 
     init(tokens: [[UInt8]]) {
         self.tokens = tokens
@@ -28,9 +27,10 @@ struct TokenRule {
     mutating func verdict(on head: RequestHead, now: LoopTime, field: String = "authorization") -> Verdict {
         let offered = Self.offered(head, field)
         guard !offered.isEmpty else { return .absent }
-        guard now >= next else { return .tooMany }
+        wrong.removeAll { now.since($0) >= .seconds(1) }
+        guard wrong.count < Self.guesses else { return .tooMany }
         if tokens.contains(where: { ConstantTime.isEqual(offered, $0) }) { return .right }
-        next = now.advanced(by: Self.pause)
+        wrong.append(now)
         return .wrong
     }
 
