@@ -1,6 +1,7 @@
 """The API of the HTTP door: sessions, results, the bus's operations, and the pages that may use them."""
 
 import hashlib
+import http.client
 import json
 import os
 import signal
@@ -173,6 +174,15 @@ class APITests(TestCase):
             self.assertEqual((status, fields["Retry-After"]), (429, "1"))
             self.door.call("sessions/close", {"session": sessions[0]})
             self.session()
+
+    def test_bodies_of_requests_leave_room_for_others_when_they_are_answered(self):
+        connection = http.client.HTTPConnection(HOST, self.door.api_port, timeout=60)
+        self.addCleanup(connection.close)
+        # More than the bound on all bodies at once, 64 MiB.
+        for _ in range(20):
+            connection.request("POST", "/v1/sessions", b"{" + b" " * 4_000_000, {"Earshot-API": "1", "Content-Type": "application/json"})
+            response = connection.getresponse()
+            self.assertEqual((response.status, b"JSON" in response.read()), (400, True))
 
     def test_the_served_document_is_that_of_protocols(self):
         document = json.loads((places.ROOT / "protocols" / "openapi.json").read_text())

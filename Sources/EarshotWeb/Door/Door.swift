@@ -253,6 +253,7 @@ package final class Door {
 
     private func answer(_ client: DoorClient, _ head: RequestHead, _ body: [UInt8]) {
         guard let peer = client.peer else { return }
+        defer { release(client) }
         counts.requests += 1
         var response = response
         if client.isAPI { response.apiFields = api?.fields(for: head) }
@@ -277,7 +278,6 @@ package final class Door {
         let read = options.isPulling ? { [unowned session] in session.send(.read($0)) } : nil as ((BodyRead) -> Void)?
         client.exchange = Exchange(head, fetch, from: peer, response, read: read)
         session.send(.fetch(fetch))
-        release(client)
     }
 
     /// Answers a request to the API. Returns a FETCH whose response is the answer.
