@@ -72,6 +72,15 @@ class APITests(TestCase):
         self.assertEqual(self.results(session, acknowledge=2), [])
         self.assertEqual(self.door.call(f"body?session={session}&sequence=2")[0], 404)
         self.assertEqual(self.door.call("results", {"session": session, "acknowledge": 3})[0], 400)
+        # A failure has its page, or is a problem.
+        self.submit(session, "/status/404", {"url": "unknown:x"})
+        for result in self.results(session, wait=20, count=2):
+            status, fields, content = self.door.call(f"body?session={session}&sequence={result['sequence']}")
+            if result["code"] == "http-status":
+                self.assertEqual((status, fields["Earshot-Status"], len(content)), (200, "404", result["length"]))
+            else:
+                self.assertEqual((status, content["code"]), (502, result["code"]))
+        self.results(session, acknowledge=4)
         # A window of results waits for acknowledgements, and more do not come.
         self.submit(session, *[f"/bytes/1?window-{number}" for number in range(40)])
         results = self.results(session, wait=20, count=32)

@@ -18,6 +18,12 @@ final class API {
 
     typealias Send = (WebResponse) -> Void
 
+    /// Request whose response is the answer.
+    enum Reply {
+        case fetch(Fetch)
+        case stored(APISession.Result, of: APISession)
+    }
+
     private let loop: EventLoop
     private let access: AccessRule
     private let ownUser: UInt32
@@ -83,10 +89,10 @@ final class API {
 
     /// Carries out a request that ``refusal(of:isProved:)`` admits.
     ///
-    /// - Returns: the FETCH whose response is the answer; nil if the request is answered otherwise.
+    /// - Returns: the request whose response is the answer; nil if it is answered otherwise.
     func answer(
         _ peer: WebPeer, _ head: RequestHead, _ body: [UInt8], user: UInt32, _ handler: HandlerID, _ id: RequestID
-    ) -> Fetch? {
+    ) -> Reply? {
         let fields = fields(for: head)
         let send: Send = { response in
             var response = response
@@ -103,7 +109,7 @@ final class API {
                 var fetch = try input.fetch(handler, id)
                 guard !fetch.options.isDurable else { throw APIInput.Refusal(detail: "submit durable requests") }
                 fetch.options.streams = fetch.options.method != "HEAD"
-                return fetch
+                return .fetch(fetch)
             }
             var session: APISession?
             if let token = try input.text("session", { $0 }) {
@@ -116,7 +122,13 @@ final class API {
             }
             try carryOut(operation, input, session, user, send)
             if let session, operation.name == .events { beginEvents(session, peer, head, fields) }
-            if let session, operation.name == .body { try answerBody(session, input, peer, head, fields, send) }
+            if let session, operation.name == .body {
+                let sequence = try input.number("sequence", in: 1...Int.max)
+                if let result = session.results.first(where: { Int($0.sequence) == sequence }) {
+                    return .stored(result, of: session)
+                }
+                send(.problem(404, "no such result, or it was acknowledged", code: "unknown-body"))
+            }
         } catch {
             send(.problem(400, error.detail))
         }
@@ -358,34 +370,5 @@ final class API {
         let last = head.fields.first("last-event-id").flatMap { UInt64($0) } ?? 0
         session.replaceReader(with: .stream(peer, after: last), loop)
         session.deliver(loop)
-    }
-
-    private func answerBody(
-        _ session: APISession, _ input: APIInput, _ peer: WebPeer, _ head: RequestHead,
-        _ fields: [(name: String, value: String)], _ send: Send
-    ) throws(APIInput.Refusal) {
-        let sequence = UInt64(try input.number("sequence", in: 1...Int.max) ?? 0)
-        let responseHead = { (length: Int) in
-            WebResponse.head(
-                200, "application/octet-stream", fields + [("Content-Length", "\(length)")], keepsAlive: head.keepsAlive
-            )
-        }
-        switch session.results.first(where: { $0.sequence == sequence })?.body {
-        case nil: send(.problem(404, "no such result, or it was acknowledged", code: "unknown-body"))
-        case .bytes(let bytes): send(WebResponse(200, "application/octet-stream", bytes))
-        case .file(let path, let length):
-            guard let file = OpenFile(path) else {
-                return send(.problem(410, "the body is lost", code: "unknown-body"))
-            }
-            peer.write(responseHead(length))
-            peer.write(file, from: 0, count: length)
-            peer.endResponse(keepsAlive: head.keepsAlive)
-        case .pulled(let length):
-            let isNew = session.pull(
-                sequence, length: length, to: peer, responseHead(length), keepsAlive: head.keepsAlive)
-            if !isNew {
-                send(.problem(429, "another connection reads the body", fields: [("Retry-After", "1")]))
-            }
-        }
     }
 }

@@ -12,26 +12,11 @@ final class APISession {
 
     /// A terminal without an acknowledgement.
     struct Result {
-        let sequence: UInt64
+        let terminal: Terminal
+        let body: [UInt8]
         let json: [UInt8]
-        let body: Body
-    }
 
-    /// Body of a result.
-    enum Body {
-        case bytes([UInt8])
-        case file(String, length: Int)
-        /// A body that READ reads.
-        case pulled(length: Int)
-    }
-
-    /// Connection that gets a body by READ, a part whenever it has the part before.
-    private struct Pull {
-        let peer: WebPeer
-        let length: Int
-        let keepsAlive: Bool
-        let wasDrained: () -> Void
-        var offset = 0
+        var sequence: UInt64 { terminal.sequence }
     }
 
     /// Connection that waits for results.
@@ -68,7 +53,8 @@ final class APISession {
     private var lastNumber: UInt64 = 0
     private var lastSequence: UInt64 = 0
     private var batches: [Batch] = []
-    private var pulls: [UInt64: Pull] = [:]
+    /// Connections that get the bodies of results by READ.
+    private var exchanges: [Exchange] = []
 
     init(
         user: UInt32, token: String, _ open: (@escaping () -> Void) -> DoorSession?,
@@ -130,8 +116,8 @@ final class APISession {
         let unanswered = batches
         batches = []
         for batch in unanswered { batch.finish(nil) }
-        for pull in pulls.values { pull.peer.close(resets: true) }
-        pulls = [:]
+        for exchange in exchanges where !exchange.isOver { exchange.fail(ProxyResponse.absent) }
+        exchanges = []
         onResult()
     }
 
@@ -164,39 +150,14 @@ final class APISession {
         if isEnded { replaceReader(with: nil, loop) }
     }
 
-    /// Sends a body by READ after the head of the response. Returns false while another connection gets it.
-    func pull(_ sequence: UInt64, length: Int, to peer: WebPeer, _ head: [UInt8], keepsAlive: Bool) -> Bool {
-        if let pull = pulls[sequence], pull.peer.phase != .closed { return false }
-        pulls[sequence] = Pull(
-            peer: peer, length: length, keepsAlive: keepsAlive, wasDrained: peer.onDrained)
-        peer.onDrained = { [weak self] in self?.pullNext(sequence) }
-        peer.write(head)
-        peer.flush()
-        return true
+    /// Answers with the response of a result.
+    func answer(_ exchange: Exchange, with result: Result) {
+        exchanges.removeAll { $0.isOver }
+        exchanges.append(exchange)
+        exchange.received(result.terminal, body: result.body)
     }
 
-    private func pullNext(_ sequence: UInt64) {
-        guard let pull = pulls[sequence] else { return }
-        guard pull.offset < pull.length else {
-            pulls[sequence] = nil
-            pull.peer.onDrained = pull.wasDrained
-            return pull.peer.endResponse(keepsAlive: pull.keepsAlive)
-        }
-        link?.send(.read(BodyRead(.terminal(sequence), offset: pull.offset, length: WireLimits.dataBytes)))
-    }
-
-    private func received(_ data: BodyData, _ bytes: [UInt8]) {
-        guard case .terminal(let sequence) = data.body, let pull = pulls[sequence], data.offset == pull.offset else {
-            return
-        }
-        guard data.error == nil, !bytes.isEmpty else {
-            pulls[sequence] = nil
-            return pull.peer.close(resets: true)
-        }
-        pulls[sequence]?.offset += bytes.count
-        pull.peer.write(bytes)
-        pull.peer.flush()
-    }
+    func read(_ read: BodyRead) { link?.send(.read(read)) }
 
     /// Handles messages of the broker. Returns whether more are there already.
     func turn() -> Bool {
@@ -205,7 +166,7 @@ final class APISession {
             if case .terminal(let terminal) = answer.message, terminal.sequence > 0 {
                 received(terminal, body)
             } else if case .data(let data) = answer.message {
-                received(data, body)
+                for exchange in exchanges { exchange.received(data, body) }
             } else if let number = answer.to {
                 received(answer.message, body, to: number)
             } else if case .error = answer.message {
@@ -220,12 +181,7 @@ final class APISession {
     private func received(_ terminal: Terminal, _ body: [UInt8]) {
         guard terminal.sequence > lastSequence else { return }
         lastSequence = terminal.sequence
-        var form = Body.bytes(body)
-        if let response = terminal.response {
-            if response.isPulled { form = .pulled(length: response.length) }
-            if let path = response.file { form = .file(path, length: response.length) }
-        }
-        results.append(Result(sequence: terminal.sequence, json: Self.json(terminal), body: form))
+        results.append(Result(terminal: terminal, body: body, json: Self.json(terminal)))
     }
 
     private func received(_ message: BrokerMessage, _ body: [UInt8], to number: UInt64) {

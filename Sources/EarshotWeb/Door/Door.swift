@@ -264,8 +264,15 @@ package final class Door {
         client.lastRequest += 1
         let fetch: Fetch
         if client.isAPI {
-            guard let read = answerAPI(client, peer, head, body, response) else { return }
-            fetch = read
+            switch answerAPI(client, peer, head, body, response) {
+            case .fetch(let read)?: fetch = read
+            case .stored(let result, let session)?:
+                let exchange = Exchange(
+                    head, result.terminal, from: peer, response, read: options.isPulling ? session.read : nil)
+                client.exchange = exchange
+                return session.answer(exchange, with: result)
+            case nil: return
+            }
         } else {
             switch read(head, body, client) {
             case .answer(let answer): return peer.respond(answer)
@@ -280,10 +287,10 @@ package final class Door {
         session.send(.fetch(fetch))
     }
 
-    /// Answers a request to the API. Returns a FETCH whose response is the answer.
+    /// Answers a request to the API. Returns a request whose response is the answer.
     private func answerAPI(
         _ client: DoorClient, _ peer: WebPeer, _ head: RequestHead, _ body: [UInt8], _ response: ProxyResponse
-    ) -> Fetch? {
+    ) -> API.Reply? {
         guard let api, let user = client.principal, let handler = handler(of: client),
             let id = RequestID("\(client.lastRequest)")
         else { return nil }

@@ -39,6 +39,8 @@ final class Exchange {
     private var isComplete = false
     /// Number of the terminal; nil before it.
     private var sequence: UInt64?
+    /// Whether a session of the API keeps the terminal until its client acknowledges it.
+    private var isKept = false
 
     init(
         _ request: RequestHead, _ fetch: Fetch, from peer: WebPeer, _ response: ProxyResponse,
@@ -53,10 +55,20 @@ final class Exchange {
         isRewritten = response.apiFields == nil && fetch.options.route.decodes
     }
 
+    /// An exchange whose terminal is there, and stays.
+    convenience init(
+        _ request: RequestHead, _ kept: Terminal, from peer: WebPeer, _ response: ProxyResponse,
+        read: ((BodyRead) -> Void)?
+    ) {
+        let fetch = Fetch(handler: kept.handler, request: kept.request, url: kept.url ?? "")
+        self.init(request, fetch, from: peer, response, read: read)
+        isKept = true
+    }
+
     /// Number of the terminal to acknowledge, once the client has the response.
-    var finished: UInt64? { phase == .ended && peer.isDrained ? sequence : nil }
-    /// Whether the broker has nothing more to report.
-    var isOver: Bool { phase == .ended }
+    var finished: UInt64? { phase == .ended && peer.isDrained && !isKept ? sequence : nil }
+    /// Whether nothing that the broker reports matters.
+    var isOver: Bool { phase == .ended || peer.phase == .closed }
     var hasBody: Bool { request.bodyLength != .none }
 
     func received(_ progress: Progress) {
@@ -79,7 +91,10 @@ final class Exchange {
         sequence = terminal.sequence > 0 ? terminal.sequence : nil
         switch terminal.outcome {
         case .result(let status, let result): conclude(status, result, body)
-        case .failed(let failure): fail(ProxyResponse.failure(failure))
+        case .failed(let failure):
+            // The page of an error is the body of a kept result.
+            if isKept, let status = failure.status, let page = failure.response { return conclude(status, page, body) }
+            fail(ProxyResponse.failure(failure))
         }
     }
 
@@ -91,7 +106,7 @@ final class Exchange {
     }
 
     func received(_ data: BodyData, _ bytes: [UInt8]) {
-        guard phase == .sending, isReading, data.body == reference, data.offset == sent else { return }
+        guard phase == .sending, !isOver, isReading, data.body == reference, data.offset == sent else { return }
         isReading = false
         guard data.error == nil, !bytes.isEmpty else { return abort() }
         send(bytes[...])
