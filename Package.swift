@@ -156,7 +156,7 @@ let package = Package(
             dependencies: ["EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire", "EarshotLoop", "ZMTP"],
             resources: [
                 .embedInCode("Page/page.html"), .embedInCode("Page/page.css"), .embedInCode("Page/page.js"),
-                .embedInCode("Page/icon.svg"),
+                .embedInCode("Page/icon.svg"), .embedInCode("API/openapi.json"),
             ],
             swiftSettings: settings),
         .executableTarget(
@@ -217,7 +217,9 @@ let package = Package(
             ]),
         tests("EarshotClientTests", ["EarshotClient", "EarshotWire", "EarshotLoop", "TestPeers", "ZeroMQ"]),
         tests("EarshotGatewayTests", ["EarshotGateway", "EarshotWire", "EarshotLoop", "ZMTP", "ZeroMQ", logging]),
-        tests("EarshotWebTests", ["EarshotWeb", "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotWire"]),
+        tests(
+            "EarshotWebTests",
+            ["EarshotWeb", "EarshotClient", "EarshotCore", "EarshotHTTP", "EarshotLoop", "EarshotWire"]),
         tests(
             "CommandTests",
             [

@@ -24,6 +24,10 @@ LISTS = {
     "listen": ("[]", '["tcp://0.0.0.0:5765", "tcp://[::1]:5765"]'),
     "http": ("[]", '["127.0.0.1:5768"]'),
     "http-users": ("[]", '["_apt"]'),
+    "http-api": ("[]", '["127.0.0.1:5769"]'),
+    "http-origins": ("[]", '["https://console.example.org"]'),
+    "http-tokens": ("[]", '["/etc/earshot/http-token"]'),
+    "http-rewrite": ("[]", '["pypi.org", "registry.npmjs.org"]'),
 }
 TABLES = """
 # Rules for an origin, a host, or all hosts below a name.

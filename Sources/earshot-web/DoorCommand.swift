@@ -11,7 +11,12 @@ struct DoorCommand: ParsableCommand {
 
     // Other names than those of the program itself, which would take them.
     @Option var at: [String] = []
+    @Option var api: [String] = []
+    @Option var origin: [String] = []
+    @Option var rewrite: [String] = []
+    @Option var tokens: [String] = []
     @Option var user: [UInt32] = []
+    @Flag var pull = false
     @Option var wait: Int
     @Option var bus: String
     @Option var spool: String
@@ -22,19 +27,27 @@ struct DoorCommand: ParsableCommand {
         StandardStreams.occupy()
         var options = DoorProcess.Options(supervisorDescriptor: supervisorFd)
         options.door.addresses = at.compactMap { ListenAddress($0) }
+        options.door.apiAddresses = api.compactMap { ListenAddress($0) }
+        options.door.rewrites = Set(rewrite.map { $0.lowercased() })
+        options.door.origins = Set(origin.map { $0.lowercased() })
         options.door.users = Set(user)
         options.door.waitMilliseconds = wait
+        options.door.isPulling = pull
         options.door.busPath = bus
         options.spoolFolder = spool
         options.parentPid = parentPid
         do {
+            options.door.tokens = try tokens.map { try TokenFile.token(in: $0) }
             try DoorProcess.run(options) { EarshotWebCommand.say($0) }
         } catch let error as SystemError {
-            EarshotWebCommand.say("cannot open the HTTP door at \(at.joined(separator: ", ")): \(error)")
+            EarshotWebCommand.say("cannot open the HTTP door at \((at + api).joined(separator: ", ")): \(error)")
             throw ExitCode(73)
         } catch let error as DescriptorShortage {
             EarshotWebCommand.say("cannot open the HTTP door: \(error)")
             throw ExitCode(73)
+        } catch let error as TokenFile.Failure {
+            EarshotWebCommand.say(error.description)
+            throw ExitCode(78)
         }
     }
 }

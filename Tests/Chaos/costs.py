@@ -183,7 +183,7 @@ FAULTS = {fault.begin.__name__.replace("_", "-"): fault for fault in [
     Fault("engine's clock 60 s back", Trial.clock_back, 20),
     Fault("two sentinels and the primary gone for 8 s", Trial.sentinels_and_primary, 70),
     Fault("eviction on for 5 s", Trial.eviction, 70),
-    Fault("gateway of bodies hangs", Trial.dead_bodies, 40),
+    Fault("gateway of bodies hangs", Trial.dead_bodies, 20),
 ]}
 
 
@@ -239,7 +239,7 @@ def measure(fault, urls, rate):
             machine.prefix = [*machine.prefix, "env", f"LD_PRELOAD={library}", f"CLOCK_OFFSET={clock}"]
         origin = stack.enter_context(Origin(host=HOME))
         engine = stack.enter_context(SentinelEngine(machines[NODES:]))
-        cluster = stack.enter_context(Cluster(engine, machines=machines[:NODES], origin_limit=LIMIT, crashes=True))
+        cluster = stack.enter_context(Cluster(engine, machines=machines[:NODES], members=NODES, origin_limit=LIMIT, crashes=True))
         trial = Trial(cluster, engine, machines, clock)
         journals = [Journal(node) for node in cluster]
         load = Load(journals, origin, rate, SIZES, urls)

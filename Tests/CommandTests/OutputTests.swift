@@ -47,7 +47,7 @@ import Testing
         }
         #expect(members.map(\.name) == ["b", "a", "c"])
         #expect(read.member("b")?.text == "1.50")
-        #expect(read.member("a") == .array([.scalar("true"), .scalar("null"), .scalar("x\u{e4}\"\n")]))
+        #expect(read.member("a") == .array([.scalar("true"), .scalar("null"), .string("x\u{e4}\"\n")]))
         #expect(read.member("c") == .object([]))
         #expect(read.member("d") == nil)
     }

@@ -38,6 +38,7 @@ import Testing
             _ = list.failed(.lost, at: milliseconds, random: 0)
             #expect(port(list) == "1" && !list.isAway)
         }
+        #expect(list.failed(.lost, at: 3_990, random: 0) == .connect(after: 10_000_000))
         _ = list.failed(.lost, at: 4_000, random: 0)
         #expect(port(list) == "2" && list.isAway)
         list.left()
@@ -54,6 +55,25 @@ import Testing
         #expect(port(list) == "2")
         let last = list.current
         #expect(list.failed(.handshakeInvalid, at: 0, random: 0) == .giveUp(last, .handshakeInvalid))
+    }
+
+    @Test func `a bus that drained is left at once, also for one whose last attempt failed`() throws {
+        var list = try list(2)
+        _ = list.failed(.unreachable, at: 0, random: 0)
+        list.connected()
+        #expect(list.hasOthers)
+        list.drained()
+        _ = list.failed(.lost, at: 1_000, random: 0)
+        #expect(port(list) == "1" && list.isAway)
+    }
+
+    @Test func `a bus without another one that may accept the client is not left`() throws {
+        #expect(try !list(1).hasOthers)
+        var list = try list(2)
+        _ = list.failed(.refused, at: 0, random: 0)
+        list.connected()
+        #expect(!list.hasOthers)
+        #expect(!EndpointList([BusEndpoint(socket: "/run/bus"), BusEndpoint(socket: "/run/other")]).hasOthers)
     }
 
     @Test func `three failed handshakes mean a wrong server key, unless the bus has answered before`() throws {
@@ -90,6 +110,38 @@ import Testing
     }
 
     // MARK: The session that stays behind
+
+    @Test(arguments: ["GET", "POST", "durable", "submitted"])
+    func `a session leaves a bus that drains unless a request that was sent cannot be made again`(kind: String) {
+        var request = fetch("1")
+        if kind == "POST" { request.options.method = kind }
+        request.options.isDurable = kind == "durable" || kind == "submitted"
+        request.options.subscribes = kind != "submitted"
+        var core = ClientCore(hello: hello)
+        _ = core.linkOpened()
+        _ = core.received(welcome(1, heard: nil))
+        _ = core.fetch(request)
+        #expect(!core.mayMove)
+        _ = core.received(.goodbye(reason: "draining"))
+        #expect(core.mayMove == (kind == "GET"))
+        // Made after the farewell, so that the bus has never received it.
+        var later = fetch("2")
+        later.options.method = "POST"
+        _ = core.fetch(later)
+        #expect(core.mayMove == (kind == "GET"))
+        _ = core.linkLost()
+        #expect(!core.mayMove)
+    }
+
+    @Test func `a session does not leave a bus that drains while it reads a body there`() {
+        var core = ClientCore(hello: hello)
+        _ = core.linkOpened()
+        _ = core.received(welcome(1, heard: nil))
+        _ = core.fetch(fetch("1"))
+        _ = core.received(.goodbye(reason: "draining"))
+        _ = core.pulls.grew(progress("1"))
+        #expect(!core.mayMove)
+    }
 
     @Test func `a session that stays behind gives up its token, its lost and its durable requests`() {
         var core = ClientCore(hello: hello)

@@ -1,20 +1,25 @@
+import EarshotLoop
 import Testing
 
 @testable import EarshotWeb
 
 @Suite struct AccessRuleTests {
-    private let open = AccessRule(token: nil, hosts: ["bus.example"])
-    private let closed = AccessRule(token: Array("0123456789abcdef".utf8), hosts: [])
+    private let open = AccessRule(hosts: ["bus.example"])
 
     private func refusal(
-        _ rule: AccessRule, _ fields: String..., path: String = "/metrics", host: String = "localhost:5766",
-        needsToken: Bool = true
+        _ rule: AccessRule, _ fields: String..., path: String = "/metrics", host: String = "localhost:5766"
     ) throws -> AccessRule.Refusal? {
+        rule.refusal(of: try head(fields, path: path, host: host))
+    }
+
+    private func head(
+        _ fields: [String], path: String = "/metrics", host: String = "localhost:5766"
+    ) throws -> RequestHead {
         let lines = ["GET \(path) HTTP/1.1", "Host: \(host)"] + fields + ["", ""]
         guard case .complete(let head, _) = RequestHead.read(Array(lines.joined(separator: "\r\n").utf8)) else {
             throw Malformed()
         }
-        return rule.refusal(of: head, needsToken: needsToken)
+        return head
     }
 
     private struct Malformed: Error {}
@@ -43,17 +48,39 @@ import Testing
         #expect(try refusal(open, "Sec-Fetch-Site: none") == nil)
     }
 
+    @Test func `a page of a named origin is admitted`() throws {
+        let rule = AccessRule(origins: ["https://console.example"])
+        #expect(try refusal(rule, "Origin: https://Console.example", "Sec-Fetch-Site: cross-site") == nil)
+        #expect(try refusal(rule, "Origin: https://console.example", "Origin: null") == .crossSite)
+        #expect(try refusal(rule, "Origin: https://console.example", host: "evil.example") == .unknownHost)
+    }
+
     @Test func `the token is a bearer token, or a password for any user`() throws {
-        #expect(try refusal(closed) == .noToken)
-        #expect(try refusal(closed, "Authorization: Bearer 0123456789abcdef") == nil)
-        #expect(try refusal(closed, "Authorization: Basic YTowMTIzNDU2Nzg5YWJjZGVm") == nil)
-        for wrong in [
-            "Bearer 0123456789abcdeF", "Bearer 0123456789abcde", "Bearer", "Basic !", "Basic YTow", "Digest x",
-        ] {
-            #expect(try refusal(closed, "Authorization: \(wrong)") == .noToken, "\(wrong)")
+        #expect(try verdicts("Bearer 0123456789abcdef", "Basic YTowMTIzNDU2Nzg5YWJjZGVm") == [.right, .right])
+        #expect(try verdicts("", "Bearer", "Basic !", "Digest x").allSatisfy { $0 == .absent })
+        for wrong in ["Bearer 0123456789abcdeF", "Bearer 0123456789abcde", "Basic YTow"] {
+            #expect(try verdicts(wrong) == [.wrong], "\(wrong)")
         }
-        #expect(try refusal(closed, needsToken: false) == nil)
-        #expect(try refusal(closed, host: "evil.example", needsToken: false) == .unknownHost)
+    }
+
+    @Test func `ten wrong tokens in a second are compared, and no right one meanwhile`() throws {
+        var rule = TokenRule(tokens: [Array("0123456789abcdef".utf8)])
+        var compared = 0
+        for millisecond in 0..<1_000 {
+            let now = LoopTime(nanoseconds: Int64(5_000 + millisecond) * 1_000_000)
+            if rule.verdict(on: try head(["Authorization: Bearer wrong"]), now: now) == .wrong { compared += 1 }
+            if millisecond == 50 {
+                #expect(rule.verdict(on: try head(["Authorization: Bearer 0123456789abcdef"]), now: now) == .tooMany)
+            }
+        }
+        #expect(compared == 10)
+    }
+
+    private func verdicts(_ values: String...) throws -> [TokenRule.Verdict] {
+        try values.map { value in
+            var rule = TokenRule(tokens: [Array("another-token-16".utf8), Array("0123456789abcdef".utf8)])
+            return rule.verdict(on: try head(["Authorization: \(value)"]), now: LoopTime(nanoseconds: 1))
+        }
     }
 }
 

@@ -112,6 +112,7 @@ import Testing
     @Test(arguments: [
         ("/https://b.example/x?y=%2F", "https://b.example/x?y=%2F"), ("/https:/b.example/x", "https://b.example/x"),
         ("/http://b.example:8/", "http://b.example:8/"), ("/https:///b.example/", "https://b.example/"),
+        ("/https%3A/b.example%3a8/x%3A?%3A", "https://b.example:8/x%3A?%3A"), ("/http://b?x%3A/", "http://b?x%3A/"),
     ])
     func `a path below the prefix is a URL`(path: String, url: String) throws {
         guard case .fetch(let fetch) = try prefixed("GET \(path) HTTP/1.1") else { throw Malformed() }
@@ -140,19 +141,23 @@ import Testing
     }
 
     @Test(arguments: [
-        ("/y", "http://localhost:5768/https://b/y"), ("y?z", "http://localhost:5768/https://b/x/y?z"),
-        ("http://c:8/", "http://localhost:5768/http://c:8/"), ("//c/", "http://localhost:5768/https://c/"),
-        ("ftp://c/", "ftp://c/"),
+        ("localhost", "/y", "http://localhost:5768/https://b/y"),
+        ("localhost", "y?z", "http://localhost:5768/https://b/x/y?z"),
+        ("localhost", "http://c:8/", "http://localhost:5768/http://c:8/"),
+        ("127.0.0.1", "//b/y", "http://127.0.0.1:5768/https://b/y"),
+        ("127.0.0.1", "//c/", "http://[::ffff:127.0.0.1]:5768/https://c/"),
+        ("127.0.0.1", "http://b/", "http://[::ffff:127.0.0.1]:5768/http://b/"),
+        ("localhost", "ftp://c/", "ftp://c/"),
     ])
-    func `a redirect stays below the prefix, and no field reaches other sites there`(target: String, location: String)
-        throws
-    {
+    func `a redirect stays below the prefix, and no field reaches other sites there`(
+        host: String, target: String, location: String
+    ) throws {
         let response = ProxyResponse(pseudonym: "earshot-x").head(
             302,
             HeaderFields(
                 lines: Array("location: \(target)\nset-cookie: a=b\naccess-control-allow-origin: *\nx: y".utf8)),
             of: "https://b/x/", length: 0, source: .network,
-            to: try head("GET /https://b/x/ HTTP/1.1", host: "localhost:5768"))
+            to: try head("GET /https://b/x/ HTTP/1.1", host: "\(host):5768"))
         let lines = String(decoding: response.bytes, as: UTF8.self).split(separator: "\r\n").map(String.init)
         #expect(lines.contains("Location: \(location)") && lines.contains("x: y"))
         #expect(lines.contains("Content-Security-Policy: sandbox") && lines.contains("X-Content-Type-Options: nosniff"))

@@ -17,7 +17,7 @@ from support.relay import Keys
 
 #: Time after which the work of a dead node runs elsewhere, in seconds: its lease and the next calls.
 TAKE_OVER = 5
-URLS = 1_000 if IS_LONG else 300
+URLS = 1_000 if IS_LONG else 150
 
 
 class NodeDeathTests(ClusterTestCase):

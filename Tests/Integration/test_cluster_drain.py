@@ -1,14 +1,18 @@
 """A node that ends hands its queued work to the other nodes."""
 
+import json
+import shutil
 import signal
+import time
 import unittest
 
-from support.nodes import Cluster
+from support.nodes import ClientNode, Cluster
 from support.engine import Engine
 from support.figures import tell
-from support.harness import TestCase
+from support.harness import Commands, TestCase, temporary_folder
 from support.origin import Origin, body
 from support.processes import eventually
+from support.relay import Keys
 
 COUNT = 300
 
@@ -104,6 +108,33 @@ class DrainTests(TestCase):
         self.origin.await_total(12, 20)
         self.origin.open_gate("go")
         self.assertAll(other, 6)
+
+
+class RemoteClientTests(TestCase):
+    def test_a_program_on_another_machine_leaves_a_node_that_stops_before_its_transfers_end(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder)
+        origin = self.enterContext(Origin())
+        engine = self.enterContext(Engine())
+        keys = Keys(folder / "keys")
+        user = Commands(folder / "run", folder)
+        del user.environment["EARSHOT_RUNTIME"]
+        cluster = self.enterContext(
+            Cluster(engine, kind=ClientNode, admitted=keys, origin_limit=6, arguments=["--drain-seconds", "3600"]))
+        urls = [f"{origin.url}/gate/go?bytes=1000&n={number}" for number in range(6)]
+        path = folder / "urls"
+        path.write_text("\n".join(urls))
+        get = user.start("get", "-i", path, "--json", *cluster.client_options(keys))
+        origin.await_running(6)
+        began = time.monotonic()
+        cluster[0].program.signal(signal.SIGTERM)
+        # Nothing runs there any more, so it ends long before the hour.
+        self.assertEqual(cluster[0].program.wait(), 0, cluster[0].program.describe())
+        origin.await_total(12)
+        tell(f"again at another node {time.monotonic() - began:.1f} s after the signal")
+        origin.open_gate("go")
+        self.assertEqual(get.wait(), 0, get.describe())
+        self.assertEqual(sorted(json.loads(line)["index"] for line in get.stdout.splitlines()), list(range(1, 7)))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ class EngineDeathTests(ClusterTestCase):
 
     def assertAlone(self, stop, resume):
         """Nodes without the engine fetch by themselves, each with its part of the limit, and rejoin."""
-        with Cluster(self.engine, origin_limit=self.LIMIT) as cluster:
+        with Cluster(self.engine, members=3, origin_limit=self.LIMIT) as cluster:
             # As many as its part of the limit.
             running = [f"{self.origin.url}/gate/before?bytes=1000&n={number}" for number in range(2)]
             before = self.ask(cluster[0], running, "before")
@@ -66,8 +66,9 @@ class EngineDeathTests(ClusterTestCase):
             self.origin.open_gate("after")
             for client in held:
                 self.assertAll(client, 5, body(1_000))
-            # Nodes that join one after the other may exceed the limit by the transfers that the later ones have.
-            self.assertLessEqual(self.origin.most_at_once, 2 * self.LIMIT)
+            # The first node that joins leaves the others their parts for the time of a lease. One may take longer.
+            tell(f"at most {self.origin.most_at_once} transfers at once")
+            self.assertLessEqual(self.origin.most_at_once, self.LIMIT + self.LIMIT // 3)
             for node in cluster:
                 node.await_members(3)
             self.assertEqual(self.origin.total, 2 + 3 * (URLS // 10) + next(alone) + 15, "nothing was fetched twice")

@@ -47,21 +47,6 @@ class WayOutTests(HealthTestCase):
                 self.assertAll(client, URLS // 2, body(1_000))
             self.assertGreater(cluster[2].cluster()["counts"]["hosted"], 0)
 
-    def test_such_a_node_takes_no_flights_of_others_and_tells_it(self):
-        with self.cluster() as cluster:
-            urls = [f"{self.hidden}/slow/0.05?bytes=1000&n={number}" for number in range(URLS)]
-            client = self.ask(cluster[0], urls)
-            self.await_warning(cluster[2], "this node runs no flights of other nodes")
-            self.assertEqual(len(cluster[2].cluster()["suspended"]), 1)
-            self.assertAll(client, URLS, body(1_000))
-            # It still fetches what its own clients request. A reachable origin ends the suspension.
-            own = self.ask(cluster[2], [f"{self.origin.url}/bytes/1000"], "own")
-            self.assertAll(own, 1, body(1_000))
-            urls = [f"{self.origin.url}/slow/0.2?bytes=1000&n={number}" for number in range(URLS)]
-            client = self.ask(cluster[0], urls, "reachable")
-            eventually(lambda: cluster[2].cluster()["suspended"] == [], lambda: f"it works again: {cluster[2].cluster()}", 30)
-            self.assertAll(client, URLS, body(1_000))
-
 
 class PolicyTests(HealthTestCase):
     def test_a_client_gets_nothing_that_the_address_policy_of_its_node_denies(self):
@@ -75,12 +60,6 @@ class PolicyTests(HealthTestCase):
             self.await_warning(cluster[0], "differs in address policy")
             self.await_warning(cluster[1], "differs in address policy")
 
-    def test_nodes_with_other_limits_or_rules_are_listed(self):
-        others = {1: {"arguments": ["--origin", "example.com limit=3"]}, 2: {"origin_limit": 3}}
-        with Cluster(self.engine, each=others) as cluster:
-            self.await_warning(cluster[0], f"the node at {cluster[1].place} differs in rules for origins")
-            self.await_warning(cluster[0], f"the node at {cluster[2].place} differs in limits")
-
 
 class BodyNetworkTests(HealthTestCase):
     def test_a_node_whose_bodies_cannot_be_read_is_noticed_at_the_join(self):
@@ -90,26 +69,6 @@ class BodyNetworkTests(HealthTestCase):
             self.await_warning(cluster[0], f"the bodies of the node at {closed} cannot be read")
             self.assertEqual(cluster[0].cluster()["unreadable-nodes"], 1)
             self.assertIn("bodies cannot be read", cluster[0].run("cluster").stdout.decode())
-
-    def test_a_url_whose_body_cannot_be_read_is_fetched_once_more_and_not_by_each_node(self):
-        with Cluster(self.engine, nodes=2) as cluster:
-            closed = cluster.add(changes={"node": unreachable_place(), "listen": f"{ADDRESS}:{free_port()}"}).await_member()
-            for node in cluster:
-                node.await_members(3)
-            self.await_warning(cluster[0], "cannot be read")
-            self.await_warning(cluster[1], "cannot be read")
-            urls = [f"{self.origin.url}/gate/go?bytes=1000&n={number}" for number in range(6)]
-            first = self.ask(closed, urls)
-            self.origin.await_running(6)
-            others = [self.ask(node, urls) for node in cluster.nodes[:2]]
-            for node in cluster.nodes[:2]:
-                eventually(lambda node=node: self.engine.flights_of(node.cluster()["node"]) == 6, "it wants all")
-            self.origin.open_gate("go")
-            for client in [first, *others]:
-                self.assertAll(client, 6, body(1_000))
-            # One try of each node may be permitted meanwhile.
-            self.assertLessEqual(self.origin.total, 14)
-            self.assertLessEqual(sum(node.cluster()["counts"]["missed"] for node in cluster.nodes[:2]), 2)
 
     def test_a_node_whose_bodies_cannot_be_read_leaves_its_urls_to_the_others(self):
         with Cluster(self.engine, nodes=2) as cluster:

@@ -46,15 +46,6 @@ class RemovalTests(TestCase):
                 self.assertLess(spent, 1)
             self.balance(client)
 
-    def test_a_removed_transfer_that_nobody_else_wants_is_cut_at_the_origin(self):
-        with Cluster(self.engine, nodes=2) as cluster:
-            client = cluster[0].client()
-            client.fetch("h", 1, f"{self.origin.url}/gate/mine")
-            self.origin.await_running(1)
-            client.remove("h")
-            self.origin.await_aborts("/gate/mine")
-            eventually(lambda: self.engine.flights() == 0, "the engine has no flight")
-
     def test_a_removed_transfer_on_another_node_is_cut_at_the_origin(self):
         cluster, client = self.hosting(slots=4)
         client.fetch("h", 1, f"{self.origin.url}/gate/mine")
@@ -82,36 +73,6 @@ class RemovalTests(TestCase):
             self.assertResult(second.terminal(), body(100_000))
             self.assertEqual(self.origin.total, 1)
             self.assertEqual(first.rest(), [])
-
-    def test_a_removal_on_a_node_that_waits_leaves_the_transfer_of_another(self):
-        with Cluster(self.engine, nodes=2) as cluster:
-            first, second = (node.client() for node in cluster)
-            url = f"{self.origin.url}/gate/ours?bytes=100000"
-            first.fetch("h", 1, url)
-            self.origin.await_running(1)
-            second.fetch("h", 1, url)
-            eventually(lambda: cluster[1].cluster()["claims"] == 1, "the second node wants it")
-            second.remove("h")
-            eventually(lambda: cluster[1].cluster()["claims"] == 0, "the second node does not want it")
-            self.origin.open_gate("ours")
-            self.assertResult(first.terminal(), body(100_000))
-            self.assertEqual(self.origin.total, 1)
-            self.assertEqual(second.rest(), [])
-
-    def test_a_cancelled_request_of_one_handler_leaves_those_of_others_and_other_nodes(self):
-        with Cluster(self.engine, nodes=2) as cluster:
-            first, second = (node.client() for node in cluster)
-            url = f"{self.origin.url}/gate/ours?bytes=1000"
-            for client, handlers in ((first, ("a", "b")), (second, ("a",))):
-                for handler in handlers:
-                    client.fetch(handler, 1, url)
-            for node, count in zip(cluster, (2, 1)):
-                node.await_pending(count)
-            first.cancel("a", 1)
-            self.origin.open_gate("ours")
-            self.assertResult(first.terminal(), body(1_000))
-            self.assertResult(second.terminal(), body(1_000))
-            self.assertEqual((self.origin.total, first.rest()), (1, []))
 
 
 if __name__ == "__main__":

@@ -85,25 +85,6 @@ class EngineSecurityTests(TestCase):
             self.assertTrue(node.cluster()["reason"], node.cluster())
             self.assertEqual(node.program.crash_lines, [])
 
-    def test_an_engine_that_turns_into_nonsense_costs_no_request(self):
-        with Engine() as engine, Cluster(engine, nodes=2) as cluster:
-            clients = [node.client() for node in cluster]
-            for client in clients:
-                for number in range(50):
-                    client.fetch("h", number, f"{self.origin.url}/gate/go?bytes=70000&n={number}")
-            self.origin.await_running(6)
-            engine.server.kill()
-            with FalseEngine(b"*3\r\n$1\r\nd\r\n:1\r\n$-1\r\n", engine.server.port):
-                self.origin.open_gate("go")
-                for client in clients:
-                    for message in client.terminals(50, 60):
-                        self.assertResult(message, body(70_000))
-                    self.assertEqual(client.rest(), [])
-                    self.balance(client)
-            engine.server.restart()
-            for node in cluster:
-                node.await_mode("member", 40)
-
 
 class ForgedEntryTests(TestCase):
     """Somebody else writes into the engine."""

@@ -10,22 +10,6 @@ class CoalescingTests(TestCase):
         self.bus = self.enterContext(Bus())
         self.url = f"{self.origin.url}/gate/slow?bytes=30000"
 
-    def test_200_clients_and_one_request(self):
-        clients = [self.bus.client() for _ in range(200)]
-        for index, client in enumerate(clients):
-            client.fetch(f"many/{index}", 1, self.url)
-        self.await_requests(clients[0], pending=200)
-        self.origin.await_count("/gate/slow", 1)
-        self.origin.open_gate("slow")
-        for client in clients:
-            self.assertResult(client.terminal(), body(30_000))
-            self.assertEqual(client.rest(), [])
-        self.assertEqual(self.origin.count("/gate/slow"), 1)
-        ledger = self.balance(clients[0])
-        self.assertEqual(ledger["requests"]["answered"], 200)
-        self.assertEqual(ledger["flights"]["started"], 1)
-        self.assertEqual(ledger["flights"]["joined"], 199)
-
     def test_50_of_200_vanish_and_150_are_answered(self):
         # The 50 are processes, to be killed; they come first, so that the flight was theirs.
         doomed = [self.bus.start("get", self.url) for _ in range(50)]

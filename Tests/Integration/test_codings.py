@@ -60,16 +60,3 @@ class CodingTests(TestCase):
             self.client.fetch("pair", "coded", self.origin.url + target, decode="no")
             found = {message.operands[1]: message.body for message in (self.client.terminal(), self.client.terminal())}
             self.assertTrue(found == {"decoded": self.content, "coded": packed})
-
-    def test_the_decoded_bytes_count(self):
-        for coding in CODINGS:
-            packed = encode(coding, bytes(50_000_000))
-            message = self.fetch(coding, f"bomb-{coding}", packed, max_bytes=1_000_000)
-            self.assertFailed(message, "too-large")
-
-    def test_what_is_no_stream_of_its_coding_is_an_error(self):
-        for coding in CODINGS:
-            packed = encode(coding, self.content)
-            damaged = packed[:len(packed) // 2] + b"\xff" * 1000 + packed[len(packed) // 2 + 1000:]
-            self.assertFailed(self.fetch(coding, "damaged", damaged, retries=0), "encoding-error")
-            self.assertFailed(self.fetch(coding, "none", b"\xff" * 1000, retries=0), "encoding-error")

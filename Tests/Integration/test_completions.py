@@ -19,14 +19,15 @@ class Shell:
     def __init__(self, folder, environment):
         self.folder, self.environment, self.start = folder, environment, []
 
-    def line(self, typed):
-        """Returns the command line after TAB."""
+    def lines(self, *typed):
+        """Returns each command line after TAB."""
         with Terminal(self.start, self.environment, self.folder) as terminal:
-            terminal.await_text(PROMPT)
-            # Ctrl-A goes to the start of the line. The output begins in a line of its own.
-            terminal.type(f"{typed}\t\x01echo = \r")
-            terminal.await_text("\n= ")
-            return terminal.await_text("\n").strip()
+            for text in typed:
+                terminal.await_text(PROMPT)
+                # Ctrl-A goes to the start of the line. The output begins in a line of its own.
+                terminal.type(f"{text}\t\x01echo = \r")
+                terminal.await_text("\n= ")
+                yield terminal.await_text("\n").strip()
 
 
 class Bash(Shell):
@@ -74,7 +75,7 @@ class CompletionTests(TestCase):
         script = folder / "script"
         script.write_bytes(program.stdout)
         shell = shell(folder, self.environment, script)
-        for typed, expected in (
+        expected = dict((
                 ("earshot dro", "earshot drop"),
                 ("earshot get --timeo", "earshot get --timeout"),
                 ("earshot get --redirect fol", "earshot get --redirect follow"),
@@ -83,9 +84,10 @@ class CompletionTests(TestCase):
                 ("earshot get -d tar", "earshot get -d target/"),
                 ("earshot drop nig", "earshot drop night-backup"),
                 ("earshot watch gallery/7", "earshot watch gallery/7"),
-                ("earshot submit --handler nig", "earshot submit --handler night-backup")):
+                ("earshot submit --handler nig", "earshot submit --handler night-backup")))
+        for typed, line in zip(expected, shell.lines(*expected)):
             with self.subTest(name, typed=typed):
-                self.assertEqual(shell.line(typed).rstrip("/"), expected.rstrip("/"))
+                self.assertEqual(line.rstrip("/"), expected[typed].rstrip("/"))
         self.assertFalse((folder / "executed").exists())
 
     def test_bash(self):
@@ -107,11 +109,9 @@ class CompletionTests(TestCase):
             script = folder / "script"
             script.write_bytes(program.stdout)
             environment = dict(self.environment, PATH=f"{os.path.dirname(web())}:{self.environment['PATH']}")
-            one = shell(folder, environment, script)
-            for typed, expected in (("earshot-web --li", "earshot-web --listen"),
-                                    ("earshot-web --token-file tok", "earshot-web --token-file token.txt")):
-                with self.subTest(name, typed=typed):
-                    self.assertEqual(one.line(typed), expected)
+            with self.subTest(name):
+                lines = shell(folder, environment, script).lines("earshot-web --li", "earshot-web --token-file tok")
+                self.assertEqual(list(lines), ["earshot-web --listen", "earshot-web --token-file token.txt"])
 
     def asked(self, commands):
         """Returns the handlers offered behind `earshot drop`, and the seconds."""

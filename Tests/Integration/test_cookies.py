@@ -9,7 +9,6 @@ import urllib.parse
 
 from support.harness import Bus, TestCase
 from support.origin import Origin
-from support.script import ScriptedOrigin
 
 
 class CookieTests(TestCase):
@@ -34,18 +33,6 @@ class CookieTests(TestCase):
         self.assertIsNone(self.cookie("other/cart", cookies="yes"))
         self.assertEqual(self.cookie("shop/cart", "/headers?own", [("cookie", "b=2")], cookies="yes"), "b=2")
 
-    def test_what_is_not_asked_for_is_not_kept(self):
-        self.cookie("shop", "/set-cookie/a=1")
-        self.assertIsNone(self.cookie("shop", cookies="yes"))
-
-    def test_a_jar_outlives_its_root_s_last_handler_by_a_setting(self):
-        for seconds, kept in (("100", "a=1"), ("0", None)):
-            self.client.set(f"cookie-time {seconds}")
-            self.cookie("shop/login", "/set-cookie/a=1", cookies="yes")
-            self.client.say("UNSUBSCRIBE shop/login")
-            self.client.query("ping")
-            self.assertEqual(self.cookie("shop/login", cookies="yes"), kept)
-
     def test_one_command_logs_in_and_the_next_fetches(self):
         def seen(path, *options):
             got = self.bus.run("get", "--cookies", *options, f"{self.origin.url}{path}")
@@ -57,33 +44,6 @@ class CookieTests(TestCase):
         self.assertIsNone(seen("/set-cookie/b=2", "--handler", "shop/login"))
         self.assertEqual(seen("/headers", "--handler", "shop/cart"), "b=2")
         self.assertEqual(seen("/headers"), "a=1")
-
-    def test_a_redirect_sets_and_gets_the_cookies_of_each_hop(self):
-        target = urllib.parse.quote("/headers?after", safe="")
-        self.assertEqual(self.cookie("shop", f"/set-cookie/a=1?location={target}", cookies="yes"), "a=1")
-
-    def test_a_redirect_to_the_same_url_with_another_cookie_is_followed(self):
-        asked = []
-
-        def serve(connection):
-            while head := connection.head():
-                asked.append(head)
-                seen = "cookie: seen=1" in head.lower() and "/loop" not in head
-                connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nseen" if seen else
-                                b"HTTP/1.1 302 Found\r\nLocation: ?\r\nSet-Cookie: seen=1\r\nContent-Length: 0\r\n\r\n")
-
-        with ScriptedOrigin(serve) as origin:
-            for number, (path, fields, verb, requests) in enumerate((
-                    ("page", {"cookies": "yes"}, "RESULT", 2), ("page", {"cookies": "yes", "coalesce": "no"}, "RESULT", 2),
-                    ("page", {}, "FAILED", 1), ("loop", {"cookies": "yes"}, "FAILED", 2))):
-                with self.subTest(path, **fields):
-                    asked.clear()
-                    self.client.fetch(f"shop{number}", number, f"{origin.url}/{path}?", **fields)
-                    answer = self.client.terminal()
-                    self.assertEqual(answer.verb, verb, answer)
-                    self.assertEqual(len(asked), requests)
-                    if verb == "FAILED":
-                        self.assertFailed(answer, "redirect-loop")
 
     def test_two_roots_never_share_an_answer_that_sets_cookies(self):
         other = self.bus.client()
@@ -145,18 +105,6 @@ class CookieFileTests(TestCase):
         self.assertAlmostEqual(int(self.lines()[1].split("\t")[4]), time.time() + 90, delta=30)
         self.seen("/set-cookie/sid=;Max-Age=0", "-b", self.jar, "-c", self.jar)
         self.assertEqual([line.split("\t")[5] for line in self.lines()], ["b"])
-
-    def test_a_server_cannot_add_fields(self):
-        self.get("-c", self.jar, f"{self.origin.url}/set-cookie/a=b%09c")
-        self.assertEqual(self.lines(), [])
-
-    def test_a_malformed_file_is_named_with_its_line(self):
-        self.jar.write_text(self.line("a", "sesame") + "127.0.0.1 FALSE / FALSE 0 a sesame\n")
-        program = self.get("-b", self.jar, f"{self.origin.url}/headers", status=66)
-        self.assertIn(f"{self.jar}: line 2: it has 1 fields instead of 7", program.stderr)
-        self.assertNotIn("sesame", program.stderr)
-        self.get("-b", self.bus.folder / "missing", f"{self.origin.url}/headers", status=66)
-        self.assertEqual(self.origin.count("/headers"), 0)
 
     def test_a_jar_that_cannot_be_written_is_an_error_and_keeps_the_old_file(self):
         folder = self.bus.folder / "folder"

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import urllib.parse
 
-from support.harness import Bus, Commands, TestCase, binary
+from support.harness import Bus, Commands, TestCase, binary, remove_folder, temporary_folder
 from support.origin import Origin, body
 from support.processes import eventually
 from support.script import ScriptedOrigin
@@ -16,13 +16,21 @@ from support.terminal import Terminal
 
 
 class DownloaderTests(TestCase):
+    """The tests share a bus. Each has a folder and an environment of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.bus = cls.enterClassContext(Bus(workers=1))
+
     def setUp(self):
         self.origin = self.enterContext(Origin())
-        self.bus = self.enterContext(Bus(workers=1))
-        self.out = self.bus.folder / "out"
+        folder = temporary_folder()
+        self.addCleanup(remove_folder, folder)
+        self.user = Commands(self.bus.runtime, folder)
+        self.out = folder / "out"
 
     def get(self, *arguments, **options):
-        return self.bus.run("get", "--no-spawn", *arguments, **options)
+        return self.user.run("get", "--no-spawn", *arguments, **options)
 
     def done(self, *arguments, **options):
         """Runs a command that succeeds, and returns its standard output."""
@@ -74,8 +82,8 @@ class DownloaderTests(TestCase):
         self.assertEqual(found, {"same": "old", "newer": "new", "one": "old"})
 
     def test_a_quiet_run_with_a_cookie_jar_ends(self):
-        self.done("-q", "-c", self.bus.folder / "jar", self.origin.url + "/set-cookie/a=b", timeout=10)
-        self.assertIn("\ta\tb\n", (self.bus.folder / "jar").read_text())
+        self.done("-q", "-c", self.user.folder / "jar", self.origin.url + "/set-cookie/a=b", timeout=10)
+        self.assertIn("\ta\tb\n", (self.user.folder / "jar").read_text())
 
     def test_the_limit_of_a_shared_bus_is_stated(self):
         program = self.get("-j", "30", "-d", self.out, self.origin.url + "/bytes/1")
@@ -83,7 +91,7 @@ class DownloaderTests(TestCase):
         self.assertNotIn("-j", self.get("-j", "6", "-d", self.out, self.origin.url + "/bytes/1").stderr)
 
     def test_a_private_bus_has_the_limit_of_the_command(self):
-        commands = Commands(self.bus.folder / "private", self.bus.folder)
+        commands = Commands(self.user.folder / "private", self.user.folder)
         self.addCleanup(commands.await_no_survivors)
         get = commands.start("get", "-j", "8", "-d", "parallel", *(f"{self.origin.url}/gate/eight?{number}" for number in range(8)))
         self.origin.await_running(8)
@@ -97,13 +105,13 @@ class DownloaderTests(TestCase):
         self.assertEqual((fields["authorization"], fields["user-agent"]), (self.basic("me:sesame:open"), "agent/1"))
 
     def test_netrc_serves_each_url_of_a_list_with_its_own_entry(self):
-        netrc = self.bus.folder / "netrc"
+        netrc = self.user.folder / "netrc"
         netrc.write_text('machine 127.0.0.1 login "me" password "sesame"\n')
         local = self.origin.url.replace("127.0.0.1", "localhost")
         self.done("--netrc-file", netrc, "-d", self.out, self.origin.url + "/headers?a", local + "/headers?b")
         sent = [json.loads(path.read_bytes())["headers"].get("authorization") for path in sorted(self.out.iterdir())]
         self.assertEqual(sorted(sent, key=bool), [None, self.basic("me:sesame")])
-        self.bus.environment["NETRC"] = str(netrc)
+        self.user.environment["NETRC"] = str(netrc)
         self.assertEqual(self.seen("--netrc", target="/headers?c")["authorization"], self.basic("me:sesame"))
         netrc.write_text('machine 127.0.0.1 login me password "sesame')
         program = self.get("--netrc", self.origin.url + "/headers?d")
@@ -114,7 +122,7 @@ class DownloaderTests(TestCase):
 
     def test_a_password_is_in_no_message_of_the_bus(self):
         self.get("-u", "me:sesame", "-v", self.origin.url + "/status/401")
-        status = self.bus.run("status", "--json")
+        status = self.user.run("status", "--json")
         text = self.bus.program.stderr + status.stdout.decode()
         for secret in ("sesame", self.basic("me:sesame")[6:]):
             self.assertNotIn(secret, text)
@@ -134,7 +142,7 @@ class DownloaderTests(TestCase):
         self.assertEqual((missing.status, missing.stdout[:9]), (22, b"HTTP 404\n"), missing.describe())
 
     def test_fields_go_to_a_file_of_their_own(self):
-        heads = self.bus.folder / "heads"
+        heads = self.user.folder / "heads"
         urls = [f"{self.origin.url}/bytes/{size}" for size in (10, 20)]
         self.done("-D", heads, "-d", self.out, *urls)
         self.assertEqual(heads.read_text().count("HTTP 200\n"), 2)
@@ -152,7 +160,7 @@ class DownloaderTests(TestCase):
 
         origin = self.enterContext(ScriptedOrigin(serve))
         command = [binary(), "get", "--no-spawn", "-q", "-I", origin.url + "/"]
-        with Terminal(command, self.bus.environment, self.bus.folder) as terminal:
+        with Terminal(command, self.user.environment, self.user.folder) as terminal:
             status, shown = terminal.await_end()
         self.assertEqual(status, 0, shown)
         self.assertIn("x-e: a\\u{9b}31;5m\\u{202e}\r\n", shown.lower())
@@ -162,7 +170,7 @@ class DownloaderTests(TestCase):
         os.kill(self.bus.broker, signal.SIGSTOP)
         self.addCleanup(os.kill, self.bus.broker, signal.SIGCONT)
         url = self.origin.url + "/bytes/10"
-        quiet, other = [self.bus.start("get", "--no-spawn", *option, url) for option in (["-q"], [])]
+        quiet, other = [self.user.start("get", "--no-spawn", *option, url) for option in (["-q"], [])]
         other.await_line("waiting for the broker")
         os.kill(self.bus.broker, signal.SIGCONT)
         for get in (quiet, other):
@@ -172,18 +180,18 @@ class DownloaderTests(TestCase):
     # The end by a signal, and outputs that are no regular files.
 
     def test_a_signal_ends_the_wait_for_a_named_pipe(self):
-        pipe = self.bus.folder / "pipe"
+        pipe = self.user.folder / "pipe"
         os.mkfifo(pipe)
         url = self.origin.url + "/bytes/10"
         for option, *others in (["-o"], ["-D"], ["--failed", "-d", self.out]):
             with self.subTest(option):
-                get = self.bus.start("get", "--no-spawn", option, pipe, *others, url)
+                get = self.user.start("get", "--no-spawn", option, pipe, *others, url)
                 eventually(lambda: self.blocks(get.pid, signal.SIGINT), "signals are events")
                 get.signal(signal.SIGINT)
                 self.assertEqual(get.wait(), 130, get.describe())
         for option in ("--netrc-file", "--cookie-file"):
             with self.subTest(option):
-                get = self.bus.start("get", "--no-spawn", option, pipe, url)
+                get = self.user.start("get", "--no-spawn", option, pipe, url)
                 writer = eventually(lambda: self.writer(pipe), "the pipe has a reader")
                 self.addCleanup(os.close, writer)
                 get.signal(signal.SIGINT)
@@ -205,11 +213,11 @@ class DownloaderTests(TestCase):
     def test_a_signal_that_the_parent_disabled_does_not_end_a_run(self):
         url = f"{self.origin.url}/gate/kept?bytes=5"
         self.addCleanup(self.origin.open_gate, "kept")
-        get = self.bus.start_ignoring([signal.SIGHUP, signal.SIGINT], "get", "--no-spawn", "-o", self.out, url)
+        get = self.user.start_ignoring([signal.SIGHUP, signal.SIGINT], "get", "--no-spawn", "-o", self.out, url)
         self.origin.await_running(1)
         for number in (signal.SIGHUP, signal.SIGINT):
             get.signal(number)
-        self.assertEqual(len(self.bus.run("list").stdout.splitlines()), 1)
+        self.assertEqual(len(self.user.run("list").stdout.splitlines()), 1)
         self.origin.open_gate("kept")
         self.assertEqual(get.wait(), 0, get.describe())
 
@@ -218,18 +226,18 @@ class DownloaderTests(TestCase):
         url = f"{self.origin.url}/bytes/{size}"
         for number, arguments in enumerate(([], ["-o", "-"], ["-o", "/dev/stdout"], ["-o", "/proc/self/fd/1"], ["-o", "link"])):
             with self.subTest(arguments=arguments):
-                log = self.bus.folder / f"log-{number}"
+                log = self.user.folder / f"log-{number}"
                 log.write_bytes(b"old\n")
                 if arguments[-1:] == ["link"]:
-                    (self.bus.folder / "link").symlink_to("/proc/self/fd/1")
+                    (self.user.folder / "link").symlink_to("/proc/self/fd/1")
                 with open(log, "ab") as stream:
                     subprocess.run([binary(), "get", "--no-spawn", *arguments, url], stdout=stream, check=True, timeout=60,
-                                   env=self.bus.environment, cwd=self.bus.folder)
+                                   env=self.user.environment, cwd=self.user.folder)
                 self.assertTrue(log.read_bytes() == b"old\n" + body(size))
-        self.assertTrue((self.bus.folder / "link").is_symlink())
+        self.assertTrue((self.user.folder / "link").is_symlink())
 
     def test_failures_go_to_a_named_pipe_or_standard_output(self):
-        pipe = self.bus.folder / "pipe"
+        pipe = self.user.folder / "pipe"
         os.mkfifo(pipe)
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, reader)
@@ -239,7 +247,7 @@ class DownloaderTests(TestCase):
         self.assertEqual(os.read(reader, 1000), lines)
         self.assertTrue(pipe.is_fifo())
         self.assertEqual(self.get("-d", self.out, "--failed", "-", missing).stdout, lines)
-        self.assertFalse((self.bus.folder / "-").exists())
+        self.assertFalse((self.user.folder / "-").exists())
 
     def test_an_empty_value_of_an_option_is_its_value(self):
         urls = [f"{self.origin.url}/headers?{number}" for number in (1, 2)]
@@ -269,7 +277,7 @@ class DownloaderTests(TestCase):
         url = f"{self.origin.url}/bytes/{size}"
         right = "sha256:" + hashlib.sha256(body(size)).hexdigest().upper()
         wrong = "sha256:" + hashlib.sha256(b"other").hexdigest()
-        target = self.bus.folder / "file"
+        target = self.user.folder / "file"
         for place in (["-o", target], ["-d", self.out], []):
             with self.subTest(place=place):
                 program = self.get("--checksum", wrong, *place, url)
@@ -286,11 +294,11 @@ class DownloaderTests(TestCase):
 
     def test_a_dry_run_sends_nothing(self):
         urls = [self.origin.url + "/a/x.bin", self.origin.url + "/b/x.bin"]
-        program = self.bus.run("get", "--dry-run", "-d", "out", *urls, "http://a b/")
+        program = self.user.run("get", "--dry-run", "-d", "out", *urls, "http://a b/")
         self.assertEqual(program.status, 2, program.describe())
         self.assertEqual(program.stdout.decode().splitlines(),
                          [f"GET {urls[0]} -> out/x.bin", f"GET {urls[1]} -> out/x-2.bin"])
-        self.assertFalse(os.path.exists(self.bus.folder / "out"))
+        self.assertFalse(os.path.exists(self.user.folder / "out"))
         line = json.loads(self.done("--dry-run", "--json", "-I", urls[0]))
         self.assertEqual(line, {"method": "HEAD", "url": urls[0]})
         self.assertEqual(self.done("--dry-run", "http://bücher.example/ü").decode(), "GET http://bücher.example/ü\n")
@@ -299,7 +307,7 @@ class DownloaderTests(TestCase):
     def test_a_dry_run_reports_invalid_options_of_a_list_and_no_secrets(self):
         host = self.origin.url.removeprefix("http://")
         lines = [f"http://me:s3cret@{host}/a?s3cret", f"{self.origin.url}/b", "  out=../x", f"{self.origin.url}/c", "  frob=1"]
-        (self.bus.folder / "list").write_text("\n".join(lines))
+        (self.user.folder / "list").write_text("\n".join(lines))
         program = self.get("--dry-run", "-d", "out", "-i", "list")
         self.assertEqual(program.status, 2, program.describe())
         self.assertEqual(program.stdout.decode(), f"GET {self.origin.url}/a?... -> out/a\n")
@@ -309,14 +317,14 @@ class DownloaderTests(TestCase):
     def test_sizes_have_suffixes(self):
         self.assertEqual(self.get("--max-bytes", "4K", "-o", os.devnull, self.origin.url + "/bytes/4097").status, 63)
         self.done("--max-bytes", "4K", "-o", os.devnull, self.origin.url + "/bytes/4096")
-        said = self.bus.run("set", "spool-size", "3G").stdout.decode()
+        said = self.user.run("set", "spool-size", "3G").stdout.decode()
         self.assertIn(str(3 << 30), said)
 
     # The number of requests.
 
     def test_jobs_bound_the_requests_to_one_origin(self):
         names = [f"/gate/j{number}?bytes=10" for number in range(4)]
-        program = self.bus.start("get", "--no-spawn", "-j", "2", "-d", self.out,
+        program = self.user.start("get", "--no-spawn", "-j", "2", "-d", self.out,
                                  *[self.origin.url + name for name in names])
         self.addCleanup(program.kill)
         for number in range(4):

@@ -2,12 +2,10 @@
 
 import collections
 import datetime
-import json
 import os
 import signal
 
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
 from support import zmtp
 from support.network import LeasedRemote, NetworkTestCase, Recorder, StubbornRemote
@@ -34,27 +32,12 @@ class GatewayTests(NetworkTestCase):
         local = self.bus.client()
         eventually(lambda: local.query("ledger")["deliveries"]["outstanding"] == 0, "the body is acknowledged")
 
-    def test_a_client_without_pull_gets_no_path_all_the_same(self):
-        client = self.bus.remote(bodies=None)
-        client.hold()
-        client.fetch("h", 1, f"{self.origin.url}/bytes/300000")
-        terminal = client.terminal()
-        self.assertNotIn("file", terminal.fields)
-        self.assertEqual(pull(client, terminal), body(300_000))
-
-    def test_the_body_of_a_request_reaches_the_origin(self):
-        client = self.bus.remote()
-        content = b"x" * 1_000_000
-        client.hold()
-        client.fetch("h", 1, f"{self.origin.url}/headers", method="POST", coalesce="no", body=content)
-        self.assertEqual(json.loads(pull(client, client.terminal()))["body"], content.decode())
-
     def test_many_requests_in_one_burst_are_all_answered(self):
         client = self.bus.remote()
-        for number in range(3000):
+        for number in range(1000):
             client.fetch("h", number, f"{self.origin.url}/bytes/100?{number % 50}")
-        ids = [message.id for message in client.terminals(3000, timeout=60)]
-        self.assertEqual(len(set(ids)), 3000)
+        ids = [message.id for message in client.terminals(1000, timeout=60)]
+        self.assertEqual(len(set(ids)), 1000)
         self.balance(self.bus.client())
 
     def test_a_client_that_closes_at_once_leaves_its_last_messages(self):
@@ -65,11 +48,6 @@ class GatewayTests(NetworkTestCase):
         local = self.bus.client()
         eventually(lambda: local.query("status")["clients"] == 1, "BYE ended the remote session")
 
-    def test_a_remote_client_is_no_administrator(self):
-        client = self.bus.remote()
-        reply = client.set("origin-limit 1")
-        self.assertEqual(reply.operands, ["not-authorized"])
-
     # Keys.
 
     def assertRefused(self, **options):
@@ -79,18 +57,17 @@ class GatewayTests(NetworkTestCase):
     def test_an_unknown_key_is_refused(self):
         self.assertRefused(key=zmq.curve_keypair())
 
-    def test_an_expired_key_is_refused(self):
-        key = self.bus.new_key("old", "--expires", "2020-01-01")
-        self.bus.reload(2)
-        self.assertRefused(key=key)
-
-    def test_a_key_is_cut_when_it_expires(self):
+    def test_an_expired_key_is_cut_and_its_requests_end_in_spite_of_a_lease(self):
         moment = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
         key = self.bus.new_key("brief", "--expires", moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
         self.bus.reload(2)
-        client = self.bus.remote(key=key)
+        client = self.bus.remote(key=key, lease=600)
+        client.fetch("h", 1, f"{self.origin.url}/gate/never")
+        local = self.bus.client()
+        self.await_requests(local, pending=1)
         client.await_event(zmq.EVENT_DISCONNECTED)
         self.assertEqual(client.await_event(REFUSED), 400)
+        self.await_requests(local, pending=0)
 
     def test_a_revoked_key_is_cut_and_refused_and_others_stay(self):
         key = self.bus.new_key("other")
@@ -115,17 +92,6 @@ class GatewayTests(NetworkTestCase):
         self.bus.reload(1)
         self.await_requests(local, pending=0)
 
-    def test_the_requests_of_an_expired_key_end_in_spite_of_a_lease(self):
-        moment = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
-        key = self.bus.new_key("brief", "--expires", moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
-        self.bus.reload(2)
-        client = self.bus.remote(key=key, lease=600)
-        client.fetch("h", 1, f"{self.origin.url}/gate/never")
-        local = self.bus.client()
-        self.await_requests(local, pending=1)
-        client.await_event(zmq.EVENT_DISCONNECTED)
-        self.await_requests(local, pending=0)
-
     def test_a_wrong_server_key_ends_the_handshake(self):
         client = self.bus.remote(hello=False, server_key=zmq.curve_keypair()[0])
         client.await_event(FAILED)
@@ -145,15 +111,6 @@ class GatewayTests(NetworkTestCase):
                     pass
                 self.assertNotIn(b"READY", received)
                 self.assertNotIn(b"WELCOME", received)
-
-    def test_a_client_of_libzmq_without_curve_is_refused(self):
-        dealer = zmq.Context.instance().socket(zmq.DEALER)
-        self.addCleanup(dealer.close, 0)
-        monitor = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | FAILED | zmq.EVENT_HANDSHAKE_SUCCEEDED)
-        dealer.connect(self.bus.endpoint)
-        self.assertTrue(monitor.poll(10_000))
-        self.assertNotEqual(recv_monitor_message(monitor)["event"], zmq.EVENT_HANDSHAKE_SUCCEEDED)
-        dealer.disable_monitor()
 
     def test_a_replayed_handshake_opens_no_session(self):
         recorder = Recorder(self.bus)
@@ -207,7 +164,7 @@ class GatewayTests(NetworkTestCase):
         self.assertEqual({message.verb for messages in answers.values() for message in messages}, {"RESULT"})
 
     def test_no_request_is_lost_or_answered_twice_while_the_gateway_is_killed(self):
-        kills, count = (20, 10_000) if IS_LONG else (5, 1000)
+        kills, count = (20, 10_000) if IS_LONG else (3, 600)
         client = self.bus.remote(kind=LeasedRemote, lease=60)
         asked = killed = 0
         answers = collections.Counter()

@@ -33,33 +33,6 @@ class HostileTests(NetworkTestCase):
         client.await_event(zmq.EVENT_DISCONNECTED)
         self.assertAnswers(self.bus.remote(), handler=f"h{time.monotonic_ns()}")
 
-    def test_a_hello_with_a_principal_is_refused(self):
-        for fields in ({"principal": "key:other"}, {"proof": "0" * 64}, {"principal": "uid:0", "proof": "a" * 64}):
-            client = self.hostile()
-            client.say("HELLO EAR/1", window=8, **fields)
-            self.assertEqual(client.expect("ERROR").operands, ["not-authorized"])
-            self.assertCut(client)
-
-    def test_a_hello_that_cannot_be_decoded_is_refused_by_the_gateway(self):
-        client = self.hostile()
-        client.socket.send(b"HELLO EAR/1\nwindow: 8\x01\n")
-        self.assertEqual(client.expect("ERROR").operands, ["bad-message"])
-        self.assertCut(client)
-
-    def test_nothing_is_served_before_hello(self):
-        client = self.hostile()
-        for line in ("SET origin-limit 1", "QUERY status", "SUBSCRIBE h", "HELLOX", "hello EAR/1"):
-            client.say(line)
-            self.assertIn(client.expect("ERROR").operands[0], ("hello-required", "unknown-verb"))
-        client.say("BYE")
-        self.assertEqual(client.expect("ERROR").operands, ["hello-required"])
-
-    def test_after_bye_the_principal_of_the_next_hello_is_named_again(self):
-        client = self.bus.remote()
-        client.say("BYE")
-        self.assertEqual(client.greet(), "WELCOME")
-        self.assertEqual(client.set("origin-limit 1").operands, ["not-authorized"])
-
     def test_messages_of_many_frames_end_the_connection(self):
         client = self.bus.remote()
         client.socket.send_multipart([b"QUERY ping\n", b"", b"more"])
@@ -96,15 +69,10 @@ class HostileTests(NetworkTestCase):
         self.assertAnswers(self.bus.remote())
 
     def test_half_open_handshakes_do_not_disturb_a_client(self):
-        count = 10_000 if IS_LONG else 1000
+        count = 10_000 if IS_LONG else 600
         client = self.bus.remote()
-        alone = self.latencies(client, 200, "alone")
-        with socket.create_server(("127.0.0.1", 0), backlog=1024) as other:
-            # The flood itself takes a processor from the bus.
-            beside = self.flood(client, other.getsockname(), count, "other")
         busy = self.flood(client, self.bus.address, count, "gateway")
-        tell(f"{count} half-open handshakes: p99 {milliseconds(alone, 99):.1f} ms alone, {milliseconds(beside, 99):.1f} ms beside a flood "
-             f"of another port, {milliseconds(busy, 99):.1f} ms beside that of the gateway")
+        tell(f"p99 {milliseconds(busy, 99):.1f} ms beside {count} half-open handshakes")
         descriptors = len(os.listdir(f"/proc/{self.bus.gateway}/fd"))
         self.assertLess(descriptors, 512 * 6 + 200)
         newcomer = self.bus.remote(hello=False)
@@ -184,7 +152,7 @@ class HostileTests(NetworkTestCase):
         self.assertEqual({terminal.verb for terminal in terminals}, {"RESULT"})
 
     def test_clients_that_stopped_do_not_delay_the_others(self):
-        count = 950 if IS_LONG else 100
+        count, turns, stopping = (950, 3, 50) if IS_LONG else (40, 1, 20)
         _, most = limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
@@ -202,12 +170,12 @@ class HostileTests(NetworkTestCase):
             return durations
 
         burst("first")
-        alone = [duration for turn in range(3) for duration in burst(f"alone{turn}")]
-        for number in range(50):
+        alone = [duration for turn in range(turns) for duration in burst(f"alone{turn}")]
+        for number in range(stopping):
             stopped = self.bus.remote(kind=Unreading)
             stopped.say(f"FETCH s{number} 1 {self.origin.url}/bytes/4000000")
             for turn in range(4 * OPEN_READS):
                 stopped.say(f"READ 1 {turn % 15 * PIECE} {PIECE}")
-        beside = [duration for turn in range(3) for duration in burst(f"beside{turn}")]
-        tell(f"{count} clients at once: p99 {milliseconds(alone, 99):.0f} ms alone, {milliseconds(beside, 99):.0f} ms beside 50 that stopped, "
+        beside = [duration for turn in range(turns) for duration in burst(f"beside{turn}")]
+        tell(f"{count} clients at once: p99 {milliseconds(alone, 99):.0f} ms alone, {milliseconds(beside, 99):.0f} ms beside {stopping} that stopped, "
              f"gateway with {resident(self.bus.gateway) / MIB:.0f} MiB, broker with {resident(self.bus.broker) / MIB:.0f} MiB")

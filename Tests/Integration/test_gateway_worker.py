@@ -7,7 +7,6 @@ import pathlib
 import signal
 import sys
 
-import zmq
 
 from support.harness import TestCase
 from support.network import NetworkBus, RemoteClient
@@ -116,20 +115,6 @@ class GatewayWorkerTests(TestCase):
             result = client.terminal()
             self.assertEqual(result.fields["sha-256"], hashlib.sha256(body(size)).hexdigest())
 
-    def test_a_file_is_refused(self):
-        worker, _ = self.serving("schemes: x")
-        client = self.bus.remote()
-        client.fetch("h", 1, "x:1", stream="yes", progress="50")
-        attempt = worker.job().split()[1]
-        own = f"{self.bus.gateway}-{attempt}.part"
-        (self.bus.spool / own).write_bytes(b"secret")
-        worker.say(f"PROGRESS {attempt} 6/6", f"file: {own}")
-        worker.say(f"DONE {attempt} 200", "length: 6", f"file: {own}", f"sha-256: {hashlib.sha256(b'secret').hexdigest()}")
-        failure = client.terminal()
-        self.assertFailed(failure, "worker-failed")
-        self.assertIn("file", failure.fields["detail"])
-        self.assertEqual((self.bus.spool / own).read_bytes(), b"secret", "it is not the worker's")
-
     # Principals.
 
     def test_a_scheme_belongs_to_the_client_that_the_key_serves(self):
@@ -149,68 +134,7 @@ class GatewayWorkerTests(TestCase):
         self.assertResult(own.terminal(), b"own")
         self.assertIsNone(worker.hear(0))
 
-    def test_equal_schemes_of_two_clients_have_their_own_workers(self):
-        key = self.bus.new_key("other-gpu", "--role", "worker", "--serves", "other")
-        self.bus.reload(3)
-        first, _ = self.serving("schemes: x")
-        second, _ = self.serving("schemes: x", key=key)
-        key = self.bus.new_key("other")
-        self.bus.reload(4)
-        mine, theirs = self.bus.remote(), self.bus.remote(key=key)
-        for client in (mine, theirs):
-            client.fetch("h", 1, "x:same")
-        first.answer(b"first")
-        second.answer(b"second")
-        self.assertResult(mine.terminal(), b"first")
-        self.assertResult(theirs.terminal(), b"second")
-        rows = {row["principal"]: row["schemes"] for row in self.admin.query("workers")["workers"] if "principal" in row}
-        self.assertEqual(rows, {"key:test": ["x"], "key:other": ["x"]})
-        for client in (mine, theirs):
-            client.fetch("h", 2, "x:same")
-        first.job(), second.job()
-        origins = [(row["origin"], row["principal"]) for row in self.admin.query("origins")["origins"]]
-        self.assertEqual(sorted(origins), [("x:", "key:other"), ("x:", "key:test")])
-
-    def test_a_worker_of_the_bus_serves_clients_without_their_own(self):
-        local = self.command("sh", "-c", "printf local", options=["--runtime", self.bus.runtime])
-        local.await_line("serving x:")
-        client = self.bus.remote()
-        client.fetch("h", 1, "x:1")
-        self.assertResult(client.terminal(), b"local")
-        worker, _ = self.serving("schemes: x")
-        client.fetch("h", 2, "x:2")
-        worker.answer(b"remote")
-        self.assertResult(client.terminal(), b"remote")
-        own = self.bus.client()
-        own.fetch("h", 1, "x:1")
-        self.assertResult(own.terminal(), b"local")
-
     # Roles.
-
-    def test_a_worker_may_serve_neither_http_nor_https(self):
-        for schemes in ("http https", "x https", "http"):
-            self.assertRefusedReady("not-a-child", f"schemes: {schemes}")
-        self.assertRefusedReady("not-a-child")
-
-    def test_a_worker_names_no_principal_and_proves_nothing(self):
-        for field in ("principal: key:other", f"proof: {'0' * 64}", "secret: 1234"):
-            self.assertRefusedReady("not-authorized", "schemes: x", field)
-
-    def test_a_program_of_the_machine_names_no_principal_of_a_worker(self):
-        socket = zmq.Context.instance().socket(zmq.DEALER)
-        socket.linger = 0
-        self.addCleanup(socket.close)
-        socket.connect(f"ipc://{self.bus.runtime}/work")
-        socket.send(f"READY EARW/1\nslots: 1\nschemes: x\nprincipal: key:test\nproof: {'0' * 64}\n".encode())
-        self.assertTrue(socket.poll(10_000))
-        self.assertTrue(socket.recv().startswith(b"ERROR not-authorized\n"))
-
-    def test_a_client_cannot_say_READY(self):
-        client = self.bus.remote(hello=False)
-        client.say("READY EARW/1", slots="1", schemes="x")
-        answer = client.receive()
-        self.assertEqual((answer.verb, answer.operands[0]), ("ERROR", "not-authorized"))
-        self.assertIn("--role worker", answer.fields["detail"])
 
     def test_a_worker_cannot_say_HELLO(self):
         for line in ("HELLO EAR/1", "FETCH h 1 x:1", "QUERY ping", "DONE 00000000000000aa.1.1 200"):
@@ -220,40 +144,7 @@ class GatewayWorkerTests(TestCase):
         self.addCleanup(client.close)
         self.assertEqual(client.greet(), "not-authorized")
 
-    def test_a_connection_of_a_worker_never_becomes_one_of_a_client(self):
-        worker, _ = self.serving("schemes: x")
-        worker.say("HELLO EAR/1", "window: 8")
-        self.assertTrue(worker.hear().startswith("ERROR unknown-verb\n"))
-        eventually(lambda: not self.rows(), "the broker has disconnected it")
-
-    def test_the_workers_and_schemes_of_a_client_are_bounded(self):
-        first, _ = self.serving("schemes: " + " ".join(f"s{number}" for number in range(16)))
-        self.assertRefusedReady("limit", "schemes: more")
-        for _ in range(15):
-            self.serving("schemes: s1")
-        self.assertRefusedReady("limit", "schemes: s1")
-        first.close()
-        eventually(lambda: len(self.rows()) == 15, "one has left")
-        self.serving("schemes: s1")
-
     # Losses.
-
-    def test_a_killed_worker_is_replaced_in_the_middle_of_a_job(self):
-        worker, _ = self.serving("schemes: x")
-        client = self.bus.remote()
-        client.fetch("h", 1, "x:1")
-        worker.job()
-        worker.close()
-        second, _ = self.serving("schemes: x")
-        second.answer(b"second")
-        self.assertResult(client.terminal(), b"second")
-        self.assertEqual(client.rest(), [])
-
-    def test_a_worker_that_sends_garbage_is_disconnected(self):
-        worker, _ = self.serving("schemes: x")
-        worker.say("NONSENSE")
-        self.assertTrue(worker.hear().startswith("ERROR unknown-verb\n"))
-        eventually(lambda: not self.rows(), "the broker has disconnected it")
 
     # The command.
 

@@ -49,18 +49,6 @@ class HangTests(TestCase):
             self.assertTrue(worker.await_death(0))
             self.assertEqual(each.rest(), [], "once")
 
-    def test_one_that_goes_on_in_time_is_left_alone(self):
-        bus, client = self.begin()
-        client.fetch("hang", 1, f"{self.origin.url}/gate/hang?bytes=5000")
-        self.origin.await_count("/gate/hang", 1)
-        worker = self.stop(bus.workers[0])
-        self.assertFalse(worker.await_death(2))
-        worker.signal(signal.SIGCONT)
-        self.origin.open_gate("hang")
-        self.assertResult(client.terminal(), body(5000))
-        self.assertEqual(bus.workers, [worker.pid])
-        self.assertEqual(self.origin.count("/gate/hang"), 1)
-
 
 class LateTests(TestCase):
     DONE = "DONE {} 200\nlength: {}\nsha-256: {}\nelapsed-ms: 1"

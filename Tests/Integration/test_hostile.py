@@ -1,5 +1,6 @@
 """No input from a peer makes a broker trap, stop serving, or grow."""
 
+import os
 import random
 import re
 import socket
@@ -95,7 +96,7 @@ class IdentifiedClient(Client):
 
 
 class HostileTests(TestCase):
-    MESSAGES = 50_000
+    MESSAGES = 50_000 if os.environ.get("EARSHOT_LONG") else 10_000
     """Number for each of the two sockets."""
 
     def setUp(self):
@@ -137,7 +138,7 @@ class HostileTests(TestCase):
                         attacker.recv_multipart()
             attacker.close()
 
-    def test_100000_random_and_mutated_messages(self):
+    def test_random_and_mutated_messages(self):
         random_ = random.Random(self.seed)
         self.still_serves("before")
         broker = self.bus.broker

@@ -32,41 +32,6 @@ class HostNameTests(TestCase):
             self.assertEqual(answer.fields["url"], f"http://{HOST}:{self.port}/bytes/9?{number}")
         self.assertEqual({r.headers["host"] for r in self.origin.log()}, {f"{HOST}:{self.port}"})
 
-    def test_a_redirect_leads_to_an_internationalized_host(self):
-        client = self.bus.client()
-        target = urllib.parse.quote(octets(f"http://bücher.example:{self.port}/bytes/5"), safe="")
-        client.fetch("h", 1, f"{self.origin.url}/redirect-to?url={target}")
-        answer = client.terminal()
-        self.assertResult(answer, body(5))
-        self.assertEqual(answer.fields["url"], f"http://{HOST}:{self.port}/bytes/5")
-
-    def test_both_forms_share_a_transfer_and_the_limit_of_their_origin(self):
-        client = self.bus.client()
-        self.assertEqual(client.set(f"origin http://{HOST}:{self.port} limit=1").verb, "CHANGED")
-        client.fetch("h", 1, f"http://{HOST}:{self.port}/gate/both?bytes=6")
-        self.origin.await_count("/gate/both", 1)
-        client.fetch("h", 2, octets(f"http://bücher.example:{self.port}/gate/both?bytes=6"))
-        client.fetch("h", 3, octets(f"http://bücher.example:{self.port}/bytes/3"))
-        rows = client.query("origins")["origins"]
-        self.assertEqual([(row["running"], row["flights"]) for row in rows], [(1, 2)], rows)
-        self.origin.open_gate("both")
-        self.assertEqual({answer.verb for answer in client.terminals(3)}, {"RESULT"})
-        self.assertEqual(self.origin.count("/gate/both"), 1)
-
-    def test_an_invalid_name_fails_with_the_reason(self):
-        client = self.bus.client()
-        for number, (host, reason) in enumerate((("\u202ea.example", "disallowed character"),
-                                                 ("-ü.example", "forbidden hyphen"),
-                                                 ("a／b.example", "disallowed character"),
-                                                 ("caf%E9.example", "not UTF-8"))):
-            client.fetch("h", number, octets(f"http://{host}/"))
-            answer = client.terminal()
-            self.assertFailed(answer, "malformed-url")
-            self.assertIn(reason, answer.fields["detail"])
-        got = self.bus.run("get", "http://-ü.example/")
-        self.assertEqual(got.status, 3)
-        self.assertIn("forbidden hyphen", got.stderr)
-
     def test_bytes_above_7F_in_path_and_query_arrive_as_they_were_sent(self):
         client = self.bus.client()
         client.fetch("h", 1, f"{self.origin.url}/bytes/7?caf\xe9&\xf0\x9f&{octets('ä')}")

@@ -26,10 +26,11 @@ BROKEN = ["cut", "cut-with-notice", "too-short", "too-long",
 
 
 class Case(TestCase):
-    def setUp(self):
+    @classmethod
+    def setUpClass(cls):
         folder = temporary_folder()
-        self.addCleanup(shutil.rmtree, folder)
-        self.certificate = certificate.self_signed(folder)
+        cls.addClassCleanup(shutil.rmtree, folder)
+        cls.certificate = certificate.self_signed(folder)
 
     def origin(self, **options):
         return self.enterContext(StreamOrigin(self.certificate, **options))
@@ -42,7 +43,19 @@ class Case(TestCase):
         return client.terminal()
 
 
-class EndingTests(Case):
+class SharedBusCase(Case):
+    """The tests of a class share a bus. Each has an origin and a client of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.bus = cls.enterClassContext(Bus(workers=1, origin_limit=30))
+
+    def setUp(self):
+        self.client = self.enterContext(self.bus.client())
+
+
+class EndingTests(SharedBusCase):
     def check(self, name, message):
         if name in WHOLE or name in EITHER and message.verb == "RESULT":
             self.assertResult(message, CONTENT)
@@ -52,74 +65,64 @@ class EndingTests(Case):
 
     def test_each_ending_alone(self):
         origin = self.origin()
-        with Bus(workers=1) as bus:
-            client = bus.client()
-            for name in WHOLE + EITHER + BROKEN:
-                with self.subTest(name):
-                    self.check(name, self.fetch(client, name, f"{origin.url}/{name}"))
-            self.assertEqual([path for connection, path in origin.asked if connection == 0], [], "all by HTTP/2")
+        for name in WHOLE + EITHER + BROKEN:
+            with self.subTest(name):
+                self.check(name, self.fetch(self.client, name, f"{origin.url}/{name}"))
+        self.assertEqual([path for connection, path in origin.asked if connection == 0], [], "all by HTTP/2")
 
     def test_endings_beside_others_on_their_connection(self):
         origin = self.origin()
-        with Bus(workers=1, origin_limit=30) as bus:
-            client = bus.client()
-            for round, name in enumerate(name for name in WHOLE + EITHER + BROKEN if "close" not in name and "goodbye" not in name
-                                         and "cut" not in name):
-                with self.subTest(name):
-                    # The others share its connection.
-                    self.assertResult(self.fetch(client, f"first-{round}", f"{origin.url}/whole?{round}"), CONTENT)
-                    for number in range(8):
-                        self.ask(client, f"{name}-{number}", f"{origin.url}/{name}?{round}.{number}")
-                        self.ask(client, f"good-{round}-{number}", f"{origin.url}/unannounced?{round}.{number}")
-                    for message in client.terminals(16):
-                        self.check("whole" if message.operands[1].startswith("good") else name, message)
-            self.assertLess(origin.accepted, len(origin.asked) / 4)
+        for round, name in enumerate(name for name in WHOLE + EITHER + BROKEN if "close" not in name and "goodbye" not in name
+                                     and "cut" not in name):
+            with self.subTest(name):
+                # The others share its connection.
+                self.assertResult(self.fetch(self.client, f"first-{round}", f"{origin.url}/whole?{round}"), CONTENT)
+                for number in range(8):
+                    self.ask(self.client, f"{name}-{number}", f"{origin.url}/{name}?{round}.{number}")
+                    self.ask(self.client, f"good-{round}-{number}", f"{origin.url}/unannounced?{round}.{number}")
+                for message in self.client.terminals(16):
+                    self.check("whole" if message.operands[1].startswith("good") else name, message)
+        self.assertLess(origin.accepted, len(origin.asked) / 4)
 
     def test_a_request_that_authenticates_its_connection_does_not_share_one(self):
         origin = self.origin()
-        with Bus(workers=1) as bus:
-            client = bus.client()
-            self.assertResult(self.fetch(client, 1, f"{origin.url}/whole?1"), CONTENT)
-            for number in (2, 3):
-                client.fetch("h", number, f"{origin.url}/whole?{number}", [("authorization", "Negotiate YII=")],
-                             ca_file=self.certificate[0], retries=0)
-                self.assertResult(client.terminal(), CONTENT)
-            self.assertResult(self.fetch(client, 4, f"{origin.url}/whole?4"), CONTENT)
-            by_http1 = [path for connection, path in origin.asked if connection == 0]
-            self.assertEqual(by_http1, ["/whole?2", "/whole?3"])
-            self.assertEqual(origin.accepted, 3, "the other two share one")
+        self.assertResult(self.fetch(self.client, 1, f"{origin.url}/whole?1"), CONTENT)
+        for number in (2, 3):
+            self.client.fetch("h", number, f"{origin.url}/whole?{number}", [("authorization", "Negotiate YII=")],
+                              ca_file=self.certificate[0], retries=0)
+            self.assertResult(self.client.terminal(), CONTENT)
+        self.assertResult(self.fetch(self.client, 4, f"{origin.url}/whole?4"), CONTENT)
+        by_http1 = [path for connection, path in origin.asked if connection == 0]
+        self.assertEqual(by_http1, ["/whole?2", "/whole?3"])
+        self.assertEqual(origin.accepted, 3, "the other two share one")
 
     def test_no_content_is_whole(self):
         origin = self.origin()
-        with Bus(workers=1) as bus:
-            answer = self.fetch(bus.client(), 1, f"{origin.url}/nothing")
-            self.assertEqual((answer.verb, answer.operands[2]), ("RESULT", "204"))
+        answer = self.fetch(self.client, 1, f"{origin.url}/nothing")
+        self.assertEqual((answer.verb, answer.operands[2]), ("RESULT", "204"))
 
     def test_what_was_refused_or_not_processed_is_asked_for_again(self):
         origin = self.origin()
-        with Bus(workers=1) as bus:
-            client = bus.client()
-            self.assertResult(self.fetch(client, 1, f"{origin.url}/reset-once/{REFUSED}"), CONTENT)
-            self.assertResult(self.fetch(client, 2, f"{origin.url}/unprocessed", retries=1), CONTENT)
+        self.assertResult(self.fetch(self.client, 1, f"{origin.url}/reset-once/{REFUSED}"), CONTENT)
+        self.assertResult(self.fetch(self.client, 2, f"{origin.url}/unprocessed", retries=1), CONTENT)
 
     def test_what_was_not_processed_is_asked_for_again_by_http2_of_a_server_that_speaks_nothing_else(self):
         for leaves_at_once, name in ((False, "unprocessed"), (True, "whole")):
-            with self.subTest(name), Bus(workers=1) as bus:
+            with self.subTest(name):
                 origin = self.origin(protocols=["h2"], leaves_at_once=leaves_at_once)
-                self.assertResult(self.fetch(bus.client(), 1, f"{origin.url}/{name}"), CONTENT)
+                self.assertResult(self.fetch(self.client, 1, f"{origin.url}/{name}"), CONTENT)
                 self.assertEqual(origin.accepted, 2)
 
     def test_a_server_that_speaks_no_http1_is_asked_again_by_http2(self):
         origin = self.origin(protocols=["h2"])
-        with Bus(workers=1) as bus:
-            self.assertResult(self.fetch(bus.client(), 1, f"{origin.url}/broken-body-once", retries=2), CONTENT)
+        self.assertResult(self.fetch(self.client, 1, f"{origin.url}/broken-body-once", retries=2), CONTENT)
 
     def test_a_server_that_requires_http1_is_asked_by_it(self):
         for name, retries, expected in (("reset-first", 0, "RESULT"), ("reset-in-body", 0, "FAILED"), ("reset-in-body", 1, "RESULT"),
                                         ("reset-in-announced-body", 1, "RESULT"), ("reset-after-head", 1, "RESULT")):
-            with self.subTest(f"{name} {retries}"), Bus(workers=1) as bus:
+            with self.subTest(f"{name} {retries}"):
                 origin = self.origin()
-                answer = self.fetch(bus.client(), 1, f"{origin.url}/{name}/{HTTP1_REQUIRED}", retries=retries)
+                answer = self.fetch(self.client, 1, f"{origin.url}/{name}/{HTTP1_REQUIRED}", retries=retries)
                 if expected == "RESULT":
                     self.assertResult(answer, CONTENT)
                     self.assertEqual([connection for connection, _ in origin.asked], [1, 0])
@@ -130,55 +133,40 @@ class EndingTests(Case):
 
     def test_a_connection_is_used_again_after_frames_of_no_stream(self):
         origin = self.origin()
-        with Bus(workers=1) as bus:
-            client = bus.client()
-            for number in range(10):
-                self.assertResult(self.fetch(client, number, f"{origin.url}/whole-then-frames?{number}"), CONTENT)
-            self.assertEqual(origin.accepted, 1)
+        for number in range(10):
+            self.assertResult(self.fetch(self.client, number, f"{origin.url}/whole-then-frames?{number}"), CONTENT)
+        self.assertEqual(origin.accepted, 1)
 
     def test_a_connection_is_replaced_after_a_goodbye(self):
         origin = self.origin()
-        with Bus(workers=1) as bus:
-            client = bus.client()
-            for number in range(10):
-                self.assertResult(self.fetch(client, number, f"{origin.url}/whole-then-goodbye?{number}"), CONTENT)
-            self.assertEqual(origin.accepted, 10)
+        for number in range(10):
+            self.assertResult(self.fetch(self.client, number, f"{origin.url}/whole-then-goodbye?{number}"), CONTENT)
+        self.assertEqual(origin.accepted, 10)
 
     def test_a_goodbye_beside_others_costs_none_its_answer(self):
         origin = self.origin()
-        with Bus(workers=1, origin_limit=30) as bus:
-            client = bus.client()
-            for round in range(10):
-                self.assertResult(self.fetch(client, f"first-{round}", f"{origin.url}/whole?{round}"), CONTENT)
-                for number in range(16):
-                    ending = "goodbye-then-end" if number in (5, 9) else "unannounced"
-                    self.ask(client, f"{round}-{number}", f"{origin.url}/{ending}?{round}.{number}", retries=2)
-                for message in client.terminals(16):
-                    self.assertResult(message, CONTENT)
+        for round in range(10):
+            self.assertResult(self.fetch(self.client, f"first-{round}", f"{origin.url}/whole?{round}"), CONTENT)
+            for number in range(16):
+                ending = "goodbye-then-end" if number in (5, 9) else "unannounced"
+                self.ask(self.client, f"{round}-{number}", f"{origin.url}/{ending}?{round}.{number}", retries=2)
+            for message in self.client.terminals(16):
+                self.assertResult(message, CONTENT)
 
     def test_encoded_bodies_are_whole_beside_others(self):
         origin = self.origin()
-        with Bus(workers=1, origin_limit=30) as bus:
-            client = bus.client()
-            self.assertResult(self.fetch(client, "first", f"{origin.url}/whole"), CONTENT)
-            for number in range(8):
-                self.ask(client, f"text-{number}", f"{origin.url}/gzipped?{number}")
-                self.ask(client, f"good-{number}", f"{origin.url}/unannounced?{number}")
-            for message in client.terminals(16):
-                self.assertResult(message, TEXT if message.operands[1].startswith("text") else CONTENT)
-            self.assertEqual(origin.accepted, 1)
-
-    def test_an_attempt_after_an_error_status_stays_with_http2(self):
-        origin = self.origin()
-        with Bus(workers=1) as bus:
-            self.assertResult(self.fetch(bus.client(), 1, f"{origin.url}/broken-once", retries=1), CONTENT)
-            self.assertEqual([connection for connection, _ in origin.asked], [1, 1])
+        self.assertResult(self.fetch(self.client, "first", f"{origin.url}/whole"), CONTENT)
+        for number in range(8):
+            self.ask(self.client, f"text-{number}", f"{origin.url}/gzipped?{number}")
+            self.ask(self.client, f"good-{number}", f"{origin.url}/unannounced?{number}")
+        for message in self.client.terminals(16):
+            self.assertResult(message, TEXT if message.operands[1].startswith("text") else CONTENT)
+        self.assertEqual(origin.accepted, 1)
 
     def test_what_failed_by_http2_is_tried_again_by_http1(self):
         origin = self.origin()
-        with Bus(workers=1) as bus:
-            self.assertResult(self.fetch(bus.client(), 1, f"{origin.url}/reset-in-body/0", retries=2), CONTENT)
-            self.assertEqual([connection for connection, _ in origin.asked], [1, 0])
+        self.assertResult(self.fetch(self.client, 1, f"{origin.url}/reset-in-body/0", retries=2), CONTENT)
+        self.assertEqual([connection for connection, _ in origin.asked], [1, 0])
 
 
 class SettingTests(Case):
@@ -198,21 +186,6 @@ class SettingTests(Case):
                                   (f"origin {origin.url} http2=off", "1"), (f"origin {origin.url} default", "2")):
                 self.assertEqual(client.set(said).verb, "CHANGED")
                 self.assertEqual(self.versions(origin, client), [version], said)
-
-    def test_an_option_a_variable_and_a_file_turn_it_off(self):
-        origin = self.origin()
-        folder = temporary_folder()
-        self.addCleanup(shutil.rmtree, folder)
-        (folder / "file.toml").write_text(f'[origin."{origin.url}"]\nhttp2 = "off"\n')
-        (folder / "all.toml").write_text('http2 = "off"\n')
-        for options in ({"arguments": ("--http2", "off")}, {"environment": {"EARSHOT_HTTP2": "off"}},
-                        {"arguments": ("--config", folder / "file.toml")}, {"arguments": ("--config", folder / "all.toml")}):
-            with Bus(workers=1, **options) as bus:
-                self.assertEqual(self.versions(origin, bus.client()), ["1"], options)
-
-    def test_workers_tell_that_they_can(self):
-        with Bus(workers=1) as bus:
-            self.assertEqual([worker["http2"] for worker in bus.status()["workers"]], [True])
 
     def test_it_is_off_where_the_ends_of_streams_are_not_seen(self):
         folder = temporary_folder()
@@ -236,63 +209,53 @@ class SettingTests(Case):
             self.assertEqual([connection for connection, _ in origin.asked], [0])
 
 
-class SharingTests(Case):
+class SharingTests(SharedBusCase):
     def test_requests_share_a_connection(self):
         origin = self.origin()
-        with Bus(workers=1, origin_limit=40) as bus:
-            client = bus.client()
-            self.assertResult(self.fetch(client, "first", f"{origin.url}/whole"), CONTENT)
-            for number in range(200):
-                self.ask(client, number, f"{origin.url}/whole?{number}")
-            for message in client.terminals(200):
-                self.assertResult(message, CONTENT)
-            self.assertEqual(origin.accepted, 1)
+        self.assertResult(self.fetch(self.client, "first", f"{origin.url}/whole"), CONTENT)
+        for number in range(200):
+            self.ask(self.client, number, f"{origin.url}/whole?{number}")
+        for message in self.client.terminals(200):
+            self.assertResult(message, CONTENT)
+        self.assertEqual(origin.accepted, 1)
 
     def test_a_silent_server_delays_no_other(self):
         origin = self.origin()
         silent = self.enterContext(socket.create_server(("127.0.0.1", 0)))
-        with Bus(workers=1, origin_limit=20) as bus:
-            client = bus.client()
-            for number in range(20):
-                self.ask(client, f"silent-{number}", f"https://127.0.0.1:{silent.getsockname()[1]}/{number}")
-            self.enterContext(silent.accept()[0])
-            for number in range(20):
-                self.ask(client, number, f"{origin.url}/whole?{number}")
-            for message in client.terminals(20, timeout=5):
-                self.assertResult(message, CONTENT)
+        for number in range(20):
+            self.ask(self.client, f"silent-{number}", f"https://127.0.0.1:{silent.getsockname()[1]}/{number}")
+        self.enterContext(silent.accept()[0])
+        for number in range(20):
+            self.ask(self.client, number, f"{origin.url}/whole?{number}")
+        for message in self.client.terminals(20, timeout=5):
+            self.assertResult(message, CONTENT)
 
     def test_hosts_share_no_connection(self):
         folder = temporary_folder()
         self.addCleanup(shutil.rmtree, folder)
         self.certificate = certificate.self_signed(folder, "DNS:localhost")
         origin = self.origin()
-        with Bus(workers=1) as bus:
-            client = bus.client()
-            for number in range(4):
-                url = origin.url.replace("127.0.0.1", "localhost") if number % 2 else origin.url
-                self.assertResult(self.fetch(client, number, f"{url}/whole?{number}"), CONTENT)
-            self.assertEqual([connection for connection, _ in origin.asked], [1, 2, 1, 2])
+        for number in range(4):
+            url = origin.url.replace("127.0.0.1", "localhost") if number % 2 else origin.url
+            self.assertResult(self.fetch(self.client, number, f"{url}/whole?{number}"), CONTENT)
+        self.assertEqual([connection for connection, _ in origin.asked], [1, 2, 1, 2])
 
     def test_a_cancelled_transfer_that_is_alone_on_its_connection_closes_it(self):
         origin = self.origin()
-        with Bus(workers=1) as bus:
-            client = bus.client()
-            self.ask(client, "silent", f"{origin.url}/silent")
-            self.assertTrue(origin.wait(lambda: origin.asked))
-            client.cancel("h", "silent")
-            self.assertTrue(origin.wait(lambda: origin.closed), "the connection is closed")
+        self.ask(self.client, "silent", f"{origin.url}/silent")
+        self.assertTrue(origin.wait(lambda: origin.asked))
+        self.client.cancel("h", "silent")
+        self.assertTrue(origin.wait(lambda: origin.closed), "the connection is closed")
 
     def test_a_cancelled_transfer_resets_its_stream_and_leaves_the_others(self):
         origin = self.origin()
-        with Bus(workers=1) as bus:
-            client = bus.client()
-            for number in range(2):
-                self.ask(client, f"silent-{number}", f"{origin.url}/silent?{number}")
-                self.assertTrue(origin.wait(lambda: len(origin.asked) == number + 1))
-            client.cancel("h", "silent-0")
-            self.assertResult(self.fetch(client, 2, f"{origin.url}/whole"), CONTENT)
-            self.assertTrue(origin.wait(lambda: origin.resets), "the stream is reset")
-            self.assertEqual((origin.accepted, origin.closed), (1, []))
+        for number in range(2):
+            self.ask(self.client, f"silent-{number}", f"{origin.url}/silent?{number}")
+            self.assertTrue(origin.wait(lambda: len(origin.asked) == number + 1))
+        self.client.cancel("h", "silent-0")
+        self.assertResult(self.fetch(self.client, 2, f"{origin.url}/whole"), CONTENT)
+        self.assertTrue(origin.wait(lambda: origin.resets), "the stream is reset")
+        self.assertEqual((origin.accepted, origin.closed), (1, []))
 
     def test_a_server_that_allows_one_stream_gets_one(self):
         origin = self.origin(settings={3: 1})
@@ -306,14 +269,12 @@ class SharingTests(Case):
 
     def test_header_bombs_end_their_requests_alone(self):
         origin = self.origin()
-        with Bus(workers=1) as bus:
-            client = bus.client()
-            worker = bus.workers
-            for number in range(5):
-                answer = self.fetch(client, number, f"{origin.url}/header-bomb?{number}")
-                self.assertEqual(answer.verb, "FAILED", answer)
-            self.assertResult(self.fetch(client, "after", f"{origin.url}/whole"), CONTENT)
-            self.assertEqual(bus.workers, worker, "the same worker")
+        worker = self.bus.workers
+        for number in range(5):
+            answer = self.fetch(self.client, number, f"{origin.url}/header-bomb?{number}")
+            self.assertEqual(answer.verb, "FAILED", answer)
+        self.assertResult(self.fetch(self.client, "after", f"{origin.url}/whole"), CONTENT)
+        self.assertEqual(self.bus.workers, worker, "the same worker")
 
 
 IS_LONG = bool(os.environ.get("EARSHOT_LONG"))

@@ -7,7 +7,6 @@ import json
 import unittest
 
 from support.origin import Origin
-from support.processes import eventually
 from test_users import DAEMON, LARGE, NOBODY, Case
 
 #: Names of the victim's handlers, and names that do not exist in their place.
@@ -209,86 +208,6 @@ say(answers(c))
         self.assertEqual(set(ledger), {"broker", "requests"})
         self.assertEqual((waits, heard), ("waits", []), "a subscriber to its names hears nothing of the victim")
 
-    def test_no_greeting_opens_a_session_of_another_user(self):
-        bus = self.shared()
-        victim, secrets = self.victim(bus)
-        greetings = [{"principal": f"uid:{DAEMON}"}, {"principal": "uid:0"}, {"principal": "key:backup"},
-                     {"principal": f"uid:{DAEMON}", "proof": "0" * 64}, {"principal": f"uid:{NOBODY}"},
-                     {"principal": "root"}, {"principal": f"uid:0{DAEMON}"}, {"principal": "uid:-1"},
-                     {"principal": f"uid:{DAEMON}", "token": secrets["token"], "lease": 60}]
-        malformed = [{"principal": ""}, {"principal": f"uid:{DAEMON}/b"}, {"principal": f"uid:{DAEMON}", "proof": "0" * 63},
-                     {"proof": "0" * 64}, {"window": "none"}]
-        tokens = [{"token": secrets["token"], "lease": 60}, {"lease": 60}]
-        said = self.visit(NOBODY, bus, self.code(HOSTILE + """
-for fields in greetings + malformed + tokens:
-    c = client(hello=False)
-    c.say("HELLO EAR/1", **fields)
-    message = c.receive()
-    said = [message.verb, *message.operands, message.fields.get("bodies"), message.fields.get("resumed")]
-    # The connection stands, and has no more rights than before.
-    said.append([answer[:2] for answer in attempt(c, "REMOVE b/run 1")] if message.verb == "WELCOME" else None)
-    say(said)
-    c.close()
-""", greetings=greetings, malformed=malformed, tokens=tokens)).said(60)
-        for fields, answer in zip(greetings, said):
-            self.assertEqual(answer, ["ERROR", "not-authorized", None, None, None], fields)
-        for fields, answer in zip(malformed, said[len(greetings):]):
-            self.assertEqual(answer, ["ERROR", "bad-message", None, None, None], fields)
-        for fields, answer in zip(tokens, said[len(greetings) + len(malformed):]):
-            self.assertEqual(answer, ["WELCOME", "EAR/1", "pull", None, [["REMOVED", ["b/run", "1", "0"]]]], fields)
-        self.assertUndisturbed(victim)
-
-    def test_requests_under_the_names_of_another_user_are_requests_of_their_own(self):
-        bus = self.shared()
-        victim, _ = self.victim(bus)
-        said = self.visit(NOBODY, bus, self.code(HOSTILE + """
-c = client(bodies="pull")
-for handler, fields in (("b/run", {}), ("b/run", {"replace": "yes"}), ("b/done", {}), ("b/done", {"take": "yes"}),
-                        ("b/wait", {"priority": "high"}), ("kept/failed", {}), ("kept/done", {"durable": "yes"})):
-    c.fetch(handler, 1, other + "/bytes/77", **fields)
-    terminal = c.terminal()
-    say([terminal.verb, *terminal.id, len(terminal.content())])
-c.expect("ACCEPTED", "kept/done")
-c.fetch("b/done", "cookies", other + "/headers", cookies="yes")
-say("secret" in c.terminal().content().decode())
-for fields in ({"ca_file": "/etc/hosts"}, {"client_certificate": "/etc/hosts"}, {"client_key": "/etc/hosts"}):
-    say(attempt(c, "FETCH own 1 https://127.0.0.1/", **fields)[0][:2])
-for number, url in enumerate(("file:///etc/hosts", "earshot://b/done", "thumb://b/done")):
-    say(attempt(c, f"FETCH own s{number} {url}")[0][1])
-c.cancel("b/run", 1)
-say([message.verb for message in c.rest()])
-""")).said(60)
-        self.assertEqual(said[:7], [["RESULT", handler, "1", 77] for handler in (
-            "b/run", "b/run", "b/done", "b/done", "b/wait", "kept/failed", "kept/done")])
-        self.assertIs(said[7], False)
-        self.assertEqual(said[8:11], [["ERROR", ["not-authorized"]]] * 3)
-        self.assertEqual(said[11:14], [["own", f"s{n}", "unsupported-scheme"] for n in range(3)])
-        self.assertEqual(said[14], [])
-        self.assertUndisturbed(victim)
-
-    def test_users_share_neither_fetches_nor_stored_responses(self):
-        bus = self.shared()
-        victim, _ = self.victim(bus)
-        self.assertEqual(self.origin.count("/kept/b"), 1)
-        said = self.visit(NOBODY, bus, self.code("""
-c = client(bodies="pull")
-cached = other + "/kept/b?cc=max-age=1000&bytes=100"
-for number, fields in enumerate(({"cache": "only-if-cached"}, {}, {}, {"cache": "only-if-cached"})):
-    c.fetch("own", number, cached, **fields)
-    terminal = c.terminal()
-    say([terminal.verb, terminal.operands[2], terminal.fields.get("source")])
-# A URL that the victim has in transfer: its bytes do not come from there.
-c.fetch("own", "run", here + "/gate/b?bytes=200")
-c.query("ping")
-say(c.query("why own run")["state"])
-c.cancel("own", "run")
-""")).said(60)
-        self.assertEqual(said[:4], [["FAILED", "not-cached", None], ["RESULT", "200", "network"],
-                                    ["RESULT", "200", "cache"], ["RESULT", "200", "cache"]])
-        self.assertEqual(said[4], "queued", "its own transfer waits for the origin")
-        self.assertEqual(self.origin.count("/kept/b"), 2, "a miss at the origin")
-        self.assertUndisturbed(victim)
-
     def test_another_user_reaches_no_file_process_or_socket_of_the_bus(self):
         bus = self.shared()
         victim, _ = self.victim(bus)
@@ -322,27 +241,6 @@ for pid in family:
         self.assertEqual(wrong, [])
         self.assertLessEqual({path for code, path in said if code == "EISDIR"},
                              {str(folder) for folder in folders} | {path for path in processes if path.endswith(("fd", "cwd"))})
-        self.assertUndisturbed(victim)
-
-    def test_the_administrator_sees_all_and_acts_for_others(self):
-        bus = self.shared()
-        victim, _ = self.victim(bus)
-        client = bus.client()
-        names = {row["handler"] for row in client.query("handlers")["handlers"]}
-        self.assertLessEqual({"b/run", "kept/failed"}, names)
-        requests = {(row["handler"], row["request"]): row for row in client.query("requests")["requests"]}
-        self.assertEqual(requests["b/run", "1"]["principal"], f"uid:{DAEMON}")
-        # Its own namespace is another one.
-        self.assertEqual(client.remove("b/").operands, ["b/", "0"])
-        deputy = bus.client(hello=False)
-        deputy.say("HELLO EAR/1", principal=f"uid:{DAEMON}", bodies="pull")
-        self.assertEqual(deputy.receive().verb, "WELCOME")
-        self.assertEqual(deputy.query("why b/run 1")["state"], "running")
-        deputy.say("PRIORITY b/run 1 high")
-        eventually(lambda: {row["request"]: row for row in client.query("requests")["requests"]
-                            if row["handler"] == "b/run"}["1"]["class"] == "high", "the class has changed")
-        deputy.say("SET slots 3")
-        self.assertEqual(deputy.expect("ERROR").operands, ["not-authorized"], "it has the rights of that user only")
         self.assertUndisturbed(victim)
 
 

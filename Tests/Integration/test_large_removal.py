@@ -23,7 +23,7 @@ IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
 MANY = 100_000 if IS_LONG else 10_000
 REST = 2 * MANY
 OWED = 5 * MANY
-BATCHES = 10_000 if IS_LONG else 1_000
+BATCHES = 10_000 if IS_LONG else 400
 PIECE = 5_000
 SMALL = 1_000
 WAIT, REPLY = 0.005, 0.5
@@ -227,16 +227,16 @@ class RemovalTests(TestCase):
         remover.say("REMOVE owed\n")
         self.assertEqual(remover.hear(), f"REMOVED owed {OWED}\n")
         eventually(lambda: self.other.ledger()["deliveries"]["outstanding"] == OWED, "all are due", 60)
-        full = self.at_rest()
+        # Of a tenth the pages of the allocator are a large part, so only the strict form measures.
+        full = self.at_rest() if IS_LONG else 0
         told = stranger.terminals(OWED)
         self.assertEqual((len(told), set(told)), (OWED, {f"FAILED owed {number} removed" for number in range(OWED)}))
         stranger.ping()
         self.assertEqual(self.other.ledger()["deliveries"]["outstanding"], 0)
-        # Both times the requests are gone, so the difference is what was due.
-        size = full - self.at_rest()
-        tell(f"{OWED} codes take {size / 1e6:.1f} MB, {size / OWED:.1f} bytes each")
-        # Of a tenth the pages of the allocator are a large part.
         if IS_LONG:
+            # Both times the requests are gone, so the difference is what was due.
+            size = full - self.at_rest()
+            tell(f"{OWED} codes take {size / 1e6:.1f} MB, {size / OWED:.1f} bytes each")
             self.assertLessEqual(size, OWED * OWED_BYTES)
 
     def test_codes_that_wait_for_the_remover(self):

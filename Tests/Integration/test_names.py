@@ -41,23 +41,6 @@ class NameTests(TestCase):
     def bus(self, names, **options):
         return Bus(workers=1, slots=256, arguments=("--dns-server", names.address, "--origin-limit", "256"), **options)
 
-    def test_one_lookup_for_all_who_wait_and_for_all_who_come_within_its_time(self):
-        with NameServer({"many.example": ["127.0.0.1"]}, ttl=600) as names, self.bus(names) as bus:
-            client = bus.client()
-            for turn in range(2):
-                for number in range(200):
-                    client.fetch("h", f"{turn}-{number}", f"http://many.example:{self.port}/cut/5/5?{turn}-{number}")
-                self.assertEqual({m.verb for m in client.terminals(200)}, {"RESULT"})
-            self.assertEqual(names.questions("many.example"), 1)
-
-    def test_a_name_that_does_not_exist_is_known_for_a_while(self):
-        with NameServer() as names, self.bus(names) as bus:
-            client = bus.client()
-            for number in range(20):
-                client.fetch("h", number, f"http://no.example:{self.port}/{number}")
-                self.assertFailed(client.terminal(), "unknown-host")
-            self.assertEqual(names.questions("no.example"), 1)
-
     def test_a_name_that_nobody_answers_for_holds_up_nothing_else(self):
         known = {"dead.example": [None], "known.example": ["127.0.0.1"]}
         with NameServer(known, ttl=600) as names, self.bus(names) as bus:

@@ -112,6 +112,19 @@ class PullerTests(TestCase):
             attempt = self.puller.job(f"earshot-node://127.0.0.1:{listener.getsockname()[1]}/k/1")
             self.assertFails(self.puller.end(attempt), "connect-failed")
 
+    def test_a_request_without_an_answer_fails_as_reset_and_a_body_that_arrives_goes_on(self):
+        large, silent = self.node.add("large", LARGE, is_pulled=True), self.node.url("silent")
+        self.node.silent.add(silent)
+        self.node.release(large, 10 * PIECE)
+        attempt = self.puller.job(large, progress=50)
+        self.puller.hear()
+        other = self.puller.job(silent, timeout="3600")
+        while (message := self.puller.hear()).verb == "PROGRESS":
+            pass
+        self.assertEqual((message.verb, *message.operands[:2]), ("FAILED", other, "reset"))
+        self.node.release(large, len(LARGE))
+        self.assertDone(self.puller.end(attempt), LARGE)
+
     def test_a_node_can_be_reached_after_a_failure(self):
         url = self.node.add("small", b"abc")
         self.node.close()

@@ -1,6 +1,6 @@
 """A slow subscriber beside a fast one delays no other client and loses nothing.
 
-Each of the 5,000 URLs is a separate file of 1 KiB. With EARSHOT_LONG=1 there are nearly as many as outcomes may wait for a client.
+Each of the 2,000 URLs is a separate file of 1 KiB. With EARSHOT_LONG=1 there are nearly as many as outcomes may wait for a client.
 """
 
 import os
@@ -18,7 +18,7 @@ LONG = bool(os.environ.get("EARSHOT_LONG"))
 
 
 class SharedURLTests(TestCase):
-    COUNT, ROUNDS = (20_000, 2) if LONG else (5_000, 1)
+    COUNT, ROUNDS = (20_000, 2) if LONG else (2_000, 1)
     MOST_ROUNDS = 15
     BYTES = 1024
     PER_FOLDER = 1_000

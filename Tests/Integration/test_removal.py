@@ -64,7 +64,7 @@ class RemovalTests(TestCase):
     def test_a_removal_cuts_its_running_transfers_and_the_next_handler_has_their_slots(self):
         client = self.bus.client(window=4096)
         slowest = []
-        for turn in range(10):
+        for turn in range(10 if IS_LONG else 3):
             cut, following = f"cut{turn}", f"next{turn}"
             self.ask(client, f"h/{turn}", cut, 1000)
             self.origin.await_running(RUNNING)
@@ -112,23 +112,6 @@ class RemovalTests(TestCase):
             self.assertLessEqual(percentile(surplus, 99), 256 * 1024)
         self.assertLessEqual(unwanted, sum(surplus) + rounds * 256 * 1024)
 
-    def test_a_subtree_goes_as_a_whole_and_its_neighbours_stay(self):
-        client, watcher = self.bus.client(), self.bus.client()
-        watcher.say("SUBSCRIBE gallery/")
-        watcher.query("ping")
-        for handler in ("gallery/1", "gallery/2/thumb", "gallery2"):
-            client.fetch(handler, 1, f"{self.origin.url}/gate/tree?bytes=4&h={handler}")
-        self.origin.await_running(3)
-        self.assertEqual(client.remove("gallery/").operands[1], "2")
-        told = watcher.terminals(2)
-        self.assertEqual(sorted(m.id[0] for m in told), ["gallery/1", "gallery/2/thumb"])
-        for message in told:
-            self.assertFailed(message, "removed")
-        self.origin.await_aborts("/gate/tree", 2)
-        self.origin.open_gate("tree")
-        self.assertEqual(client.terminal().id[0], "gallery2")
-        self.assertEqual((client.rest(), watcher.rest()), ([], []))
-
     def test_drop_and_cancel_of_what_is_not_there_say_so(self):
         dropped = self.bus.run("drop", "nobody")
         self.assertEqual(dropped.status, 0, dropped.describe())
@@ -151,14 +134,6 @@ class RemovalTests(TestCase):
             self.assertEqual(self.bus.run("cancel", "match", "1").status, status)
         self.origin.await_aborts("/gate/match")
 
-    def test_why_tells_what_a_request_waits_for(self):
-        client = self.bus.client()
-        client.fetch("why", 1, f"{self.origin.url}/gate/why")
-        self.origin.await_count("/gate/why", 1)
-        told = self.bus.run("why", "why", "1")
-        self.assertEqual(told.status, 0, told.describe())
-        self.assertIn("running", told.stdout.decode())
-
 
 class DeathTests(TestCase):
     """The owner is killed: equivalent to a removal, and as fast."""
@@ -167,7 +142,7 @@ class DeathTests(TestCase):
         with Origin() as origin, Bus(workers=1, slots=64, origin_limit=500) as bus:
             observer = bus.client()
             taken = []
-            for turn in range(1, 4):
+            for turn in range(1, 4 if IS_LONG else 2):
                 peer = Program([PYTHON, SUPPORT, "peer", bus.runtime, f"dead/{turn}", QUEUED,
                                 f"{origin.url}/gate/dead?turn={turn}"], bus.environment)
                 peer.await_line("asked", "stdout", timeout=60)

@@ -1,6 +1,6 @@
 """The broker removes very many requests in slices, serves others between them, and returns the memory.
 
-It is 50,000 of 250,000 requests. With EARSHOT_LONG=1 it is 100,000 of 1,000,000, and others must be served as soon as on an
+It is 20,000 of 100,000 requests. With EARSHOT_LONG=1 it is 100,000 of 1,000,000, and others must be served as soon as on an
 otherwise idle machine.
 """
 
@@ -15,7 +15,7 @@ from support.processes import eventually, resident
 from support.steady import Steady
 
 IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
-QUEUED, HANDLERS = (1_000_000, 10) if IS_LONG else (250_000, 5)
+QUEUED, HANDLERS = (1_000_000, 10) if IS_LONG else (100_000, 5)
 SHARE = QUEUED // HANDLERS
 
 

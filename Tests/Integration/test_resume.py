@@ -1,6 +1,5 @@
 """Interrupted transfers resume, and two versions of a file are never joined."""
 
-import collections
 import hashlib
 import os
 import random
@@ -26,56 +25,29 @@ def stored(bus):
 
 
 class ResumeTests(TestCase):
-    def test_64_mib_cut_5_times_come_whole_and_are_sent_once(self):
-        size = 64 * MIB
-        with Origin() as origin, Bus(workers=2) as bus:
-            cuts = [1 * MIB, 7 * MIB + 1, 20 * MIB, 11 * MIB, 3 * MIB + 17]
-            published = origin.publish(
-                "big", size, plan=lambda n, start: {"cut": cuts[n]} if n < len(cuts) else {},
-                fields=[("Content-Type", "image/x-big")])
-            client = bus.client()
-            client.fetch("big", 1, f"{origin.url}/parts/big", retries=10)
-            message = client.terminal(60)
-            self.assertResult(message, body(size))
-            self.assertEqual(message.fields["sha-256"], hashlib.sha256(body(size)).hexdigest())
-            self.assertEqual(message.fields["source"], "resumed")
-            self.assertEqual((message.operands[2], message.fields["attempts"]), ("200", "6"))
-            headers = {name.lower(): value.strip() for name, value in message.headers}
-            self.assertEqual(headers["content-length"], str(size))
-            self.assertEqual(headers["content-type"], "image/x-big")
-            self.assertNotIn("content-range", headers)
-            self.assertLess(published.sent, 1.2 * size)
-            self.assertEqual(published.answers, 6)
-            eventually(lambda: not kept(bus), "nothing is left")
-            self.balance(client)
-
     def test_a_body_cut_20_times_with_as_many_retries_comes_whole_and_is_sent_once(self):
         size, cuts = (100 * MIB, 20) if IS_LONG else (20 * MIB, 20)
         with Origin() as origin, Bus(workers=1) as bus:
             published = origin.publish(
-                "big", size, plan=lambda n, start: {"cut": size // (cuts + 2) + n} if n < cuts else {})
+                "big", size, plan=lambda n, start: {"cut": size // (cuts + 2) + n} if n < cuts else {},
+                fields=[("Content-Type", "image/x-big")])
             client = bus.client()
             client.fetch("big", 1, f"{origin.url}/parts/big", retries=cuts)
             message = client.terminal(60)
             self.assertResult(message, body(size))
             self.assertEqual(message.fields["sha-256"], hashlib.sha256(body(size)).hexdigest())
-            self.assertEqual(published.answers, cuts + 1)
+            self.assertEqual(message.fields["source"], "resumed")
+            self.assertEqual((message.operands[2], message.fields["attempts"]), ("200", str(cuts + 1)))
+            headers = {name.lower(): value.strip() for name, value in message.headers}
+            self.assertEqual((headers["content-length"], headers["content-type"]), (str(size), "image/x-big"))
+            self.assertNotIn("content-range", headers)
             # At most 20 pauses of 0.25 s: progress resets the back-off.
             tell(f"{size // MIB} MiB cut {cuts} times: {published.sent / size:.3f} of its bytes on the wire, in"
                  f" {int(message.fields['elapsed-ms']) / 1000:.1f} s")
             self.assertLess(published.sent, 1.2 * size)
-
-    def test_another_version_in_between_is_fetched_from_its_first_byte(self):
-        with Origin() as origin, Bus(workers=1) as bus:
-            newer = Version(3 * MIB, "newer")
-            origin.publish("file", 4 * MIB, "older", plan=lambda n, start: [
-                {"cut": 2 * MIB}, {"version": newer, "cut": MIB}, {}][n])
-            client = bus.client()
-            client.fetch("file", 1, f"{origin.url}/parts/file", retries=5)
-            message = client.terminal()
-            self.assertResult(message, newer.content)
-            self.assertEqual(origin.published["file"].ranges, [None, "bytes=2097152-4194303", "bytes=1048576-3145727"])
-            self.assertEqual(message.fields["source"], "resumed")
+            self.assertEqual(published.answers, cuts + 1)
+            eventually(lambda: not kept(bus), "nothing is left")
+            self.balance(client)
 
     def test_what_a_killed_worker_had_is_gone_on_with(self):
         size = 40 * MIB
@@ -113,25 +85,6 @@ class ResumeTests(TestCase):
             self.assertIsNotNone(published.ranges[2])
             self.assertEqual((kept(bus), stored(bus)), ([], []))
 
-    def test_an_error_in_between_leaves_what_is_kept_as_it_was(self):
-        with Origin() as origin, Bus(workers=1) as bus:
-            published = origin.publish("file", 3 * MIB, plan=lambda n, start: [
-                {"cut": MIB}, {"status": 500, "page": 200_000}, {"cut": MIB}, {"status": 404}, {}][n])
-            client = bus.client()
-            client.fetch("file", 1, f"{origin.url}/parts/file", retries=5)
-            self.assertFailed(client.terminal(), "http-status")
-            client.fetch("file", 2, f"{origin.url}/parts/file")
-            self.assertResult(client.terminal(), body(3 * MIB))
-            self.assertEqual(published.ranges, [None] + ["bytes=1048576-3145727"] * 2 + ["bytes=2097152-3145727"] * 2)
-
-    def test_a_length_that_was_announced_wrong_does_not_stay_in_the_way(self):
-        with Origin() as origin, Bus(workers=1) as bus:
-            version = Version(MIB, "x")
-            origin.publish("file", MIB, "x", plan=lambda n, start: [{"lie": "length"}, {"version": version}, {}][n])
-            client = bus.client()
-            client.fetch("file", 1, f"{origin.url}/parts/file")
-            self.assertResult(client.terminal(), version.content)
-
     def test_a_server_of_closed_ranges_alone_is_asked_for_one(self):
         with Origin() as origin, Bus(workers=1) as bus:
             origin.publish("file", 2 * MIB, plan=lambda n, start: [{"cut": MIB}, {"lie": "closed"}][n])
@@ -141,76 +94,12 @@ class ResumeTests(TestCase):
             self.assertResult(message, body(2 * MIB))
             self.assertEqual(message.fields["source"], "resumed")
 
-    def test_what_cannot_be_joined_is_fetched_anew(self):
-        with Origin() as origin, Bus(workers=1) as bus:
-            client = bus.client()
-            for tag in ('W/"weak"', ""):
-                origin.publish("file", 2 * MIB, tag, tag=tag, plan=lambda n, start: [{"cut": MIB}, {}][n])
-                client.fetch("file", 1, f"{origin.url}/parts/file")
-                message = client.terminal()
-                self.assertResult(message, body(2 * MIB, tag))
-                self.assertEqual(message.fields["source"], "network")
-                self.assertEqual(origin.published["file"].ranges, [None, None])
-            self.assertEqual(kept(bus), [])
-
-    def test_a_lying_answer_is_never_joined_to_what_is_there(self):
-        for lie in ("start", "total", "tag", "weak", "coding", "unsatisfied", "ignore"):
-            with self.subTest(lie), Origin() as origin, Bus(workers=1) as bus:
-                origin.publish("file", 2 * MIB, plan=lambda n, start: [{"cut": MIB}, {"lie": lie}, {}][n])
-                client = bus.client()
-                client.fetch("file", 1, f"{origin.url}/parts/file", retries=1)
-                self.assertResult(client.terminal(), body(2 * MIB))
-                self.assertEqual(origin.published["file"].ranges[1], "bytes=1048576-2097151")
-
-    def test_four_corrupting_servers_cut_at_random_make_no_wrong_body(self):
-        """Of 1,000 bodies, 200 in the ordinary run, each is interrupted at least once, and its continuation lies."""
-        count = 1_000 if IS_LONG else 200
+    def test_random_cuts_lies_and_changes_never_make_a_wrong_body(self):
+        """The delivered body is one that the origin had, completely. It is 500 bodies, 150 in the ordinary form."""
+        count = 500 if IS_LONG else 150
         seed = random.randrange(1 << 30)
         chance = random.Random(seed)
-        lies = ("early", "ignore", "other", "gzip")
-
-        def plan_for(name, lie):
-            cuts = chance.randrange(1, 4)
-            newer = Version(chance.randrange(70_000, 400_000), f"newer-{name}")
-
-            def plan(number, start):
-                if number < cuts:
-                    return {"cut": chance.randrange(1, 300_000)}
-                if number > cuts:
-                    return {}
-                answer = {"lie": lie, "cut": chance.choice((None, chance.randrange(1, 300_000)))}
-                if lie == "other":
-                    answer["version"] = newer
-                    truth[name].append(newer)
-                return answer
-            return plan
-
-        truth, outcomes = {}, collections.Counter()
-        with self.subTest(seed=seed), Origin() as origin, Bus(workers=2) as bus:
-            client = bus.client()
-            bus.run("set", "origin-limit", "50")
-            for index in range(count):
-                name, lie = str(index), lies[index % 4]
-                published = origin.publish(name, chance.randrange(70_000, 400_000), index, plan=plan_for(name, lie))
-                truth[name] = [published.version]
-                client.fetch("lies", index, f"{origin.url}/parts/{name}", retries=20)
-            for message in client.terminals(count, 240):
-                name = message.id[1]
-                content = message.content()
-                self.assertEqual(message.verb, "RESULT", (seed, message))
-                versions = [version.content for version in truth[name]]
-                self.assertTrue(content in versions, (seed, lies[int(name) % 4], message))
-                self.assertEqual(hashlib.sha256(content).hexdigest(), message.fields["sha-256"])
-                outcomes[lies[int(name) % 4], message.fields["source"]] += 1
-            self.balance(client)
-            tell(f"{count} bodies, none of them wrong: "
-                 + ", ".join(f"{lie} {source} {number}" for (lie, source), number in sorted(outcomes.items())))
-
-    def test_500_random_cuts_lies_and_changes_never_make_a_wrong_body(self):
-        """The delivered body is one that the origin had, completely."""
-        seed = random.randrange(1 << 30)
-        chance = random.Random(seed)
-        lies = ["start", "total", "tag", "weak", "long", "length", "coding", "unsatisfied", "ignore", None]
+        lies = ["start", "total", "tag", "weak", "long", "length", "coding", "unsatisfied", "ignore", "early", "other", "gzip", None]
 
         def plan_for(name):
             steps = chance.randrange(1, 6)
@@ -219,11 +108,11 @@ class ResumeTests(TestCase):
                 answer = {}
                 if number >= steps:
                     return answer
-                if chance.random() < 0.2:
+                if chance.random() < 0.4:
+                    answer["lie"] = chance.choice(lies)
+                if chance.random() < 0.2 or answer.get("lie") == "other":
                     answer["version"] = Version(chance.randrange(70_000, 600_000), chance.random())
                     truth[name].append(answer["version"])
-                if chance.random() < 0.3:
-                    answer["lie"] = chance.choice(lies)
                 answer["cut"] = chance.randrange(0, 400_000)
                 return answer
             return plan
@@ -232,13 +121,13 @@ class ResumeTests(TestCase):
         with self.subTest(seed=seed), Origin() as origin, Bus(workers=2) as bus:
             client = bus.client()
             bus.run("set", "origin-limit", "50")
-            for index in range(500):
+            for index in range(count):
                 name = str(index)
                 published = origin.publish(name, chance.randrange(70_000, 600_000), index, plan=plan_for(name))
                 truth[name] = [published.version]
                 client.fetch("fuzz", index, f"{origin.url}/parts/{name}", retries=20)
             resumed = 0
-            for message in client.terminals(500, 240):
+            for message in client.terminals(count, 240):
                 name = message.id[1]
                 if message.verb == "FAILED":
                     # An invalid coding is the origin's fault.
@@ -250,6 +139,6 @@ class ResumeTests(TestCase):
                 self.assertTrue(content in versions or content in surplus, (seed, message))
                 self.assertEqual(hashlib.sha256(content).hexdigest(), message.fields["sha-256"])
                 resumed += message.fields["source"] == "resumed"
-            self.assertGreater(resumed, 50)
+            self.assertGreater(resumed, count / 10)
             self.balance(client)
             eventually(lambda: not kept(bus), "no request is left")

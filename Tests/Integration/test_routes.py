@@ -13,10 +13,23 @@ from support import certificate
 from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.origin import Origin
 from support.proxy import Proxy
+from support.script import ScriptedOrigin
 
 
-class ProxyTests(TestCase):
+class Case(TestCase):
+    """The tests of a class share a bus. Each has a client of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.bus = cls.enterClassContext(Bus(workers=1))
+
     def setUp(self):
+        self.client = self.enterContext(self.bus.client())
+
+
+class ProxyTests(Case):
+    def setUp(self):
+        super().setUp()
         self.origin = self.enterContext(Origin())
         self.port = urllib.parse.urlsplit(self.origin.url).port
         # Only the proxies can resolve this name.
@@ -27,32 +40,31 @@ class ProxyTests(TestCase):
         return client.terminal()
 
     def test_each_kind_of_proxy_is_used_and_looks_the_name_up(self):
-        with Bus() as bus, Proxy() as http, Proxy() as bare, Proxy("socks5") as socks, Proxy("socks4") as old:
-            client = bus.client()
+        with Proxy() as http, Proxy() as bare, Proxy("socks5") as socks, Proxy("socks4") as old:
             for number, proxy in enumerate((http.url, bare.address, socks.url, f"socks5h://{socks.address}",
                                             f"socks://{socks.address}", old.url, f"socks4a://{old.address}")):
-                answer = self.fetch(client, number, f"{self.hidden}/bytes/70000?{number}", proxy=proxy)
+                answer = self.fetch(self.client, number, f"{self.hidden}/bytes/70000?{number}", proxy=proxy)
                 self.assertEqual(answer.verb, "RESULT", answer)
             self.assertEqual(http.asked + bare.asked, [f"GET {self.hidden}/bytes/70000?{number}" for number in range(2)])
             # A connection serves all requests by the same way.
             self.assertEqual(set(socks.asked), {f"hidden.invalid:{self.port}"})
-            answer = self.fetch(client, "address", f"{self.origin.url}/bytes/9", proxy=old.url)
+            answer = self.fetch(self.client, "address", f"{self.origin.url}/bytes/9", proxy=old.url)
             self.assertEqual(answer.verb, "RESULT", answer)
             self.assertEqual(set(old.asked), {f"hidden.invalid:{self.port}", f"127.0.0.1:{self.port}"})
 
     def test_the_command_takes_each_form_of_a_proxy_from_option_and_environment(self):
-        with Bus() as bus, Proxy() as http, Proxy("socks5") as socks:
+        with Proxy() as http, Proxy("socks5") as socks:
             for number, proxy in enumerate((http.address, f"socks5h://{socks.address}", f"socks://{socks.address}")):
                 url = f"{self.hidden}/bytes/9?{number}"
-                got = bus.run("get", "--proxy", proxy, url)
+                got = self.bus.run("get", "--proxy", proxy, url)
                 self.assertEqual(got.status, 0, got.describe())
-                own = Commands(bus.folder / "none", bus.folder)
+                own = Commands(self.bus.folder / "none", self.bus.folder)
                 own.environment.update(all_proxy=proxy)
                 got = own.run("get", "--no-cache", url)
                 self.assertEqual(got.status, 0, got.describe())
             self.assertEqual(len(http.asked), 2)
             self.assertGreaterEqual(len(socks.asked), 3, "one connection can serve both requests on the bus")
-            got = bus.run("get", "--proxy", "ftp://x", self.origin.url)
+            got = self.bus.run("get", "--proxy", "ftp://x", self.origin.url)
             self.assertEqual(got.status, 64)
             self.assertIn("SCHEME://[USER:PASSWORD@]HOST[:PORT]", got.stderr)
 
@@ -77,63 +89,58 @@ class ProxyTests(TestCase):
             ("socks4", {"reply": 91}, "", "connect-failed", "could not connect to the server, or refused to"),
             ("socks4", {"reply": 93}, "", "proxy-refused", "requires another user"),
         ]
-        with Bus() as bus:
-            client = bus.client()
-            for number, (kind, options, user, code, text) in enumerate(cases):
-                with self.subTest(kind=kind, options=options), Proxy(kind, **options) as proxy:
-                    way = f"{kind}://{user}{proxy.address}"
-                    answer = self.fetch(client, number, url, proxy=way, retries=0)
-                    self.assertFailed(answer, code)
-                    self.assertIn(f"The proxy {proxy.address} {text}", answer.fields["detail"])
-                    self.assertNotIn("secret", answer.fields["detail"])
-            for number, way in enumerate((f"http://{address}", f"socks5://{address}", f"socks4://{address}")):
-                answer = self.fetch(client, f"closed{number}", url, proxy=way, retries=0)
-                self.assertFailed(answer, "connect-refused")
-                self.assertIn(f"The proxy {address} refused the connection", answer.fields["detail"])
-            with Proxy(reply="403 No") as proxy:
-                got = bus.run("get", "--proxy", proxy.url, url)
-                self.assertEqual(got.status, 97, got.describe())
-                self.assertIn(f"The proxy {proxy.address} refused to connect to the server (status 403) (proxy-refused)",
-                              got.stderr)
-                self.assertEqual(len(proxy.asked), 1, "a refusal is not repeated")
+        for number, (kind, options, user, code, text) in enumerate(cases):
+            with self.subTest(kind=kind, options=options), Proxy(kind, **options) as proxy:
+                way = f"{kind}://{user}{proxy.address}"
+                answer = self.fetch(self.client, number, url, proxy=way, retries=0)
+                self.assertFailed(answer, code)
+                self.assertIn(f"The proxy {proxy.address} {text}", answer.fields["detail"])
+                self.assertNotIn("secret", answer.fields["detail"])
+        for number, way in enumerate((f"http://{address}", f"socks5://{address}", f"socks4://{address}")):
+            answer = self.fetch(self.client, f"closed{number}", url, proxy=way, retries=0)
+            self.assertFailed(answer, "connect-refused")
+            self.assertIn(f"The proxy {address} refused the connection", answer.fields["detail"])
+        with Proxy(reply="403 No") as proxy:
+            got = self.bus.run("get", "--proxy", proxy.url, url)
+            self.assertEqual(got.status, 97, got.describe())
+            self.assertIn(f"The proxy {proxy.address} refused to connect to the server (status 403) (proxy-refused)",
+                          got.stderr)
+            self.assertEqual(len(proxy.asked), 1, "a refusal is not repeated")
 
     def test_a_proxy_that_is_busy_is_asked_again_when_it_says(self):
         folder = temporary_folder()
         self.addCleanup(shutil.rmtree, folder)
         paths = certificate.self_signed(folder)
         replies = ["503 Busy\r\nRetry-After: 1", "429 Slow"]
-        with Bus() as bus, Origin(certificate=paths) as secure, Proxy(replies=replies) as proxy:
-            client = bus.client()
+        with Origin(certificate=paths) as secure, Proxy(replies=replies) as proxy:
             started = time.monotonic()
-            answer = self.fetch(client, 1, f"{secure.url}/bytes/9", proxy=proxy.url, ca_file=paths[0])
+            answer = self.fetch(self.client, 1, f"{secure.url}/bytes/9", proxy=proxy.url, ca_file=paths[0])
             self.assertEqual(answer.verb, "RESULT", answer)
             self.assertEqual(len(proxy.asked), 3)
             self.assertGreater(time.monotonic() - started, 1)
 
     def test_a_proxy_s_user_is_told_to_it_and_to_nobody_else(self):
-        with Bus() as bus, Proxy(user="me:secret") as http, Proxy("socks5", user="me:secret") as socks:
-            client = bus.client()
+        with Proxy(user="me:secret") as http, Proxy("socks5", user="me:secret") as socks:
             for number, proxy in enumerate((http, socks)):
                 url = proxy.url.replace("://", "://me:secret@")
-                answer = self.fetch(client, number, f"{self.hidden}/headers?{number}", proxy=url)
+                answer = self.fetch(self.client, number, f"{self.hidden}/headers?{number}", proxy=url)
                 self.assertEqual(answer.verb, "RESULT", answer)
                 self.assertNotIn("proxy-authorization", json.loads(answer.content())["headers"])
                 self.assertEqual(set(proxy.credentials), {"me:secret"})
             wrong = http.url.replace("://", "://me:wrong@")
-            answer = self.fetch(client, "wrong", f"{self.hidden}/headers?1", proxy=wrong, retries=0)
+            answer = self.fetch(self.client, "wrong", f"{self.hidden}/headers?1", proxy=wrong, retries=0)
             self.assertFailed(answer, "http-status")
 
     def test_a_proxy_that_speaks_tls_is_used_if_its_certificate_is_trusted(self):
         folder = temporary_folder()
         self.addCleanup(shutil.rmtree, folder)
         paths = certificate.self_signed(folder)
-        with Bus() as bus, Proxy(certificate=paths) as proxy, Origin(certificate=paths) as secure:
-            client = bus.client()
+        with Proxy(certificate=paths) as proxy, Origin(certificate=paths) as secure:
             trusted = {"proxy": proxy.url, "ca_file": paths[0], "retries": 0}
-            self.assertEqual(self.fetch(client, 1, f"{self.hidden}/bytes/70000", **trusted).verb, "RESULT")
-            self.assertEqual(self.fetch(client, 2, f"{secure.url}/bytes/70000", **trusted).verb, "RESULT")
+            self.assertEqual(self.fetch(self.client, 1, f"{self.hidden}/bytes/70000", **trusted).verb, "RESULT")
+            self.assertEqual(self.fetch(self.client, 2, f"{secure.url}/bytes/70000", **trusted).verb, "RESULT")
             self.assertEqual(proxy.asked, [f"GET {self.hidden}/bytes/70000", f"CONNECT {secure.url.partition('//')[2]}"])
-            self.assertFailed(self.fetch(client, 3, f"{self.hidden}/bytes/5", proxy=proxy.url, retries=0), "tls")
+            self.assertFailed(self.fetch(self.client, 3, f"{self.hidden}/bytes/5", proxy=proxy.url, retries=0), "tls")
             self.assertEqual(len(proxy.asked), 2)
 
     def test_a_netrc_file_is_never_read_by_itself(self):
@@ -148,18 +155,6 @@ class ProxyTests(TestCase):
             self.assertNotIn("authorization", json.loads(answer.content())["headers"])
             got = bus.run("get", f"{self.origin.url}/headers?get")
             self.assertNotIn("authorization", json.loads(got.stdout)["headers"])
-
-    def test_requests_by_different_ways_share_nothing(self):
-        with Bus() as bus, Proxy() as one, Proxy() as two:
-            client = bus.client()
-            ways = [one.url, two.url, one.url.replace("://", "://u:p@"), "none", one.url]
-            for number, way in enumerate(ways):
-                client.fetch("h", number, f"{self.origin.url}/gate/ways", proxy=way)
-            self.origin.await_count("/gate/ways", 4)
-            self.origin.open_gate("ways")
-            for answer in client.terminals(5):
-                self.assertEqual(answer.verb, "RESULT", answer)
-            self.assertEqual(self.origin.count("/gate/ways"), 4)
 
     def test_the_environment_is_honoured_and_a_request_may_say_otherwise(self):
         with Proxy() as proxy:
@@ -176,9 +171,9 @@ class ProxyTests(TestCase):
                 self.assertEqual(len(proxy.asked), 1)
 
     def test_a_command_says_once_that_a_running_bus_does_not_use_its_proxy(self):
-        with Bus() as bus, Proxy() as proxy:
+        with Proxy() as proxy:
             said = f"give --proxy {proxy.url} to use it"
-            own = Commands(bus.runtime, bus.folder)
+            own = Commands(self.bus.runtime, self.bus.folder)
             own.environment.update(http_proxy=f"http://me:secret@{proxy.address}", no_proxy="direct.invalid")
             urls = [f"{self.origin.url}/bytes/{number}" for number in (1, 2)]
             got = own.run("get", "--json", *urls)
@@ -199,13 +194,6 @@ class ProxyTests(TestCase):
             answer = self.fetch(client, 1, f"{self.origin.url}/bytes/1", proxy=proxy.url)
             self.assertFailed(answer, "address-refused")
             self.assertEqual(proxy.asked, [])
-
-    def test_what_is_no_proxy_is_refused(self):
-        with Bus() as bus:
-            client = bus.client()
-            self.assertFailed(self.fetch(client, 1, self.origin.url, proxy="ftp://127.0.0.1"), "malformed-url")
-            self.assertFailed(self.fetch(client, 3, self.origin.url, proxy="http://127.0.0.1:99999"), "malformed-url")
-            self.assertEqual(bus.run("get", "--proxy", "ftp://x", self.origin.url).status, 64)
 
 
 class DemandingServer:
@@ -259,63 +247,49 @@ class DemandingServer:
                     pass
 
 
-class AnsweringServer(DemandingServer):
-    """Server that answers the first bytes of each connection with fixed ones, such as a TLS alert."""
-
-    def __init__(self, answer):
-        self._answer = answer
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"https://127.0.0.1:{self._listener.getsockname()[1]}/"
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-
-    def _serve(self):
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-                with connection:
-                    connection.recv(65_536)
-                    connection.sendall(self._answer)
-                    connection.shutdown(socket.SHUT_WR)
-                    while connection.recv(65_536):
-                        pass
-            except OSError:
-                return
+def answering(answer):
+    """Returns a server that answers the first bytes of each connection with fixed ones, such as a TLS alert."""
+    def serve(connection):
+        connection.stream.recv(65_536)
+        connection.send(answer)
+        connection.stream.shutdown(socket.SHUT_WR)
+        connection.is_closed()
+    return ScriptedOrigin(serve)
 
 
-class CertificateTests(TestCase):
+class CertificateTests(Case):
     def setUp(self):
+        super().setUp()
         self.folder = temporary_folder()
         self.addCleanup(shutil.rmtree, self.folder)
         self.certificate, self.key = certificate.self_signed(self.folder)
 
     def test_a_file_of_certificates_is_trusted_for_that_request_alone(self):
-        with Origin(certificate=(self.certificate, self.key)) as origin, Bus() as bus:
-            client = bus.client()
+        with Origin(certificate=(self.certificate, self.key)) as origin:
             url = f"{origin.url}/bytes/5"
-            client.fetch("h", 1, url, ca_file=self.certificate)
-            self.assertEqual(client.terminal().verb, "RESULT")
-            client.fetch("h", 2, url)
-            self.assertFailed(client.terminal(), "tls")
-            client.fetch("h", 3, url, ca_file=self.folder / "nothing.pem")
-            self.assertFailed(client.terminal(), "tls")
-            got = bus.run("get", "--ca-file", self.certificate, url)
+            self.client.fetch("h", 1, url, ca_file=self.certificate)
+            self.assertEqual(self.client.terminal().verb, "RESULT")
+            self.client.fetch("h", 2, url)
+            self.assertFailed(self.client.terminal(), "tls")
+            self.client.fetch("h", 3, url, ca_file=self.folder / "nothing.pem")
+            self.assertFailed(self.client.terminal(), "tls")
+            got = self.bus.run("get", "--ca-file", self.certificate, url)
             self.assertEqual(got.status, 0, got.describe())
 
     def test_an_unverified_server_is_accepted_for_that_request_alone(self):
-        with Origin(certificate=(self.certificate, self.key)) as origin, Bus(workers=1) as bus:
-            client = bus.client()
+        with Origin(certificate=(self.certificate, self.key)) as origin:
             # The certificate is for another name as well.
             url = f"{origin.url}/kept/page?cc=max-age=60".replace("127.0.0.1", "localhost")
             for turn, source in enumerate(("network", "cache")):
-                client.fetch("h", f"{turn}-unverified", url, verify="no")
-                answer = client.terminal()
+                self.client.fetch("h", f"{turn}-unverified", url, verify="no")
+                answer = self.client.terminal()
                 self.assertEqual((answer.verb, answer.fields.get("source")), ("RESULT", source), answer)
                 # Neither the kept connection nor the stored response serves a verified request.
-                client.fetch("h", f"{turn}-verified", url, retries=0)
-                self.assertFailed(client.terminal(), "tls")
+                self.client.fetch("h", f"{turn}-verified", url, retries=0)
+                self.assertFailed(self.client.terminal(), "tls")
             self.assertEqual(origin.total, 1)
             for arguments, status in ((["-k"], 0), ([], 60), (["--insecure"], 0)):
-                got = bus.run("get", *arguments, f"{origin.url}/bytes/5")
+                got = self.bus.run("get", *arguments, f"{origin.url}/bytes/5")
                 self.assertEqual(got.status, status, got.describe())
 
     def test_a_file_that_is_no_certificate_harms_nobody_else(self):
@@ -323,38 +297,36 @@ class CertificateTests(TestCase):
         os.mkfifo(fifo)
         empty.touch()
         large.write_bytes(self.certificate.read_bytes() + b"\n" * (1 << 20))
-        with Origin(certificate=(self.certificate, self.key)) as origin, Bus(workers=1) as bus:
-            client = bus.client()
-            worker = bus.workers
-            client.fetch("h", "other", f"{origin.url}/gate/other?bytes=5", ca_file=self.certificate)
+        with Origin(certificate=(self.certificate, self.key)) as origin:
+            worker = self.bus.workers
+            self.client.fetch("h", "other", f"{origin.url}/gate/other?bytes=5", ca_file=self.certificate)
             origin.await_count("/gate/other", 1)
             for number, (path, reason) in enumerate(((fifo, "not a regular file"), (self.folder, "not a regular file"),
                                                      ("/dev/zero", "not a regular file"), (large, "longer than"),
                                                      (empty, "empty"), (self.folder / "none", "No such file"))):
                 usual = {"ca_file": self.certificate, "client_certificate": self.certificate, "client_key": self.key}
                 for field in usual:
-                    client.fetch("h", f"{number}-{field}", f"{origin.url}/bytes/5", **{**usual, field: path})
-                    answer = client.terminal(timeout=5)
+                    self.client.fetch("h", f"{number}-{field}", f"{origin.url}/bytes/5", **{**usual, field: path})
+                    answer = self.client.terminal(timeout=5)
                     self.assertFailed(answer, "tls")
                     self.assertIn(reason, answer.fields["detail"])
                     self.assertEqual(answer.fields["attempts"], "1")
             origin.open_gate("other")
-            self.assertEqual(client.terminal().verb, "RESULT")
-            self.assertEqual(bus.workers, worker)
+            self.assertEqual(self.client.terminal().verb, "RESULT")
+            self.assertEqual(self.bus.workers, worker)
 
     def test_a_refused_client_certificate_says_so_and_is_not_tried_again(self):
         own = self.folder / "own"
         own.mkdir()
         wanted, _ = certificate.self_signed(own)
-        with DemandingServer(self.certificate, self.key, wanted) as server, Bus() as bus:
-            client = bus.client()
-            client.fetch("h", 1, server.url, ca_file=self.certificate, client_certificate=self.certificate,
-                         client_key=self.key)
-            answer = client.terminal()
+        with DemandingServer(self.certificate, self.key, wanted) as server:
+            self.client.fetch("h", 1, server.url, ca_file=self.certificate, client_certificate=self.certificate,
+                              client_key=self.key)
+            answer = self.client.terminal()
             self.assertFailed(answer, "tls")
             self.assertEqual(answer.fields["detail"], "The server refused the client certificate.")
-            client.fetch("h", 2, server.url, ca_file=self.certificate)
-            answer = client.terminal()
+            self.client.fetch("h", 2, server.url, ca_file=self.certificate)
+            answer = self.client.terminal()
             self.assertFailed(answer, "tls")
             self.assertIn("requires a client certificate", answer.fields["detail"])
 
@@ -364,13 +336,12 @@ class CertificateTests(TestCase):
         other.mkdir()
         shown, key = certificate.self_signed(own)
         _, wrong = certificate.self_signed(other)
-        with Origin(certificate=(self.certificate, self.key), clients=shown) as origin, Bus(workers=1) as bus:
-            client = bus.client()
+        with Origin(certificate=(self.certificate, self.key), clients=shown) as origin:
             for number, (fields, verb) in enumerate((({"client_key": key}, "RESULT"), ({"client_key": wrong}, "FAILED"),
                                                      ({}, "FAILED"), ({"client_key": key}, "RESULT"))):
-                client.fetch("h", number, f"{origin.url}/bytes/5?{number}", ca_file=self.certificate, client_certificate=shown,
-                             retries=0, **fields)
-                answer = client.terminal()
+                self.client.fetch("h", number, f"{origin.url}/bytes/5?{number}", ca_file=self.certificate, client_certificate=shown,
+                                  retries=0, **fields)
+                answer = self.client.terminal()
                 self.assertEqual(answer.verb, verb, answer)
                 if verb == "FAILED":
                     self.assertFailed(answer, "tls")
@@ -380,11 +351,10 @@ class CertificateTests(TestCase):
         own.mkdir()
         wanted, _ = certificate.self_signed(own)
         # The server closes while the request may be on its way, so that a reset can overtake the alert of TLS 1.3.
-        with DemandingServer(self.certificate, self.key, wanted, lingers=False) as server, Bus(workers=1) as bus:
-            client = bus.client()
+        with DemandingServer(self.certificate, self.key, wanted, lingers=False) as server:
             for number in range(20):
-                client.fetch("h", number, f"{server.url}{number}", ca_file=self.certificate, retries=0)
-            for answer in client.terminals(20):
+                self.client.fetch("h", number, f"{server.url}{number}", ca_file=self.certificate, retries=0)
+            for answer in self.client.terminals(20):
                 self.assertFailed(answer, "tls")
                 self.assertIn("requires a client certificate", answer.fields["detail"])
 
@@ -408,28 +378,26 @@ class CertificateTests(TestCase):
             (future, future[0], "127.0.0.1", "The server's certificate is not valid yet", "check the clock of this machine"),
             (own, own[0], "localhost", "The server's certificate is for another host", "check the host name"),
         ]
-        with Bus() as bus:
-            for shown, trusted, host, cause, step in cases:
-                with self.subTest(cause=cause, shown=shown), Origin(certificate=shown[:2]) as origin:
-                    url = f"{origin.url}/".replace("127.0.0.1", host)
-                    got = bus.run("get", *(["--ca-file", trusted] if trusted else []), url)
-                    self.assertEqual(got.status, 60, got.describe())
-                    self.assertIn(f"{cause} (tls){'; ' + step if step else ''}\n", got.stderr)
-            with AnsweringServer(b"HTTP/1.1 400 No\r\n\r\n") as plain:
-                got = bus.run("get", plain.url)
+        for shown, trusted, host, cause, step in cases:
+            with self.subTest(cause=cause, shown=shown), Origin(certificate=shown[:2]) as origin:
+                url = f"{origin.url}/".replace("127.0.0.1", host)
+                got = self.bus.run("get", *(["--ca-file", trusted] if trusted else []), url)
                 self.assertEqual(got.status, 60, got.describe())
-                self.assertIn("The server does not speak TLS on this port (tls); check the port, or use http\n", got.stderr)
+                self.assertIn(f"{cause} (tls){'; ' + step if step else ''}\n", got.stderr)
+        with answering(b"HTTP/1.1 400 No\r\n\r\n") as plain:
+            got = self.bus.run("get", plain.url.replace("http:", "https:"))
+            self.assertEqual(got.status, 60, got.describe())
+            self.assertIn("The server does not speak TLS on this port (tls); check the port, or use http\n", got.stderr)
 
     def test_an_unknown_name_is_told_by_the_server_s_alert(self):
         def alert(number):
-            return AnsweringServer(bytes([21, 3, 3, 0, 2, 2, number]))
+            return answering(bytes([21, 3, 3, 0, 2, 2, number]))
 
-        with alert(112) as server, alert(40) as other, Bus() as bus:
-            client = bus.client()
+        with alert(112) as server, alert(40) as other:
             for number, (peer, text) in enumerate(((server, "does not know this host name (alert unrecognized_name)"),
                                                    (other, "refused the TLS handshake (alert 40)"))):
-                client.fetch("h", number, peer.url)
-                answer = client.terminal()
+                self.client.fetch("h", number, peer.url.replace("http:", "https:"))
+                answer = self.client.terminal()
                 self.assertFailed(answer, "tls")
                 self.assertIn(text, answer.fields["detail"])
                 self.assertEqual(answer.fields["attempts"], "1")
@@ -438,19 +406,18 @@ class CertificateTests(TestCase):
         own = self.folder / "own"
         own.mkdir()
         shown, key = certificate.self_signed(own)
-        with Origin(ports=2, certificate=(self.certificate, self.key), clients=shown) as origin, Bus() as bus:
-            client = bus.client()
+        with Origin(ports=2, certificate=(self.certificate, self.key), clients=shown) as origin:
             usual = {"ca_file": self.certificate, "retries": 0}
-            client.fetch("h", 1, f"{origin.url}/bytes/5", client_certificate=shown, client_key=key, **usual)
-            self.assertEqual(client.terminal().verb, "RESULT")
-            client.fetch("h", 2, f"{origin.url}/bytes/5", **usual)
+            self.client.fetch("h", 1, f"{origin.url}/bytes/5", client_certificate=shown, client_key=key, **usual)
+            self.assertEqual(self.client.terminal().verb, "RESULT")
+            self.client.fetch("h", 2, f"{origin.url}/bytes/5", **usual)
             # This server closes the connection without an alert.
-            self.assertIn(client.terminal().operands[2], ("tls", "reset"))
-            client.fetch("h", 3, f"{origin.url}/redirect/1", client_certificate=shown, client_key=key, **usual)
-            self.assertEqual(client.terminal().verb, "RESULT", "to the same origin it goes")
+            self.assertIn(self.client.terminal().operands[2], ("tls", "reset"))
+            self.client.fetch("h", 3, f"{origin.url}/redirect/1", client_certificate=shown, client_key=key, **usual)
+            self.assertEqual(self.client.terminal().verb, "RESULT", "to the same origin it goes")
             target = urllib.parse.quote(f"{origin.urls[1]}/bytes/5", safe="")
-            client.fetch("h", 4, f"{origin.url}/redirect-to?url={target}", client_certificate=shown, client_key=key,
-                         **usual)
-            self.assertIn(client.terminal().operands[2], ("tls", "reset"), "to another it does not")
-            got = bus.run("get", "--ca-file", self.certificate, "--cert", shown, "--key", key, f"{origin.url}/bytes/5")
+            self.client.fetch("h", 4, f"{origin.url}/redirect-to?url={target}", client_certificate=shown, client_key=key,
+                              **usual)
+            self.assertIn(self.client.terminal().operands[2], ("tls", "reset"), "to another it does not")
+            got = self.bus.run("get", "--ca-file", self.certificate, "--cert", shown, "--key", key, f"{origin.url}/bytes/5")
             self.assertEqual(got.status, 0, got.describe())

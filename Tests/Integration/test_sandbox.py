@@ -169,10 +169,14 @@ class SandboxedWorkerTests(TestCase):
                 return client.terminal(timeout=30).verb
 
             self.assertEqual(fetch("first.test"), "RESULT")
-            for name in ("second.test", "third.test"):
-                (etc / "hosts.new").write_text(f"127.0.0.1 other.test {name} # a comment\n")
+            # The worker keeps the answer for a name that it did not find, so each look-up is for another one. The broker looks at
+            # the file once a second, in which some hundred fail.
+            for replacement in ("second", "third"):
+                names = [f"{replacement}-{number}.test" for number in range(4_000)]
+                lines = "".join(f"127.0.0.1 {name}\n" for name in names)
+                (etc / "hosts.new").write_text(f"127.0.0.1 other.test # a comment\n{lines}")
                 os.replace(etc / "hosts.new", hosts)
-                eventually(lambda: fetch(name) == "RESULT", f"{name} is found")
+                eventually(lambda: fetch(names.pop()) == "RESULT", f"a name of the {replacement} file is found")
 
     def test_a_changed_certificate_file_counts_for_the_next_request(self):
         from support import certificate

@@ -41,17 +41,3 @@ class ReusedCellTests(TestCase):
             self.check(turn, self.client.terminal())
         self.assertEqual(self.client.rest(), [])
         self.balance(self.client)
-
-    def test_replace_does_the_same_in_one_message(self):
-        for turn in range(self.TURNS):
-            self.client.fetch("h", 7, self.url(f"old{turn}"))
-            if turn % 3:
-                self.origin.await_count(f"/bytes/200?seed=old{turn}", 1)
-            self.client.fetch("h", 7, self.url(f"new{turn}"), replace="yes")
-            message = self.client.terminal()
-            if message.fields["url"] == self.url(f"old{turn}"):
-                self.assertResult(message, body(200, f"old{turn}"))
-                message = self.client.terminal()
-            self.check(turn, message)
-        self.assertEqual(self.client.rest(), [])
-        self.balance(self.client)

@@ -25,18 +25,6 @@ class SpoolTests(TestCase):
             self.assertResult(client.terminal(), body(3 * MIB, "4"))
             self.balance(client)
 
-    def test_an_endless_body_is_cut_off_at_the_spools_size(self):
-        with Origin() as origin, Bus(workers=1, arguments=["--spool-size", str(8 * MIB)]) as bus:
-            # It is not complete when it exceeds the limit, and would continue endlessly.
-            origin.publish("endless", 64 * MIB, plan=lambda n, start: {"held": 10 * MIB})
-            client = bus.client()
-            client.fetch("file", 1, f"{origin.url}/parts/endless")
-            self.assertFailed(client.terminal(), "spool-full")
-            origin.await_aborts("/parts/endless")
-            eventually(lambda: not bus.spooled(".part", ".kept"), "nothing of it is kept")
-            client.fetch("file", 2, f"{origin.url}/bytes/{MIB}")
-            self.assertResult(client.terminal(), body(MIB))
-
     def test_a_disk_with_too_little_left_takes_no_files_and_the_setting_holds_at_once(self):
         with Origin() as origin, Bus(workers=1) as bus:
             client = bus.client()

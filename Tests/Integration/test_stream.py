@@ -94,11 +94,18 @@ def follow(client, reader, timeout=30):
 
 
 class StreamTests(TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.bus = cls.enterClassContext(Bus(workers=1))
+
+    def setUp(self):
+        self.client = self.enterContext(self.bus.client())
+
     def test_a_subscriber_reads_a_body_while_it_arrives(self):
         size = 8 * MIB
-        with Origin() as origin, Bus(workers=1) as bus:
+        with Origin() as origin:
             origin.publish("file", size, plan=lambda n, start: {"held": 2 * MIB})
-            client, reader = bus.client(), Reader()
+            client, reader = self.client, Reader()
             client.fetch("file", 1, f"{origin.url}/parts/file", stream="yes", progress=50)
             first = client.expect("PROGRESS")
             reader.take(first)
@@ -110,32 +117,14 @@ class StreamTests(TestCase):
             self.assertTrue(reader.finish(message) == message.content() == body(size))
             self.assertEqual(len(reader.starts), 1)
 
-    def test_who_comes_half_way_has_the_first_half_at_once(self):
-        with Origin() as origin, Bus(workers=1) as bus:
-            url = f"{origin.url}/stall/3000000"
-            first = bus.client()
-            first.fetch("one", 1, url, stream="yes", progress=50)
-            while int(first.expect("PROGRESS").operands[2].split("/")[0]) < 3_000_000:
-                pass
-            # Nothing more arrives from the origin.
-            second, reader = bus.client(), Reader()
-            second.fetch("two", 1, url, stream="yes")
-            reader.take(second.expect("PROGRESS"))
-            self.assertTrue(reader.content == body(3_000_000))
-            reader.close()
-            self.assertEqual(origin.count("/stall/3000000"), 1)
-            third = bus.client()
-            third.fetch("three", 1, url, progress=50)
-            self.assertNotIn("file", third.expect("PROGRESS").fields, "only who streams is told where")
-
     def test_who_comes_half_way_reads_what_is_there_and_ends_with_the_same_bytes(self):
         size = 8 * MIB
         delays = []
-        with Origin() as origin, Bus(workers=1) as bus:
+        with Origin() as origin:
             for turn in range(5):
                 origin.publish(f"file{turn}", size, plan=lambda n, start: {"held": size // 2})
                 url = f"{origin.url}/parts/file{turn}"
-                first, second, reader = bus.client(), bus.client(), Reader()
+                first, second, reader = self.bus.client(), self.bus.client(), Reader()
                 first.fetch(f"one{turn}", 1, url, stream="yes", progress=50)
                 while int(first.expect("PROGRESS").operands[2].split("/")[0]) < size // 2:
                     pass
@@ -154,47 +143,21 @@ class StreamTests(TestCase):
         if os.environ.get("EARSHOT_LONG"):
             self.assertLess(statistics.median(delays), 0.020)
 
-    def test_a_resumed_body_is_read_on_and_another_version_from_its_start(self):
-        size = 4 * MIB
-        with Origin() as origin, Bus(workers=1) as bus:
-            broken = {"held": 2 * MIB, "cut": 2 * MIB}
-            origin.publish("same", size, plan=lambda n, start: broken if n == 0 else {})
-            client, reader = bus.client(), Reader()
-            client.fetch("same", 1, f"{origin.url}/parts/same", stream="yes", progress=50)
-            await_received(client, reader, 2 * MIB)
-            origin.open_gate("same")
-            message = follow(client, reader)
-            self.assertTrue(reader.finish(message) == body(size))
-            self.assertEqual(len(reader.starts), 1)
-            newer = Version(size, "newer")
-            then = {"version": newer, "held": MIB, "gate": "newer"}
-            origin.publish("changed", size, "older", plan=lambda n, start: [broken, then][n])
-            reader = Reader()
-            client.fetch("changed", 1, f"{origin.url}/parts/changed", stream="yes", progress=50)
-            await_received(client, reader, 2 * MIB)
-            origin.open_gate("changed")
-            while len(reader.starts) < 2:
-                reader.take(client.expect("PROGRESS"))
-            origin.open_gate("newer")
-            message = follow(client, reader)
-            self.assertTrue(reader.finish(message) == newer.content)
-            self.assertEqual(len(reader.starts), 2)
-
     def test_a_reader_goes_on_over_a_workers_death(self):
         size = 16 * MIB
-        with Origin() as origin, Bus(workers=1) as bus:
+        with Origin() as origin:
             origin.publish("file", size, plan=lambda n, start: {"held": 4 * MIB} if n == 0 else {})
-            client, reader = bus.client(), Reader()
+            client, reader = self.client, Reader()
             client.fetch("file", 1, f"{origin.url}/parts/file", stream="yes", progress=50)
             await_received(client, reader, 4 * MIB)
-            kill(bus.workers[0])
+            kill(self.bus.workers[0])
             message = follow(client, reader)
             self.assertTrue(reader.finish(message) == body(size))
             self.assertEqual(len(reader.starts), 1)
 
     def test_a_small_slow_body_is_streamed_too(self):
-        with Origin() as origin, Bus(workers=1) as bus:
-            client, reader = bus.client(), Reader()
+        with Origin() as origin:
+            client, reader = self.client, Reader()
             client.fetch("slow", 1, f"{origin.url}/steps/rest?bytes=1000", stream="yes", progress=50)
             await_received(client, reader, 500)
             origin.open_gate("rest")
@@ -209,10 +172,10 @@ class StreamTests(TestCase):
                 self.fail("each is a file")
 
     def test_get_writes_to_its_output_while_the_body_arrives(self):
-        size = 100 * MIB
-        with Origin() as origin, Bus(workers=1) as bus:
+        size = 20 * MIB
+        with Origin() as origin:
             origin.publish("big", size, plan=lambda n, start: {"held": 10 * MIB})
-            program = bus.start("get", f"{origin.url}/parts/big")
+            program = self.bus.start("get", f"{origin.url}/parts/big")
             eventually(lambda: program.stdout, "a first byte")
             origin.open_gate("big")
             self.assertEqual(program.wait(60), 0, program.describe())
@@ -227,11 +190,11 @@ class StreamTests(TestCase):
         return newer.content
 
     def test_get_says_so_when_the_body_changed_after_a_part_was_written(self):
-        with Origin() as origin, Bus(workers=1) as bus:
+        with Origin() as origin:
             for name in ("told", "at-once"):
                 with self.subTest(name):
                     self.publish_changing(origin, name)
-                    program = bus.start("get", f"{origin.url}/parts/{name}")
+                    program = self.bus.start("get", f"{origin.url}/parts/{name}")
                     eventually(lambda: program.stdout, "a first byte")
                     origin.open_gate(name)
                     self.assertNotEqual(program.wait(60), 0)
@@ -239,12 +202,12 @@ class StreamTests(TestCase):
                     self.assertTrue(body(4 * MIB, "older").startswith(program.stdout))
 
     def test_get_writes_its_file_while_the_body_arrives(self):
-        size = 40 * MIB
-        with Origin() as origin, Bus(workers=1) as bus:
+        size = 20 * MIB
+        with Origin() as origin:
             origin.publish("big", size, plan=lambda n, start: {"held": 10 * MIB})
-            target = bus.folder / "out" / "big"
+            target = self.bus.folder / "out" / "big"
             copying_folder(target.parent)
-            program = bus.start("get", "-o", target, f"{origin.url}/parts/big")
+            program = self.bus.start("get", "-o", target, f"{origin.url}/parts/big")
             eventually(lambda: grown(target, program), "a part of the file")
             self.assertFalse(target.exists(), "it has its name when it is whole")
             origin.open_gate("big")
@@ -253,13 +216,13 @@ class StreamTests(TestCase):
             self.assertEqual(list(target.parent.iterdir()), [target])
 
     def test_a_file_of_a_body_that_changed_begins_anew(self):
-        with Origin() as origin, Bus(workers=1) as bus:
+        with Origin() as origin:
             for name in ("told", "at-once"):
                 with self.subTest(name):
                     content = self.publish_changing(origin, name)
-                    target = bus.folder / name / "file"
+                    target = self.bus.folder / name / "file"
                     copying_folder(target.parent)
-                    program = bus.start("get", "--json", "-o", target, f"{origin.url}/parts/{name}")
+                    program = self.bus.start("get", "--json", "-o", target, f"{origin.url}/parts/{name}")
                     eventually(lambda: grown(target, program), "a part of the file")
                     origin.open_gate(name)
                     if name == "told":
@@ -272,16 +235,16 @@ class StreamTests(TestCase):
                     self.assertEqual(list(target.parent.iterdir()), [target])
 
     def test_nothing_is_left_of_a_file_that_was_not_finished(self):
-        with Origin() as origin, Bus(workers=1) as bus:
+        with Origin() as origin:
             for name, plan, end, status in (
                     ("cut", {"held": 3 * MIB, "cut": 3 * MIB}, None, 18),
                     ("slow", {"held": 3 * MIB}, signal.SIGINT, 130)):
                 with self.subTest(name):
                     origin.publish(name, 16 * MIB, plan=lambda n, start: plan)
-                    target = bus.folder / name / "file"
+                    target = self.bus.folder / name / "file"
                     copying_folder(target.parent)
                     target.write_bytes(b"what was there")
-                    program = bus.start("get", "--retries", "0", "-o", target, f"{origin.url}/parts/{name}")
+                    program = self.bus.start("get", "--retries", "0", "-o", target, f"{origin.url}/parts/{name}")
                     eventually(lambda: grown(target, program), "a part of the file")
                     if end:
                         program.signal(end)

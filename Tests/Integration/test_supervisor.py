@@ -156,7 +156,7 @@ class SupervisorTests(TestCase):
 
 
 class IdleTests(TestCase):
-    SECONDS = 5
+    SECONDS = 2
     LIMIT = 2 * SECONDS
 
     def test_an_idle_bus_sleeps(self):

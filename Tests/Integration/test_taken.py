@@ -87,14 +87,6 @@ class MoveTests(Case):
         self.await_empty_spool()
         self.balance(self.bus.client())
 
-    def test_files_of_all_sizes_come_into_a_folder(self):
-        sizes = ((64 << 10) - 1, 64 << 10, (64 << 10) + 1, 128 << 10, SIZE)
-        urls = [f"{self.origin.url}/bytes/{size}" for size in sizes]
-        self.get("-d", self.out, *urls)
-        for size in sizes:
-            self.assertContent(self.out / str(size), body(size))
-        self.await_empty_spool()
-
     def test_a_new_file_has_the_permissions_of_the_umask_and_a_replaced_one_keeps_its_own(self):
         link = self.out / "link"
         link.symlink_to(self.target)
@@ -120,12 +112,6 @@ class MoveTests(Case):
         self.origin.open_gate("group")
         self.assertEqual(program.wait(), 0, program.describe())
         self.assertContent(self.target, body(SIZE))
-        self.await_empty_spool()
-
-    def test_outputs_that_are_no_files_are_written_to_and_not_replaced(self):
-        self.get("-o", "/dev/null", self.url)
-        self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
-        self.assertTrue(self.get(self.url).stdout == body(SIZE))
         self.await_empty_spool()
 
     def test_of_a_body_that_two_want_each_has_a_copy_of_its_own(self):
@@ -203,13 +189,6 @@ class TakeTests(Case):
         self.assertContent(pathlib.Path(path), body(SIZE))
         return pathlib.Path(path)
 
-    def assertShared(self, client, terminal):
-        """Asserts that the client has to copy the file, which is still there."""
-        for _ in range(2):
-            self.assertIsNone(client.take(terminal.fields["seq"]))
-        self.assertContent(pathlib.Path(terminal.fields["file"]), body(SIZE))
-        self.assertEqual(stat.S_IMODE(os.stat(terminal.fields["file"]).st_mode), 0o400)
-
     def test_a_file_may_be_changed_and_equal_content_is_another_file(self):
         client, other = self.holder(), self.holder()
         path = self.take(client, self.fetched(client))
@@ -237,40 +216,6 @@ class TakeTests(Case):
         self.await_empty_spool()
         self.assertContent(self.target, body(SIZE))
 
-    def test_a_hard_link_by_the_client_keeps_the_file(self):
-        client = self.holder()
-        terminal = self.fetched(client)
-        os.link(terminal.fields["file"], self.out / "link")
-        self.assertShared(client, terminal)
-        os.unlink(self.out / "link")
-        self.assertShared(client, terminal)
-
-    def test_a_read_in_progress_keeps_the_file(self):
-        client, reader = self.holder(), self.bus.client(bodies="pull")
-        reader.hold()
-        for handler, one in (("path", client), ("pull", reader)):
-            one.fetch(handler, 1, f"{self.origin.url}/gate/read?bytes={SIZE}")
-        self.await_requests(self.bus.client(), pending=2)
-        self.origin.open_gate("read")
-        terminal, pulled = client.terminal(), reader.terminal()
-        sequence = pulled.fields["seq"]
-        self.assertEqual(reader.take(sequence), "unknown-body", "a session without paths")
-        reader.say(f"READ {sequence} 0 262144")
-        self.assertShared(client, terminal)
-        self.assertTrue(reader.expect("DATA").body == body(SIZE)[:262_144])
-
-    def test_a_redelivery_names_the_new_path_and_repeats_a_lost_answer(self):
-        client = self.holder(lease=60)
-        path = self.take(client, self.fetched(client))
-        client.cut()
-        client = client.come_back()
-        client.take_files = False
-        client.hold()
-        self.assertEqual(client.terminal().fields["file"], str(path))
-        self.assertEqual(client.take(1), str(path))
-        client.release()
-        self.await_empty_spool()
-
     def test_a_broker_that_restarts_gives_nothing_of_the_last_one_away(self):
         client = self.holder()
         path = self.take(client, self.fetched(client))
@@ -279,20 +224,6 @@ class TakeTests(Case):
         other = self.holder()
         terminal = self.fetched(other)
         self.assertNotEqual(self.take(other, terminal), path)
-
-    def test_answers_come_in_the_order_of_the_questions(self):
-        client = self.holder()
-        sequence = self.fetched(client).fields["seq"]
-        for line in ("QUERY ping", f"TAKE {sequence}", "QUERY ping", "TAKE 9", "QUERY ping"):
-            client.say(line)
-        verbs = [client.receive().verb for _ in range(5)]
-        self.assertEqual(verbs, ["ANSWER", "TAKEN", "ANSWER", "ERROR", "ANSWER"])
-
-    def test_a_client_that_dies_with_a_file_of_its_own_leaves_nothing(self):
-        client = self.holder()
-        self.take(client, self.fetched(client))
-        client.cut()
-        self.await_empty_spool()
 
 
 class CacheTests(Case):

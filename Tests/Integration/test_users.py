@@ -190,7 +190,7 @@ for number in range(200):
     c.say("HELLO EAR/1", bodies="pull")
     crowd.append(c)
 import zmq
-say(sum(c.socket.poll(500 if index < 5 else 20) > 0 for index, c in enumerate(crowd)) > 10)
+say(sum(c.socket.poll(500 if index < 5 else 2) > 0 for index, c in enumerate(crowd)) > 10)
 sys.stdin.read()
 """)
         crowd.await_line("true", "stdout", timeout=60)

@@ -53,19 +53,19 @@ class DescriptorTests(TestCase):
 
 
 class MemoryTests(TestCase):
-    BODY = 15 * MIB
+    BODY, COUNT = 15 * MIB, 16
 
     def test_a_worker_beyond_its_memory_dies_alone_and_what_it_ran_runs_again_one_by_one(self):
         limits = ["--worker-memory", str(256 * MIB), "--inline-bytes", str(16 * MIB)]
         with Origin() as origin, Bus(workers=1, arguments=limits, origin_limit=40, crashes=True) as bus:
             client = bus.client()
             broker, worker = bus.broker, bus.workers[0]
-            for index in range(30):
+            for index in range(self.COUNT):
                 # Bodies come once all of them run: together they exceed a worker's memory, one by one they do not.
                 client.fetch("large", index, f"{origin.url}/gate/all?bytes={self.BODY}&seed={index}", timeout=300)
-            origin.await_running(30)
+            origin.await_running(self.COUNT)
             origin.open_gate("all")
-            for answer in client.terminals(30, timeout=60):
+            for answer in client.terminals(self.COUNT, timeout=60):
                 self.assertResult(answer, body(self.BODY, answer.id[1]))
             client.fetch("small", 1, f"{origin.url}/bytes/5000")
             self.assertResult(client.terminal(), body(5000))

@@ -12,7 +12,7 @@ import Testing
         for path in [
             "README.md", "docs/command-line.md", "docs/decisions/README.md", "examples/c/README.md",
             "protocols/1-core.md",
-            "Tests/Bench/results/bare.md",
+            "Tests/Bench/results/batch.md",
         ] {
             #expect(found.contains(path), "\(path)")
         }

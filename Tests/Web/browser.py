@@ -14,9 +14,10 @@ from support.tools import tool
 
 
 class Browser:
-    """`with Browser() as browser:` opens one page. `console` collects its errors and warnings."""
+    """`with Browser() as browser:` opens one page. `console` collects its errors and warnings. `proxy`: URL of a proxy for all
+    addresses, those of loopback included."""
 
-    def __init__(self):
+    def __init__(self, proxy=None):
         self._folder = tempfile.mkdtemp(prefix="ear-chromium-")
         from_us, self._write = os.pipe()
         self._read, to_us = os.pipe()
@@ -25,6 +26,8 @@ class Browser:
         command = [tool("chromium", "chromium"), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                    "--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-component-update",
                    f"--user-data-dir={self._folder}", "--remote-debugging-pipe", "about:blank"]
+        if proxy:
+            command[1:1] = [f"--proxy-server={proxy.rstrip('/')}", "--proxy-bypass-list=<-loopback>"]
 
         def place():
             os.dup2(ours[0], 3)

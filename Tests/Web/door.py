@@ -1,17 +1,20 @@
 """A bus with an HTTP door, and requests through it."""
 
 import http.client
+import http.server
+import json
 import os
 import re
+import select
 import shutil
 import socket
 import subprocess
-import threading
 import urllib.parse
 
 import places  # noqa: F401
 from support.harness import Bus
 from support.processes import children, command
+from web import UnixConnection
 
 HOST = "127.0.0.1"
 
@@ -21,13 +24,14 @@ class Door(Bus):
 
     def __init__(self, http="0", arguments=(), **options):
         super().__init__(arguments=("--http", http, *arguments), **options)
+        self.api_path = None
 
     def __enter__(self):
         super().__enter__()
         try:
             # It is ready once the door listens.
             line = next(line for line in self.program.stderr.splitlines() if "the HTTP door listens at" in line)
-            self.port = int(re.search(r":(\d+)/", line)[1])
+            self.port, self.api_port = (int((re.findall(end, line) or [0])[0]) for end in (r":(\d+)/(?!v1)", r":(\d+)/v1/"))
         except BaseException:
             self._abort()
             raise
@@ -49,6 +53,22 @@ class Door(Bus):
             connection.request(method, url, body, {name.replace("_", "-"): value for name, value in fields.items()})
             response = connection.getresponse()
             return response.status, response.headers, response.read()
+        finally:
+            connection.close()
+
+    def call(self, path, message=None, method=None, **fields):
+        """Returns status, fields and the read JSON of a response of the API; bytes of another type."""
+        connection = (UnixConnection(self.api_path) if self.api_path
+                      else http.client.HTTPConnection(HOST, self.api_port, timeout=90))
+        usual = {} if message is None else {"Content-Type": "application/json", "Earshot-API": "1"}
+        fields = {**usual, **{name.replace("_", "-"): value for name, value in fields.items()}}
+        try:
+            connection.request(method or ("GET" if message is None else "POST"), "/v1/" + path,
+                               None if message is None else json.dumps(message), fields)
+            response = connection.getresponse()
+            content = response.read()
+            is_json = response.headers.get("Content-Type", "").endswith("json")
+            return response.status, response.headers, json.loads(content) if is_json else content
         finally:
             connection.close()
 
@@ -104,7 +124,7 @@ class RawOrigin:
     requests."""
 
     def __init__(self, answer):
-        self._answer = answer
+        self.answer = answer
         self._listener = socket.create_server((HOST, 0))
         self.url = f"http://{HOST}:{self._listener.getsockname()[1]}/"
         self.heads = []
@@ -129,4 +149,57 @@ class RawOrigin:
                     head += data
                 if head:
                     self.heads.append(head)
-                    peer.sendall(self._answer)
+                    peer.sendall(self.answer)
+
+
+class Site:
+    """`with Site() as site:` serves `site.pages`: media type, bytes and further fields by path. `requested` has the paths of all
+    requests. Requests of the paths in `held` wait for `open_gate`; `aborted` has those of clients that hung up first."""
+
+    def __init__(self):
+        self.pages, self.requested, self.held, self.aborted = {}, [], set(), []
+        self._gate, self._is_open = socket.socketpair()
+        site = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                site.requested.append(self.path)
+                if self.path in site.held and self.connection in select.select([self.connection, site._is_open], [], [], 60)[0]:
+                    site.aborted.append(self.path)
+                    self.close_connection = True
+                    return
+                kind, content, fields = site.pages.get(self.path, ("", b"", {}))
+                self.send_response(200 if kind else 404)
+                for name, value in {"Content-Type": kind, "Content-Length": len(content), **fields}.items():
+                    self.send_header(name, str(value))
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_POST = do_GET
+
+            def log_message(self, *_):
+                pass
+
+        self._server = http.server.ThreadingHTTPServer((HOST, 0), Handler)
+        self.port = self._server.server_port
+        self.url = f"http://{HOST}:{self.port}"
+
+    def __enter__(self):
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.shutdown()
+        self._server.server_close()
+        self._gate.close()
+
+    def publish(self, path, kind, content, **fields):
+        """Names of fields have underscores for hyphens. Returns the URL."""
+        content = content.encode() if isinstance(content, str) else content
+        self.pages[path] = (kind, content, {name.replace("_", "-"): value for name, value in fields.items()})
+        return self.url + path
+
+    def open_gate(self):
+        self._gate.send(b"x")

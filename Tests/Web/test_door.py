@@ -1,18 +1,20 @@
-"""The HTTP door as a forward proxy: sharing, hang-ups, bodies, fields, and programs that use it."""
+"""The HTTP door as a forward proxy: sharing, hang-ups, bodies and fields."""
 
+import gzip
 import itertools
 import os
 import socket
-import subprocess
 import tempfile
 import time
 import unittest
 
 import places  # noqa: F401
 from door import HOST, Door, RawOrigin, more, needs, read
+from support import certificate
 from support.harness import TestCase
 from support.origin import Origin, body
 from support.processes import eventually
+from support.script import ScriptedOrigin
 
 PROXY_STATUS = "Proxy-Status"
 
@@ -138,8 +140,12 @@ class DoorTests(TestCase):
             answers = [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (size * 2) + body(size),
                        chunked + b"%x\r\n" % size + body(size) + b"\r\n"]
             for version, answer in itertools.product(("1.0", "1.1"), answers):
-                with RawOrigin(answer) as origin, \
-                        self.door.ask(f"GET {origin.url} HTTP/{version}\r\nHost: a\r\n\r\n".encode()) as peer:
+                def serve(connection, answer=answer):
+                    connection.head()
+                    connection.send(answer)
+
+                with ScriptedOrigin(serve) as origin, \
+                        self.door.ask(f"GET {origin.url}/ HTTP/{version}\r\nHost: a\r\n\r\n".encode()) as peer:
                     own = self.own_response(peer)
                 if own is not None:
                     self.assertIn(b"HTTP/1.1 502", own)
@@ -194,6 +200,8 @@ class DoorTests(TestCase):
         self.assertEqual(got["host"], self.url.split("/")[2])
         self.assertEqual(got["x-other"], "2")
         self.assertTrue({"x-mine", "proxy-authorization", "te", "keep-alive"}.isdisjoint(got), got)
+        self.assertEqual((got["accept"], got["accept-encoding"]), ("*/*", "identity"))
+        self.assertIn("earshot/", got["user-agent"])
         self.assertRegex(got["via"], r"^1\.0 before, ?1\.1 earshot-|^1\.1 earshot-")
         self.assertEqual(answer.count(b"\r\nVia: 1.1 earshot-"), 2)
         self.assertEqual(answer.count(b"\r\nDate: "), 2)
@@ -266,31 +274,32 @@ class DoorTests(TestCase):
         self.assertEqual(status, 302)
         self.assertTrue(fields["Location"].startswith(f"http://127.0.0.1:{self.door.port}/{self.url}/"), fields["Location"])
 
-    # Programs.
+    def test_https_is_fetched_below_the_prefix_and_an_unknown_certificate_is_502(self):
+        with tempfile.TemporaryDirectory() as folder, Origin(certificate=certificate.self_signed(folder)) as secure:
+            path = f"/{secure.url}/bytes/100000"
+            status, fields, _ = self.door.get(path)
+            self.assertEqual((status, "tls_protocol_error" in fields[PROXY_STATUS]), (502, True))
+            self.assertEqual(secure.journal.total, 0)
+            if os.geteuid() != 0:
+                self.skipTest("only root can replace the certificates that the system trusts")
+            bundle = "/etc/ssl/certs/ca-certificates.crt"
+            trusting = ["unshare", "-m", "sh", "-c", f'mount --bind {folder}/certificate.pem {bundle} && exec "$@"', "sh"]
+            with Door(prefix=trusting) as door:
+                self.assertEqual(door.get(path)[::2], (200, body(100_000)))
+                status, fields, _ = door.get(f"/{secure.url}/redirect/2")
+                self.assertEqual((status, fields["Location"].partition("/redirect")[0]), (302, f"{door.proxy}{secure.url}"))
 
-    def test_programs_that_differ_share_one_request(self):
-        programs = {
-            "curl": ["curl", "-sSf", "-o", "{file}"], "wget": ["wget", "-q", "-O", "{file}"],
-        }
-        url = self.target("/gate/programs?bytes=100000")
-        with tempfile.TemporaryDirectory() as folder:
-            running = []
-            for name, words in programs.items():
-                if needs(name):
-                    continue
-                file = os.path.join(folder, name)
-                words = [word.format(file=file) for word in words]
-                running.append((file, subprocess.Popen([*words, url], env=self.door.variables())))
-            if not running:
-                self.skipTest("neither curl nor wget")
-            with self.door.client() as client:
-                self.await_requests_of(client, len(running))
-            self.origin.open_gate("programs")
-            for file, program in running:
-                self.assertEqual(program.wait(60), 0)
-                with open(file, "rb") as content:
-                    self.assertTrue(content.read() == body(100_000), file)
-        self.assertEqual(self.origin.journal.count("/gate/programs"), 1)
+    def test_an_index_of_a_named_host_keeps_its_urls_below_the_prefix(self):
+        text = b'<a href="http://files.example/a.whl#sha256=1">a</a>'
+        packed = gzip.compress(text)
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+        with RawOrigin(head + packed) as origin, Door(arguments=["--http-rewrite", HOST]) as door:
+            _, fields, content = door.get("/" + origin.url, Accept_Encoding="gzip", Range="bytes=0-1")
+            self.assertEqual(content, text.replace(b'"http://f', f'"http://{HOST}:{door.port}/http://f'.encode()))
+            self.assertNotIn("Content-Encoding", fields)
+            self.assertNotIn(b"\nRange", origin.heads[0].title())
+            # Through the proxy the bytes are those of the server.
+            self.assertEqual(door.get(origin.url, Accept_Encoding="gzip")[2], packed)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ import time
 import unittest
 
 import places  # noqa: F401
-from door import HOST, Door, RawOrigin, read
+from door import HOST, Door, read
 from support.harness import TestCase
 from support.origin import Origin
+from support.script import ScriptedOrigin
 
 END = b"\r\n\r\n"
 
@@ -78,15 +79,21 @@ class HostileTests(TestCase):
     def test_an_origin_gets_one_request_in_its_own_framing(self):
         smuggled = b"GET http://a/smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
         ok = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-        with RawOrigin(ok) as origin:
+        heads = []
+
+        def serve(connection):
+            heads.append(connection.head().encode())
+            connection.send(ok)
+
+        with ScriptedOrigin(serve) as origin:
             for text in [
-                    f"POST {origin.url} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\nContent-Length: {len(smuggled)}\r\n\r\n".encode()
+                    f"POST {origin.url}/ HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\nContent-Length: {len(smuggled)}\r\n\r\n".encode()
                     + smuggled,
-                    f"POST {origin.url} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+                    f"POST {origin.url}/ HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
                     + b"%x\r\n%s\r\n0\r\nX-Trailer: 1\r\n\r\n" % (len(smuggled), smuggled)]:
                 self.assertIn(b"HTTP/1.1 200 ", self.door.raw(text))
-            self.assertEqual(len(origin.heads), 2)
-            for head in origin.heads:
+            self.assertEqual(len(heads), 2)
+            for head in heads:
                 lines = head.partition(END)[0].lower().split(b"\r\n")
                 self.assertIn(b"host: " + origin.url.split("/")[2].encode(), lines)
                 self.assertIn(b"content-length: %d" % len(smuggled), lines)
@@ -127,15 +134,15 @@ class HostileTests(TestCase):
             for peer in peers:
                 peer.close()
 
-    @unittest.skipUnless(os.environ.get("EARSHOT_LONG"), "half a minute: bin/test long")
     def test_slow_clients_end_after_their_time(self):
         ends = []
         for peer in self.slow:
-            peer.settimeout(60)
+            peer.settimeout(120)
             self.assertEqual(read(peer), b"")
             ends.append(time.monotonic() - self.began)
         self.assertGreater(min(ends), 25)
-        self.assertLess(max(ends), 55)
+        if os.environ.get("EARSHOT_LONG"):
+            self.assertLess(max(ends), 55)
 
 
 if __name__ == "__main__":

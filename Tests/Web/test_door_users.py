@@ -6,11 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import unittest
+from unittest import mock
 
 import places  # noqa: F401
-from door import HOST, Door
-from support.harness import Bus, Commands, TestCase, temporary_folder
+from door import HOST, Door, more, read
+from support.harness import Bus, Commands, TestCase, binary, temporary_folder, web
 from support.injection import IS_SUPPORTED, LANDLOCK, Injected
 from support.origin import Origin, body
 from support.processes import eventually, watch_all
@@ -23,10 +25,10 @@ ASK = """
 import os, socket, sys
 os.setgroups([]); os.setgid({user}); os.setuid({user})
 kind, place, url = sys.argv[1:]
-peer = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
+peer = socket.socket({{"unix": socket.AF_UNIX, "mapped": socket.AF_INET6}}.get(kind, socket.AF_INET))
 peer.settimeout(20)
 try:
-    peer.connect(place if kind == "unix" else ("127.0.0.1", int(place)))
+    peer.connect(place if kind == "unix" else ("::ffff:127.0.0.1" if kind == "mapped" else "127.0.0.1", int(place)))
 except PermissionError:
     sys.exit("closed")
 peer.sendall(f"GET {{url}} HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n".encode())
@@ -54,8 +56,18 @@ class UserTests(TestCase):
             eventually(lambda: door.status()["http"]["refused"] > 0, "the refusal is counted")
         with Door(arguments=["--http-users", OTHER]) as door:
             self.assertEqual(self.ask_as_other("tcp", door.port), "200")
+            # Programs in Java connect with a socket of IPv6.
+            self.assertEqual(self.ask_as_other("mapped", door.port), "200")
             self.assertEqual(door.get(self.url)[0], 200)
-        self.assertEqual(self.origin.journal.count("/bytes/100"), 3)
+        self.assertEqual(self.origin.journal.count("/bytes/100"), 4)
+
+    def test_a_program_that_is_gone_when_the_kernel_is_asked_is_refused(self):
+        with Door() as door:
+            os.kill(door.door, signal.SIGSTOP)
+            door.request(self.url).close()
+            os.kill(door.door, signal.SIGCONT)
+            eventually(lambda: door.status()["http"]["refused"] == 1, "the request is refused")
+            self.assertEqual(self.origin.journal.total, 0)
 
     @unittest.skipIf(os.geteuid(), "another user needs root")
     def test_a_unix_socket_serves_the_users_of_its_door(self):
@@ -71,6 +83,35 @@ class UserTests(TestCase):
                     peer.sendall(f"GET {self.url} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
                     self.assertEqual(peer.recv(15), b"HTTP/1.1 200 OK")
             self.assertFalse(path.exists(), "the socket of a door that has ended")
+
+    @unittest.skipIf(os.geteuid(), "another user needs root")
+    def test_a_bus_with_users_reads_bodies_through_the_broker(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        folder.chmod(0o755)
+        path = folder / "api"
+        options = ["--users", OTHER, "--http-users", OTHER, "--http-api", f"unix:{path}"]
+        with Door(arguments=options) as door:
+            door.api_path = path
+            for target in ("/bytes/3000000", "/chunked/3000000", "/bytes/100"):
+                self.assertTrue(door.get(self.origin.url + target)[2] == body(int(target.split("/")[2])), target)
+            self.assertEqual(self.ask_as_other("tcp", door.port), "200")
+            # A body that grows, to two clients.
+            peers = [door.request(self.origin.url + "/steps/a/b?bytes=4000000") for _ in range(2)]
+            answers = [more(peer) for peer in peers]
+            self.origin.open_gate("a")
+            self.origin.open_gate("b")
+            for peer, answer in zip(peers, answers):
+                while len(answer.partition(b"\r\n\r\n")[2]) < 4_000_000:
+                    answer += more(peer)
+                self.assertTrue(answer.endswith(body(4_000_000)))
+                peer.close()
+            self.assertTrue(door.call("fetch", {"url": self.origin.url + "/bytes/3000000"})[2] == body(3_000_000))
+            session = door.call("sessions", {})[2]["session"]
+            door.call("requests", {"session": session, "requests": [{"url": self.origin.url + "/bytes/2000000"}]})
+            result, = door.call("results", {"session": session, "wait": 20})[2]["results"]
+            content = door.call(f"body?session={session}&sequence={result['sequence']}")[2]
+            self.assertTrue(content == body(2_000_000))
 
     @unittest.skipUnless(IS_SUPPORTED, "system calls are injected on x86-64 only")
     def test_the_door_reaches_bodies_and_the_socket_of_the_broker_only(self):
@@ -137,9 +178,12 @@ class UserTests(TestCase):
                 eventually(lambda: client.query("status").get("http", {}).get("addresses") == addresses, f"listens at {addresses}")
 
     def test_a_bad_setting_ends_the_start_with_the_reason(self):
-        for arguments, reason in [(["--http", "0.0.0.0:1"], "loopback"), (["--http", "unix:relative"], "absolute path"),
+        for arguments, reason in [(["--http", "0.0.0.0:1"], "http-tokens"), (["--http-api", "[::]:1"], "http-tokens"),
+                                  (["--http", "host:1"], "numeric address"), (["--http-tokens", "relative"], "absolute path"),
+                                  (["--http-api", "0", "--http-users", "root"], "unix:PATH"),
+                                  (["--http-api", "0", "--listen", "tcp://127.0.0.1:5765"], "unix:PATH"), (["--http", "unix:relative"], "absolute path"),
                                   (["--http", "0", "--http-users", "no-such-user"], "no-such-user"),
-                                  (["--http", "0", "--users", "root"], "without `users`")]:
+                                  (["--http-api", "0", "--users", "root"], "unix:PATH")]:
             commands = Commands(temporary_folder(), temporary_folder())
             done = commands.run("serve", "--runtime", commands.runtime, *arguments)
             self.assertEqual(done.status, 78, done.describe())
@@ -151,12 +195,60 @@ class UserTests(TestCase):
             self.assertEqual(done.status, 73, done.describe())
             self.assertIn("cannot open the HTTP door", done.stderr)
 
+    def test_beyond_loopback_each_request_needs_a_token_and_guesses_are_bounded(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        file = folder / "token"
+        file.write_text("0123456789abcdef\n")
+        file.chmod(0o600)
+        with Door(http="0.0.0.0:0", arguments=["--http-api", "0.0.0.0:0", "--http-tokens", file]) as door:
+            token = "Bearer 0123456789abcdef"
+            self.assertEqual([door.get(self.url)[0], door.get("/" + self.url)[0], door.call("status")[0]], [407, 401, 401])
+            self.assertEqual(door.get(self.url, Authorization=token)[0], 407)
+            self.assertEqual(door.get("/" + self.url, Authorization=token, Host="bus.example")[0], 200)
+            self.assertEqual(door.get(self.url, Proxy_Authorization="Basic YTowMTIzNDU2Nzg5YWJjZGVm")[0], 200)
+            self.assertEqual(door.call("status", Authorization=token, Host="bus.example")[0], 200)
+            self.assertTrue({"authorization", "proxy-authorization"}.isdisjoint(
+                name.lower() for request in self.origin.journal.log() for name in request.headers))
+            guess = f"GET /v1/status HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer wrong\r\n\r\n".encode()
+            began = time.monotonic()
+            with socket.create_connection((HOST, door.api_port), 20) as peer:
+                peer.sendall(guess * 500 + guess.replace(b"Host: a", b"Host: a\r\nConnection: close"))
+                answer = read(peer)
+            compared = answer.count(b"HTTP/1.1 401 ")
+            self.assertEqual(compared + answer.count(b"HTTP/1.1 429 "), 501)
+            self.assertIn(compared, range(1, 10 * int(time.monotonic() - began + 1) + 1))
+        commands = Commands(temporary_folder(), temporary_folder())
+        file.chmod(0o644)
+        done = commands.run("serve", "--runtime", commands.runtime, "--spool", commands.folder / "spool", "--http", "0",
+                            "--http-tokens", file)
+        self.assertEqual((done.status, "chmod 600" in done.stderr), (78, True), done.describe())
+
+    def test_a_bus_without_a_door_that_can_start_is_ready_and_reports_it(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        os.link(binary(), folder / "earshot")
+        programs = {"EARSHOT_BINARY": os.fspath(folder / "earshot"), "EARSHOT_WEB": web()}
+        self.enterContext(mock.patch.dict(os.environ, programs))
+        for program in [None, "#!/bin/sh\nkill -SEGV $$\n"]:
+            if program:
+                (folder / "earshot-web").write_text(program)
+                (folder / "earshot-web").chmod(0o755)
+            with Bus(workers=1, arguments=["--http", "0"], crashes=True) as bus, bus.client() as client:
+                self.assertIn("without the HTTP door", bus.program.stderr)
+                self.assertTrue(client.query("status")["ready"])
+                failing, = eventually(lambda: client.query("status")["failing"], "the crash loop is reported")
+                self.assertEqual(failing["role"], "http")
+                self.assertIn("the HTTP door", bus.program.stderr)
+                with Web(bus) as page:
+                    self.assertIn("without the HTTP door", page.get("/readyz")[2])
+
     def test_status_metrics_and_http_env_tell_of_the_door(self):
-        with Door() as door:
+        with Door(arguments=["--http-api", "0"]) as door:
             self.assertEqual(door.run("http-env").stdout.decode(), f"export http_proxy={door.proxy} HTTP_PROXY={door.proxy}\n")
             self.assertEqual(door.get(self.url)[0], 200)
             eventually(lambda: door.status()["http"]["requests"] == 1, "the request is counted")
-            self.assertEqual(door.status()["http"]["addresses"], [door.proxy])
+            self.assertEqual(door.status()["http"]["addresses"], [door.proxy, f"http://{HOST}:{door.api_port}/v1/"])
             with Web(door) as web:
                 self.assertEqual(web.metrics()["earshot_http_requests_total"], 1)
         commands = Commands(temporary_folder(), temporary_folder())

@@ -1,7 +1,7 @@
 package import EarshotLoop
 internal import EarshotWire
 
-/// Connections to a broker of this machine by the name of its socket.
+/// Connections to a broker of this machine by the name of its socket, and to buses by their addresses.
 extension ClientConnection {
     /// Starts to connect to a broker. The broker may start later.
     ///
@@ -28,5 +28,32 @@ extension ClientConnection {
             endpoints: [BusEndpoint(socket: String(endpoint.dropFirst(6)))], window: window,
             lease: lease, finishesNone: finishesNone, keepsFailures: keepsFailures, bodies: bodies, loop: loop,
             onEvent: onEvent)
+    }
+
+    /// Starts to connect to the first of several buses that can be reached.
+    ///
+    /// If the connection is lost, the client returns to its bus for 3 s and resumes its session. Then it tries the
+    /// others, where it makes its open requests again. It leaves a bus that drains after 1 s. Durable requests stay on the bus that has them: they end with
+    /// the code `connection-lost`.
+    ///
+    /// - Parameters:
+    ///   - endpoints: buses in the order of preference; at least one.
+    ///   - window: maximum unacknowledged terminals, 1 to 4,096.
+    ///   - lease: time for which the broker keeps the requests after a disconnection, from 0 to one hour in whole
+    ///     milliseconds; nil for a minute over a network, and none on this machine.
+    ///   - finishesNone: whether the consumer finishes every delivery; otherwise only deliveries whose body is a file.
+    ///   - keepsFailures: whether durable failures stay on disk after they are finished, where ``retry(_:)`` repeats them.
+    ///   - bodies: way of the bodies that the broker has in files. With a bus on a network they are always pulled.
+    ///   - loop: event loop that runs the connection.
+    ///   - onEvent: closure called for each event. It may call this object.
+    /// - Throws: `SystemError` if the process cannot have a socket, `ClientError` if libzmq is missing.
+    package convenience init(
+        endpoints: [BusEndpoint], window: Int = 256, lease: Duration? = nil,
+        finishesNone: Bool = false, keepsFailures: Bool = false, bodies: BodyAccess = .path, loop: EventLoop,
+        onEvent: @escaping (ClientEvent) -> Void
+    ) throws {
+        try self.init(
+            endpoints, sharing: nil, window: window, lease: lease, finishesNone: finishesNone,
+            keepsFailures: keepsFailures, bodies: bodies, loop: loop, onEvent: onEvent)
     }
 }

@@ -23,6 +23,8 @@ package final class ClientConnection {
     /// Number of READs without an answer over a network: 8 MiB are on their way, 200 MB/s over a round trip of 40 ms. With the
     /// usual number one lost packet stops the flow.
     private static let networkReads = 32
+    /// Time for the end of running transfers at a bus that drains, before the client goes to another one.
+    private static let drainTime = Duration.seconds(1)
     /// Maximum time to send BYE before the socket closes.
     private static let farewellMilliseconds: Int32 = 100
     /// Maximum frame size in bytes. The answer about a million requests has some hundred MiB.
@@ -49,6 +51,7 @@ package final class ClientConnection {
     private var isInPass = false
     private var reconnectTimer: TimerID?
     private var greetingTimer: TimerID?
+    private var drainTimer: TimerID?
     /// Files of bodies that the broker sends, by the core's numbers.
     private var files: [Int: ReceivedFile] = [:]
     /// Reasons why bodies could not be stored in their files: the `errno` values.
@@ -83,33 +86,6 @@ package final class ClientConnection {
     package var trouble: String? {
         let sentences = endpoints.troubles.map { $1.sentence($0) }
         return sentences.isEmpty ? nil : sentences.joined(separator: "; ")
-    }
-
-    /// Starts to connect to the first of several buses that can be reached.
-    ///
-    /// If the connection is lost, the client returns to its bus for 3 s and resumes its session. Then it tries the
-    /// others, where it makes its open requests again. Durable requests stay on the bus that has them: they end with
-    /// the code `connection-lost`.
-    ///
-    /// - Parameters:
-    ///   - endpoints: buses in the order of preference; at least one.
-    ///   - window: maximum unacknowledged terminals, 1 to 4,096.
-    ///   - lease: time for which the broker keeps the requests after a disconnection, from 0 to one hour in whole
-    ///     milliseconds; nil for a minute over a network, and none on this machine.
-    ///   - finishesNone: whether the consumer finishes every delivery; otherwise only deliveries whose body is a file.
-    ///   - keepsFailures: whether durable failures stay on disk after they are finished, where ``retry(_:)`` repeats them.
-    ///   - bodies: way of the bodies that the broker has in files. With a bus on a network they are always pulled.
-    ///   - loop: event loop that runs the connection.
-    ///   - onEvent: closure called for each event. It may call this object.
-    /// - Throws: `SystemError` if the process cannot have a socket, `ClientError` if libzmq is missing.
-    package convenience init(
-        endpoints: [BusEndpoint], window: Int = 256, lease: Duration? = nil,
-        finishesNone: Bool = false, keepsFailures: Bool = false, bodies: BodyAccess = .path, loop: EventLoop,
-        onEvent: @escaping (ClientEvent) -> Void
-    ) throws {
-        try self.init(
-            endpoints, sharing: nil, window: window, lease: lease, finishesNone: finishesNone,
-            keepsFailures: keepsFailures, bodies: bodies, loop: loop, onEvent: onEvent)
     }
 
     /// - Parameters:
@@ -148,19 +124,25 @@ package final class ClientConnection {
     /// Closes the connection. The broker drops the requests; no event follows.
     package func close() {
         if let hook { loop.removeHook(hook) }
-        for timer in [reconnectTimer, greetingTimer].compactMap(\.self) { loop.cancelTimer(timer) }
+        for timer in [reconnectTimer, greetingTimer, drainTimer].compactMap(\.self) { loop.cancelTimer(timer) }
         hook = nil
         reconnectTimer = nil
         greetingTimer = nil
+        drainTimer = nil
         reports = []
-        let farewell = core.left()
-        carryOut(farewell)
-        flush()
-        if !farewell.isEmpty { link?.linger(milliseconds: Self.farewellMilliseconds) }
+        sendFarewell()
         link = nil
         bodyConnections = nil
         // Waits until BYE is sent, unless other connections share the thread.
         network = nil
+    }
+
+    /// Ends the session with BYE, so that the broker drops the requests now and not with the lease.
+    private func sendFarewell() {
+        let farewell = core.left()
+        carryOut(farewell)
+        flush()
+        if !farewell.isEmpty { link?.linger(milliseconds: Self.farewellMilliseconds) }
     }
 
     // MARK: Requests
@@ -399,7 +381,11 @@ package final class ClientConnection {
         case .changed(let setting): return .changed(setting)
         case .refused(let reply): return .refused(reply)
         case .state(let state):
-            if case .connected = state { greeted() }
+            switch state {
+            case .connected: greeted()
+            case .draining: leaveSoon()
+            case .apart, .incompatible: break
+            }
             return .state(state)
         }
     }
@@ -457,6 +443,17 @@ package final class ClientConnection {
         greetingTimer = nil
     }
 
+    /// Leaves a bus that drains for another one, once all requests may be made again there.
+    private func leaveSoon() {
+        guard core.isDraining, endpoints.hasOthers, drainTimer == nil else { return }
+        drainTimer = loop.setTimer(after: Self.drainTime) { [unowned self] in
+            drainTimer = nil
+            guard core.mayMove else { return leaveSoon() }
+            sendFarewell()
+            disconnect()
+        }
+    }
+
     /// Closes the connection, drops its queued messages and schedules a reconnection.
     ///
     /// - Parameter ending: reason; nil for that of the connection itself.
@@ -467,6 +464,7 @@ package final class ClientConnection {
         if let greetingTimer { loop.cancelTimer(greetingTimer) }
         greetingTimer = nil
         outbox.removeAll()
+        if core.mayMove { endpoints.drained() }
         carryOut(core.linkLost())
         connectLater(ending ?? old.ending ?? (endpoints.current.isRemote ? .lost : nil))
     }

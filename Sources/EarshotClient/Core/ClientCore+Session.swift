@@ -119,6 +119,17 @@ extension ClientCore {
         return actions
     }
 
+    /// Whether the broker drains, and another bus can take over: no body is being read, and each request that was sent may
+    /// be made again there.
+    var mayMove: Bool {
+        guard phase == .ready, isDraining, pulls.isEmpty, taking.isEmpty else { return false }
+        let submissions = awaited.compactMap { question in
+            if case .submission(let fetch) = question.what, question.wasSaid { fetch.options } else { nil }
+        }
+        let options = requests.values.filter(\.wasSaid).map(\.fetch.value.options) + submissions
+        return options.allSatisfy { $0.isRepeatable && !$0.isDurable }
+    }
+
     /// Gives up the session, because the next connection goes to another bus.
     ///
     /// Open requests are made again there. Durable ones that were sent may be on the disk of the old bus, which then

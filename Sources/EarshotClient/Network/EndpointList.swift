@@ -3,7 +3,7 @@ internal import EarshotHTTP
 /// Choice of the next bus and of the pause before it, after failed and lost connections.
 ///
 /// A lost connection is tried again at the same bus for some seconds, because only that bus has the session. Then the
-/// buses follow in their order.
+/// buses follow in their order. A bus that drains ends, so the next one follows at once.
 struct EndpointList {
     /// What to do after a connection ended.
     enum Step: Equatable {
@@ -62,6 +62,9 @@ struct EndpointList {
     /// The bus of the present or next connection.
     var current: BusEndpoint { entries[index].endpoint }
 
+    /// Whether another bus of the network may accept the client.
+    var hasOthers: Bool { current.isRemote && entries.indices.contains { $0 != index && !entries[$0].isHopeless } }
+
     /// Whether the session is on another bus than ``current``.
     var isAway: Bool { home.map { $0 != index } ?? false }
 
@@ -87,6 +90,9 @@ struct EndpointList {
         entries[index].handshakes = 0
     }
 
+    /// Handles that the bus of the session ends, so that it is not tried again before the others.
+    mutating func drained() { loyalUntil = 0 }
+
     /// Handles the end of a connection or attempt.
     ///
     /// - Parameters:
@@ -101,9 +107,10 @@ struct EndpointList {
         }
         guard current.isRemote else { return .connect(after: Self.local.pause(afterFailures: failures)) }
         if home == index, loyalUntil == nil { loyalUntil = milliseconds + Self.loyalMilliseconds }
-        let isLoyal = home == index && milliseconds < loyalUntil ?? 0 && !entries[index].isHopeless
-        guard !isLoyal, entries.count > 1 else {
-            return .connect(after: Self.remote.pause(afterFailures: failures, random: random))
+        let rest = home == index && !entries[index].isHopeless ? (loyalUntil ?? 0) - milliseconds : 0
+        guard rest <= 0, entries.count > 1 else {
+            let pause = Self.remote.pause(afterFailures: failures, random: random)
+            return .connect(after: entries.count > 1 ? min(pause, Int64(rest) * 1_000_000) : pause)
         }
         repeat { index = (index + 1) % entries.count } while entries[index].isHopeless
         return .connect(after: Self.remote.pause(afterFailures: 1 + failures / entries.count, random: random))

@@ -1,9 +1,10 @@
 internal import EarshotWire
 
-/// JSON value of the broker, for display. Members keep their order.
+/// JSON value: RFC 8259. Members keep their order.
 package enum JSONValue: Equatable {
-    /// A number, a Boolean or null as received, or a string.
+    /// A number, a Boolean or null, as received.
     case scalar(String)
+    case string(String)
     case array([JSONValue])
     case object([Member])
 
@@ -29,7 +30,7 @@ package enum JSONValue: Equatable {
     /// Parses `bytes`; nil if they are not JSON.
     package init?(_ bytes: [UInt8]) {
         var reader = Reader(rest: bytes[...])
-        guard let value = reader.value(depth: 0) else { return nil }
+        guard let value = reader.value(depth: 0), reader.isAtEnd() else { return nil }
         self = value
     }
 
@@ -39,10 +40,11 @@ package enum JSONValue: Equatable {
         return members.first { $0.name == name }?.value
     }
 
+    /// The items of an array; nil for another value.
+    package var items: [JSONValue]? { if case .array(let items) = self { items } else { nil } }
+
     /// Returns the items of the array with a name; none without an array.
-    package func items(_ name: String) -> [JSONValue] {
-        if case .array(let items)? = member(name) { items } else { [] }
-    }
+    package func items(_ name: String) -> [JSONValue] { member(name)?.items ?? [] }
 
     /// Returns the integer with a name.
     package func number(_ name: String) -> Int? { member(name)?.text.flatMap { Int($0) } }
@@ -52,8 +54,10 @@ package enum JSONValue: Equatable {
 
     /// A string, or a number as received; nil for an array or an object.
     package var text: String? {
-        guard case .scalar(let text) = self else { return nil }
-        return text
+        switch self {
+        case .scalar(let text), .string(let text): text
+        case .array, .object: nil
+        }
     }
 
     /// Renders one line per member, and one indented line per item of an array. Lines have at most 79 columns, and
@@ -105,7 +109,7 @@ package enum JSONValue: Equatable {
 
     private var phrase: String {
         switch self {
-        case .scalar(let text): TerminalText.escaped(text)
+        case .scalar(let text), .string(let text): TerminalText.escaped(text)
         case .array(let items): items.map(\.phrase).joined(separator: ", ")
         case .object(let members):
             members.isEmpty
@@ -123,12 +127,20 @@ package enum JSONValue: Equatable {
             switch rest.first {
             case UInt8(ascii: "{"): return object(depth)
             case UInt8(ascii: "["): return array(depth)
-            case UInt8(ascii: "\""): return string().map { .scalar($0) }
+            case UInt8(ascii: "\""): return string().map { .string($0) }
             default:
-                let word = rest.prefix { !",]} \t\r\n".utf8.contains($0) }
-                rest = rest[word.endIndex...]
-                return word.isEmpty ? nil : .scalar(String(decoding: word, as: UTF8.self))
+                let bytes = rest.prefix { !",]} \t\r\n".utf8.contains($0) }
+                rest = rest[bytes.endIndex...]
+                let word = String(decoding: bytes, as: UTF8.self)
+                let isNumber = bytes.allSatisfy { $0.isDigit || "+-.eE".utf8.contains($0) } && Double(word) != nil
+                return isNumber || ["true", "false", "null"].contains(word) ? .scalar(word) : nil
             }
+        }
+
+        /// Returns whether nothing but white space is left.
+        mutating func isAtEnd() -> Bool {
+            skipSpace()
+            return rest.isEmpty
         }
 
         private mutating func object(_ depth: Int) -> JSONValue? {
@@ -179,25 +191,44 @@ package enum JSONValue: Equatable {
             var bytes: [UInt8] = []
             while let byte = rest.popFirst() {
                 switch byte {
-                case UInt8(ascii: "\""): return String(decoding: bytes, as: UTF8.self)
+                case UInt8(ascii: "\""): return String(validating: bytes, as: UTF8.self)
+                case 0..<0x20: return nil
                 case UInt8(ascii: "\\"):
                     guard let escaped = rest.popFirst() else { return nil }
                     switch escaped {
                     case UInt8(ascii: "n"): bytes.append(0x0a)
                     case UInt8(ascii: "t"): bytes.append(0x09)
                     case UInt8(ascii: "r"): bytes.append(0x0d)
+                    case UInt8(ascii: "b"): bytes.append(0x08)
+                    case UInt8(ascii: "f"): bytes.append(0x0c)
                     case UInt8(ascii: "u"):
-                        let digits = rest.prefix(4).compactMap(\.hexValue)
-                        guard digits.count == 4 else { return nil }
-                        let number = digits.reduce(0) { $0 << 4 | UInt32($1) }
-                        rest = rest.dropFirst(4)
-                        bytes += Array(String(Unicode.Scalar(number).map(Character.init) ?? "\u{fffd}").utf8)
-                    default: bytes.append(escaped)
+                        guard let scalar = scalar() else { return nil }
+                        bytes += String(Character(scalar)).utf8
+                    default:
+                        guard "\"\\/".utf8.contains(escaped) else { return nil }
+                        bytes.append(escaped)
                     }
                 default: bytes.append(byte)
                 }
             }
             return nil
+        }
+
+        /// Reads the digits of an escape, and a second escape if the first is half of a surrogate pair.
+        private mutating func scalar() -> Unicode.Scalar? {
+            guard let first = unit() else { return nil }
+            guard UTF16.isLeadSurrogate(first) else { return Unicode.Scalar(first) }
+            guard rest.starts(with: "\\u".utf8) else { return nil }
+            rest = rest.dropFirst(2)
+            guard let second = unit(), UTF16.isTrailSurrogate(second) else { return nil }
+            return Unicode.Scalar(0x10000 + (UInt32(first) - 0xd800) << 10 + UInt32(second) - 0xdc00)
+        }
+
+        private mutating func unit() -> UInt16? {
+            let digits = rest.prefix(4).compactMap(\.hexValue)
+            guard digits.count == 4 else { return nil }
+            rest = rest.dropFirst(4)
+            return digits.reduce(0) { $0 << 4 | UInt16($1) }
         }
 
         private mutating func take(_ scalar: Unicode.Scalar) -> Bool {

@@ -39,16 +39,21 @@ public final class EngineClient {
     /// Maximum number of unreadable nodes that are reported. With more, the fault is at this one.
     private static let mostUnreadable = 64
 
-    /// Reports the digests of this node's settings to the other nodes, with the next heartbeat.
+    /// Reports the digests of this node's settings to the other nodes.
     public func report(settings: String) {
         self.settings = settings
-        session.options.description = "\(description) \(settings) \(unreadable)"
+        describe()
     }
 
-    /// Reports the addresses of nodes whose bodies this one cannot read, with the next heartbeat.
+    /// Reports the addresses of nodes whose bodies this one cannot read.
     public func report(unreadable: Set<String>) {
         self.unreadable = unreadable.sorted().prefix(Self.mostUnreadable).joined(separator: ",")
-        session.options.description = "\(description) \(settings) \(self.unreadable)"
+        describe()
+    }
+
+    private func describe() {
+        session.describe("\(description) \(settings) \(unreadable)", now: now)
+        work()
     }
 
     /// Leaves the cluster: the engine returns this node's attempts at once.

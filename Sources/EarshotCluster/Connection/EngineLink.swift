@@ -69,3 +69,17 @@ extension EngineSession {
         case batch(EngineBatch, isText: Bool)
     }
 }
+
+extension EngineSession.Phase {
+    /// Whether the diagram has this transition.
+    func mayBecome(_ next: EngineSession.Phase) -> Bool {
+        switch (self, next) {
+        case (.stopped, .locating), (.resting, .locating), (.locating, .greeting), (.greeting, .joining),
+            (.joining, .joined), (_, .stopped):
+            true
+        case (.resting, .greeting), (.greeting, .greeting), (.joining, .greeting), (.joined, .greeting): true
+        case (.locating, .resting), (.greeting, .resting), (.joining, .resting), (.joined, .resting): true
+        case (_, .locating), (_, .greeting), (_, .joining), (_, .joined), (_, .resting): false
+        }
+    }
+}

@@ -28,8 +28,9 @@ struct EngineSession {
         case resting(until: Tick)
     }
 
-    /// Pauses after failures in a row. A failover takes about two seconds, so the first ones are short.
-    static let backoff = Backoff(firstMilliseconds: 50, longestMilliseconds: 2_000)
+    /// Pauses after failures in a row. A failover takes about two seconds, so the first ones are short. The longest is short
+    /// as well, because a node that fetches without the engine repeats fetches of the others until it is back.
+    static let backoff = Backoff(firstMilliseconds: 50, longestMilliseconds: 1_000)
     /// Pauses while an operator must correct something.
     static let longBackoff = Backoff(firstMilliseconds: 2_000, longestMilliseconds: 30_000)
     /// Membership after which the pauses restart. Longer than the longest pause and three leases, so that an error that
@@ -121,6 +122,13 @@ struct EngineSession {
         finder.login = sentinelLogin
         failures = 0
         if case .resting = phase { locate(now: now) }
+    }
+
+    /// Changes the description of the node for the others. A member reports a change at once, with a heartbeat.
+    mutating func describe(_ description: String, now: Tick) {
+        guard description != options.description else { return }
+        options.description = description
+        if nextHeartbeat != nil { nextHeartbeat = now }
     }
 
     mutating func opened(_ link: EngineLink, now: Tick) {
@@ -475,16 +483,7 @@ struct EngineSession {
     }
 
     private mutating func enter(_ next: Phase) {
-        let isLegal =
-            switch (phase, next) {
-            case (.stopped, .locating), (.resting, .locating), (.locating, .greeting), (.greeting, .joining),
-                (.joining, .joined), (_, .stopped):
-                true
-            case (.resting, .greeting), (.greeting, .greeting), (.joining, .greeting), (.joined, .greeting): true
-            case (.locating, .resting), (.greeting, .resting), (.joining, .resting), (.joined, .resting): true
-            case (_, .locating), (_, .greeting), (_, .joining), (_, .joined), (_, .resting): false
-            }
-        precondition(isLegal, "the engine's session goes from \(phase) to \(next)")
+        precondition(phase.mayBecome(next), "the engine's session goes from \(phase) to \(next)")
         phase = next
     }
 

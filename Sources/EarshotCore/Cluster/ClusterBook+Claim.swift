@@ -21,7 +21,7 @@ extension ClusterBook {
     /// Duration after which a membership counts as lasting: several heartbeats, in which a broken engine shows.
     static let lastingMilliseconds = 5_000
     /// Interval of reports about members and backlog.
-    static let surveyMilliseconds = 2_000
+    static let surveyMilliseconds = 1_000
     /// Interval of questions of a node that takes no flights of others: it is not woken for them.
     static let unwokenMilliseconds = 250
     /// Time without progress after which a node that leaves its flights to others runs them itself: the others are busy, or

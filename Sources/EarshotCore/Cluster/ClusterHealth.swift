@@ -23,7 +23,7 @@ package struct ClusterHealth {
     /// Maximum number of probes at a time. Others are due when the engine reports the members again.
     static let probesAtOnce = 64
     /// Reports in a row with one address twice, which the lease of a restarted node does not outlast.
-    static let sharedAddressReports = 3
+    static let sharedAddressReports = 2 * EngineLimits.leaseMilliseconds / ClusterBook.surveyMilliseconds
 
     /// Interval of lines about released bodies.
     static let releaseMilliseconds = 60_000

@@ -7,6 +7,10 @@ public enum ListSettingName: String, CaseIterable, Sendable {
     case listen
     case http
     case httpUsers = "http-users"
+    case httpAPI = "http-api"
+    case httpOrigins = "http-origins"
+    case httpTokens = "http-tokens"
+    case httpRewrite = "http-rewrite"
 
     /// Text of an empty list.
     static let none = "-"
@@ -20,8 +24,12 @@ public enum ListSettingName: String, CaseIterable, Sendable {
         switch self {
         case .users: "other users of the bus, as user names, @GROUP or user IDs; a private bus without them"
         case .listen: "addresses for clients on other machines, as tcp://ADDRESS:PORT; no such clients without them"
-        case .http: "addresses of the HTTP door, as PORT, ADDRESS:PORT of loopback or unix:PATH; no door without them"
+        case .http: "addresses of the HTTP door, as PORT, ADDRESS:PORT or unix:PATH; no proxy without them"
         case .httpUsers: "other users of the HTTP door, as user names or user IDs"
+        case .httpAPI: "addresses of the HTTP API, in the same form; no API without them"
+        case .httpOrigins: "origins of pages that may use the HTTP API, as https://HOST"
+        case .httpTokens: "files, each with a token for HTTP clients beyond loopback"
+        case .httpRewrite: "hosts whose package indexes keep their URLs below the prefix of the HTTP door"
         }
     }
 
@@ -37,6 +45,10 @@ public enum ListSettingName: String, CaseIterable, Sendable {
         case .listen: ["tcp://0.0.0.0:5765", "tcp://[::1]:5765"]
         case .http: ["127.0.0.1:5768", "unix:/run/user/1000/earshot-http"]
         case .httpUsers: ["_apt"]
+        case .httpAPI: ["127.0.0.1:5769", "unix:/run/user/1000/earshot-api"]
+        case .httpOrigins: ["https://console.example.org"]
+        case .httpTokens: ["/etc/earshot/http-token"]
+        case .httpRewrite: ["pypi.org", "registry.npmjs.org"]
         }
     }
 

@@ -7,8 +7,8 @@ public struct HTTPDate: Hashable, Sendable {
 
     /// Parses an IMF-fixdate, or one of the obsolete formats RFC 850 and asctime; nil for other text.
     ///
-    /// As in browsers, names are case-insensitive, and day and hour may have one digit in the first two formats. The
-    /// name of the day need not match the date.
+    /// As in browsers, names are case-insensitive, and the day may have one digit in the first two formats. The name of
+    /// the day need not match the date.
     ///
     /// - Parameter now: Seconds since 1970; determines the century of an RFC 850 date, which is at most 50 years later.
     public init?(_ text: String, now: Int64) {
@@ -41,20 +41,18 @@ public struct HTTPDate: Hashable, Sendable {
             let yearDigits = isShort ? 4 : 2
             month = end + 1
             time = month + 5 + yearDigits
-            let isHourShort = bytes.count == time + 11
             let pattern = isShort ? " ___ ____ " : "-___-__ "
             guard bytes[comma + 1] == UInt8(ascii: " "), let dayNumber = decimal(bytes, first..<end, maximum: 31),
-                Self.matches(pattern + (isHourShort ? "_:__:__ GMT" : "__:__:__ GMT"), bytes, at: end),
+                Self.matches(pattern + "__:__:__ GMT", bytes, at: end),
                 let yearNumber = decimal(bytes, month + 4..<month + 4 + yearDigits, maximum: 9999)
             else { return nil }
             (year, day) = (isShort ? yearNumber : Self.fullYear(yearNumber, now: now), dayNumber)
         }
-        let colon = Self.endOfNumber(bytes, at: time)
         guard let monthNumber = Self.month(bytes, at: month), day > 0, day <= Self.days(in: monthNumber, of: year),
-            let hour = decimal(bytes, time..<colon, maximum: 23),
-            let minute = decimal(bytes, colon + 1..<colon + 3, maximum: 59),
+            let hour = decimal(bytes, time..<time + 2, maximum: 23),
+            let minute = decimal(bytes, time + 3..<time + 5, maximum: 59),
             // 60 is a leap second.
-            let second = decimal(bytes, colon + 4..<colon + 6, maximum: 60)
+            let second = decimal(bytes, time + 6..<time + 8, maximum: 60)
         else { return nil }
         let days = Self.daysSince1970(year: year, month: monthNumber, day: day)
         secondsSince1970 = Int64(days * 86_400 + hour * 3600 + minute * 60 + second)

@@ -46,16 +46,27 @@ public final class SocketOwners {
         append(UInt32(0))
         message += [UInt8(other.family), UInt8(IPPROTO_TCP), 0, 0]
         append(UInt32.max)
-        let id = other.port + own.port + other.address + own.address
-        message += id
+        let ports = other.port + own.port
+        message += ports + other.address + own.address
         append(UInt32(0))
         // No cookie: the addresses are enough.
         append(UInt64.max)
         guard unsafe send(descriptor, message, message.count, 0) == message.count, let answer = receive(),
-            Self.liveStates.contains(answer[1]), answer[4..<4 + id.count].elementsEqual(id)
+            Self.liveStates.contains(answer[1]), answer[4..<8].elementsEqual(ports),
+            Self.isSame(answer[8..<24], other), Self.isSame(answer[24..<40], own)
         else { return nil }
         let (user, inode) = (Self.word(answer, 64), Self.word(answer, 68))
         return inode == 0 || user == Self.overflowID ? nil : user
+    }
+
+    /// Whether an address in an answer is that of an end. A socket of IPv6 with a connection of IPv4, as programs in Java
+    /// open it, has the address in its mapped form.
+    private static func isSame(_ address: ArraySlice<UInt8>, _ end: (family: Int32, port: [UInt8], address: [UInt8]))
+        -> Bool
+    {
+        if address.elementsEqual(end.address) { return true }
+        let mapped = [UInt8](repeating: 0, count: 10) + [0xff, 0xff] + end.address.prefix(4)
+        return end.family == AF_INET && address.elementsEqual(mapped)
     }
 
     /// Returns the answer to the last request, without answers to earlier ones.

@@ -2,7 +2,7 @@ package import EarshotLoop
 package import EarshotWire
 internal import Glibc
 
-/// HTTP door: a forward proxy whose clients are clients of the bus.
+/// HTTP door: a forward proxy and an API, whose clients are clients of the bus.
 ///
 /// Each connection with a request has a session of its own at the broker, so the bus treats it as one program: it has its turn in
 /// the queue, and its end removes its request.
@@ -10,10 +10,20 @@ package final class Door {
     /// Options of a door.
     package struct Options: Sendable {
         package var addresses: [ListenAddress] = []
+        /// Addresses of the API, which never share an origin with pages of others.
+        package var apiAddresses: [ListenAddress] = []
+        /// Pages whose scripts may use the API.
+        package var origins: Set<String> = []
+        /// Hosts whose indexes are rewritten.
+        package var rewrites: Set<String> = []
+        /// Secrets of clients beyond loopback.
+        package var tokens: [[UInt8]] = []
         /// Further users that may connect.
         package var users: Set<UInt32> = []
         /// Maximum wait for a cool-down of an origin.
         package var waitMilliseconds = 10_000
+        /// Whether bodies are read by READ, because the door may not open the files of other users.
+        package var isPulling = false
         /// Path of the broker's socket for clients.
         package var busPath = ""
 
@@ -39,7 +49,7 @@ package final class Door {
         static let usersShare = 4
         /// Descriptors of a connection with a request: its own, that of its session, and a file.
         static let descriptorsPerConnection = 3
-        static let (leastReserve, mostReserve) = (24, 64)
+        static let (leastReserve, mostReserve) = (24, 320)
         /// Time without a request after which a session ends.
         static let sessionTime = Duration.seconds(1)
         static let writeTime = Duration.seconds(60)
@@ -49,6 +59,8 @@ package final class Door {
     private let loop: EventLoop
     private let owners: SocketOwners?
     private let ownUser = geteuid()
+    private var tokens: TokenRule
+    private var api: API?
     /// Reads lines of the supervisor, before a request that has no proof is refused.
     package var readNews: () -> Void = {}
     /// Secret for the present broker; nil before the supervisor has sent one.
@@ -79,25 +91,33 @@ package final class Door {
             atLeast: Limits.leastReserve + 8 * Limits.descriptorsPerConnection)
         let reserve = ResourceLimits.reserve(of: descriptors, least: Limits.leastReserve, most: Limits.mostReserve)
         connectionLimit = min(Limits.connections, (descriptors - reserve) / Limits.descriptorsPerConnection)
-        owners = try options.addresses.contains { $0.isTCP } ? SocketOwners() : nil
+        let listens = options.addresses.map { ($0, false) } + options.apiAddresses.map { ($0, true) }
+        owners = try listens.contains { $0.0.isTCP && $0.0.isLocal } ? SocketOwners() : nil
+        tokens = TokenRule(tokens: options.tokens)
         var generator = SystemRandomNumberGenerator()
         let pseudonym = "earshot-" + String(generator.next(), radix: 36)
         prefix = "http-" + String(UInt32.random(in: 0 ... .max, using: &generator), radix: 36)
         proxy = ProxyRequest(pseudonym: pseudonym, waitMilliseconds: options.waitMilliseconds)
+        proxy.rewrites = options.rewrites
         response = ProxyResponse(pseudonym: pseudonym)
-        for address in options.addresses {
-            let isTCP = address.isTCP
+        for (address, isAPI) in listens {
             let listener = try WebListener(address, isOpen: !options.users.isEmpty, loop: loop) {
-                [unowned self] descriptor throws(SystemError) in try admit(descriptor, isTCP: isTCP)
+                [unowned self] descriptor throws(SystemError) in try admit(descriptor, from: address, isAPI: isAPI)
             }
             listeners.append(listener)
+            addresses.append(isAPI ? listener.address + (address.isTCP ? "v1/" : ":/v1/") : listener.address)
             if let port = listener.port { proxy.ports.insert(port) }
+        }
+        if !options.apiAddresses.isEmpty {
+            api = API(origins: options.origins, ownUser: ownUser, loop: loop) { [unowned self] in
+                openSession($0, window: $1, onReady: $2)
+            }
         }
         _ = loop.addHook { [unowned self] in pass() }
     }
 
     /// Addresses at which the door listens, as URLs and paths.
-    package var addresses: [String] { listeners.map(\.address) }
+    package private(set) var addresses: [String] = []
 
     /// Closes all connections.
     package func close() {
@@ -107,8 +127,11 @@ package final class Door {
 
     // MARK: Connections
 
-    private func admit(_ descriptor: Int32, isTCP: Bool) throws(SystemError) {
-        let user = isTCP ? owners?.user(atOtherEndOf: descriptor) : UnixSocket.credentials(of: descriptor)?.uid
+    private func admit(_ descriptor: Int32, from address: ListenAddress, isAPI: Bool) throws(SystemError) {
+        let isTCP = address.isTCP
+        let user =
+            !address.isLocal
+            ? nil : isTCP ? owners?.user(atOtherEndOf: descriptor) : UnixSocket.credentials(of: descriptor)?.uid
         let isPermitted = user.map { permits($0) } ?? false
         // A refused connection is charged to no user, and answered with 403.
         let owner = isPermitted ? user : nil
@@ -116,16 +139,19 @@ package final class Door {
             counts.refused += 1
             return UnixSocket.close(descriptor)
         }
-        let client = DoorClient(user: owner)
+        let client = DoorClient(user: owner, needsToken: !address.isLocal, isAPI: isAPI)
         var rules = WebPeer.Rules(
-            reject: { Self.rejection($0) },
+            reject: { isAPI ? Self.rejection($0).asProblem : Self.rejection($0) },
             request: { [unowned self] _, head, body in answer(client, head, body) },
             closed: { [unowned self] _ in closed(client, descriptor) })
         rules.headBytes = Limits.headBytes
         rules.bodyBytes = WireLimits.requestBodyBytes
         rules.writeTime = Limits.writeTime
         rules.endsWithPeer = true
-        rules.refuse = { [unowned self] _, head in refusal(of: client, head) }
+        rules.refuse = { [unowned self] _, head in
+            let refusal = refusal(of: client, head)
+            return isAPI ? refusal?.asProblem : refusal
+        }
         if isTCP { TCPSocket.prepare(descriptor, unsentBytes: Limits.kernelBytes) }
         let peer = try WebPeer(descriptor, rules, loop: loop)
         peer.onDrained = { [unowned self] in drained(client) }
@@ -165,10 +191,27 @@ package final class Door {
 
     // MARK: Requests
 
+    /// Returns the refusal of a client without rights, and finds the user for whom the request is made otherwise.
+    private func refusalOfUser(_ client: DoorClient, _ head: RequestHead) -> WebResponse? {
+        if client.needsToken {
+            let isProxy = !client.isAPI && !head.target.hasPrefix("/")
+            let field = isProxy ? "proxy-authorization" : "authorization"
+            let verdict = tokens.verdict(on: head, now: loop.now, field: field)
+            client.principal = verdict == .right ? ownUser : nil
+            return TokenRule.refusal(verdict, realm: "earshot", isProxy: isProxy).map { refused($0) }
+        }
+        return client.user == nil ? refused(Self.unknownUser) : nil
+    }
+
     /// Returns the refusal of a request before its body is read.
     private func refusal(of client: DoorClient, _ head: RequestHead) -> WebResponse? {
-        guard let user = client.user else { return refused(Self.unknownUser) }
-        if case .answer(let answer) = read(head, [0], client) { return answer }
+        if let refusal = refusalOfUser(client, head) { return refusal }
+        guard let user = client.principal else { return refused(Self.unknownUser) }
+        if client.isAPI {
+            if let refusal = api?.refusal(of: head, isProved: client.needsToken) { return refusal }
+        } else if case .answer(let answer) = read(head, [0], client) {
+            return answer
+        }
         let bytes = if case .bytes(let count) = head.bodyLength { count } else { WireLimits.requestBodyBytes }
         guard bytes <= WireLimits.requestBodyBytes else { return Self.rejection(413) }
         let share = user == ownUser ? 1 : Limits.usersShare
@@ -186,7 +229,7 @@ package final class Door {
     }
 
     private func release(_ client: DoorClient) {
-        guard let user = client.user, client.reservedBytes > 0 else { return }
+        guard let user = client.principal, client.reservedBytes > 0 else { return }
         bodyBytes[user, default: 0] -= client.reservedBytes
         if bodyBytes[user] == 0 { bodyBytes[user] = nil }
         client.reservedBytes = 0
@@ -196,7 +239,7 @@ package final class Door {
         guard let id = RequestID("\(client.lastRequest)"), let handler = handler(of: client) else {
             return .answer(ProxyResponse.absent)
         }
-        return proxy.read(head, body, handler: handler, id: id)
+        return proxy.read(head, body, handler: handler, id: id, isProved: client.needsToken)
     }
 
     /// The handler of a connection, with a root of its own, so that each has its turn in the queue.
@@ -210,18 +253,52 @@ package final class Door {
 
     private func answer(_ client: DoorClient, _ head: RequestHead, _ body: [UInt8]) {
         guard let peer = client.peer else { return }
+        defer { release(client) }
         counts.requests += 1
-        guard client.user != nil else { return peer.respond(refused(Self.unknownUser)) }
+        var response = response
+        if client.isAPI { response.apiFields = api?.fields(for: head) }
+        // That of a request with a body was checked before it.
+        if head.bodyLength == .none, let refusal = refusalOfUser(client, head) {
+            return peer.respond(response.own(refusal))
+        }
         client.lastRequest += 1
         let fetch: Fetch
-        switch read(head, body, client) {
-        case .answer(let response): return peer.respond(response)
-        case .fetch(let read): fetch = read
+        if client.isAPI {
+            switch answerAPI(client, peer, head, body, response) {
+            case .fetch(let read)?: fetch = read
+            case .stored(let result, let session)?:
+                let exchange = Exchange(
+                    head, result.terminal, from: peer, response, read: options.isPulling ? session.read : nil)
+                client.exchange = exchange
+                return session.answer(exchange, with: result)
+            case nil: return
+            }
+        } else {
+            switch read(head, body, client) {
+            case .answer(let answer): return peer.respond(answer)
+            case .fetch(let read): fetch = read
+            }
         }
-        guard let session = session(of: client, peer) else { return peer.respond(refused(ProxyResponse.absent)) }
-        client.exchange = Exchange(head, fetch, from: peer, response)
+        guard let session = session(of: client, peer) else {
+            return peer.respond(refused(response.own(ProxyResponse.absent)))
+        }
+        let read = options.isPulling ? { [unowned session] in session.send(.read($0)) } : nil as ((BodyRead) -> Void)?
+        client.exchange = Exchange(head, fetch, from: peer, response, read: read)
         session.send(.fetch(fetch))
-        release(client)
+    }
+
+    /// Answers a request to the API. Returns a request whose response is the answer.
+    private func answerAPI(
+        _ client: DoorClient, _ peer: WebPeer, _ head: RequestHead, _ body: [UInt8], _ response: ProxyResponse
+    ) -> API.Reply? {
+        guard let api, let user = client.principal, let handler = handler(of: client),
+            let id = RequestID("\(client.lastRequest)")
+        else { return nil }
+        if let refusal = api.refusal(of: head, isProved: client.needsToken) {
+            peer.respond(response.own(refusal))
+            return nil
+        }
+        return api.answer(peer, head, body, user: user, handler, id)
     }
 
     /// The session of a connection, opened if it has none.
@@ -229,19 +306,20 @@ package final class Door {
         client.cancelTimer(loop)
         if let session = client.session, !session.isEnded, !session.isLeaving { return session }
         client.endSession()
-        if proof == nil { readNews() }
-        guard let proof, let user = client.user else { return nil }
-        var hello = Hello(window: 4)
-        hello.proof = proof
-        if user == ownUser { hello.hasUserRights = true } else { hello.principal = PrincipalName("uid:\(user)") }
-        do throws(SystemError) {
-            client.session = try DoorSession(options.busPath, hello, loop: loop) {
-                [unowned self, descriptor = peer.descriptor] in ready.append(descriptor)
-            }
-        } catch {
-            return nil
+        guard let user = client.principal else { return nil }
+        client.session = openSession(user, window: 4) { [unowned self, descriptor = peer.descriptor] in
+            ready.append(descriptor)
         }
         return client.session
+    }
+
+    private func openSession(_ user: UInt32, window: Int, onReady: @escaping () -> Void) -> DoorSession? {
+        if proof == nil { readNews() }
+        guard let proof else { return nil }
+        var hello = Hello(window: window)
+        (hello.proof, hello.isPulling) = (proof, options.isPulling)
+        if user == ownUser { hello.hasUserRights = true } else { hello.principal = PrincipalName("uid:\(user)") }
+        return try? DoorSession(options.busPath, hello, loop: loop, onReady: onReady)
     }
 
     // MARK: The broker
@@ -254,8 +332,8 @@ package final class Door {
     }
 
     private func turn(_ client: DoorClient) {
-        while let session = client.session, let (message, body) = session.next() {
-            received(message, body, client)
+        while let session = client.session, let (answer, body) = session.next() {
+            received(answer.message, body, client)
         }
         guard let session = client.session, session.isEnded else {
             if client.session?.hasPending == true, let peer = client.peer { ready.append(peer.descriptor) }
@@ -286,7 +364,8 @@ package final class Door {
             exchange.fail(isOfSession ? ProxyResponse.absent : ProxyResponse.refusal(error, hasBody: exchange.hasBody))
             if isOfSession { client.endSession() }
             settle(client)
-        case .welcome, .accepted, .removed, .requestRemoved, .answer, .changed, .data, .taken, .ok, .goodbye: break
+        case .data(let data): client.exchange?.received(data, body)
+        case .welcome, .accepted, .removed, .requestRemoved, .answer, .changed, .taken, .ok, .goodbye: break
         }
     }
 
@@ -329,6 +408,11 @@ package final class Door {
 private final class DoorClient {
     /// User of the program at the other end; nil for one that may not use the door.
     let user: UInt32?
+    /// Whether each request needs a token, in place of a user.
+    let needsToken: Bool
+    let isAPI: Bool
+    /// User for whom the present request is made.
+    var principal: UInt32?
     var peer: WebPeer?
     var session: DoorSession?
     var exchange: Exchange?
@@ -340,8 +424,11 @@ private final class DoorClient {
     /// Ends the session when it is not used.
     var timer: TimerID?
 
-    init(user: UInt32?) {
+    init(user: UInt32?, needsToken: Bool, isAPI: Bool) {
         self.user = user
+        self.needsToken = needsToken
+        self.isAPI = isAPI
+        principal = user
     }
 
     var since: LoopTime { peer?.since ?? LoopTime(nanoseconds: 0) }

@@ -44,7 +44,7 @@ package enum DoorProcess {
         // All its sockets of TCP listen already. It connects to the broker's Unix socket only.
         sandbox.mayConnect = false
         sandbox.mayListen = true
-        sandbox.allow(.read, options.spoolFolder)
+        if !options.door.isPulling { sandbox.allow(.read, options.spoolFolder) }
         if let obstacle = sandbox.enter().obstacle { warn("the HTTP door is not completely restricted: \(obstacle)") }
         let channel = try LineChannel(options.supervisorDescriptor, loop: loop) { line in take(line, door) }
         door.readNews = { channel.takeLines() }

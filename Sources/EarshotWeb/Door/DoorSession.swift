@@ -31,18 +31,18 @@ final class DoorSession {
     /// Whether ``next()`` may return a message without an event of the loop.
     var hasPending: Bool { stream?.hasPending ?? false }
 
-    func send(_ message: ClientMessage) {
-        unsent.append(Message(head: message.encoded(), body: message.body))
+    func send(_ message: ClientMessage, number: UInt64? = nil) {
+        unsent.append(Message(head: NumberedMessage(message, number: number).encoded(), body: message.body))
         flush()
     }
 
     /// Returns the next message; nil if none is complete. Skips unknown and malformed ones.
-    func next() -> (message: BrokerMessage, body: [UInt8])? {
+    func next() -> (answer: NumberedAnswer, body: [UInt8])? {
         while let message = stream?.next() {
             flush()
-            guard let decoded = try? NumberedAnswer(head: message.head).message else { continue }
-            if case .goodbye = decoded { isLeaving = true }
-            return (decoded, message.body ?? [])
+            guard let answer = try? NumberedAnswer(head: message.head) else { continue }
+            if case .goodbye = answer.message { isLeaving = true }
+            return (answer, message.body ?? [])
         }
         flush()
         return nil

@@ -8,8 +8,8 @@ internal import EarshotWire
 ///    └──────────failure, whole response──────────────────────────┘
 /// ```
 ///
-/// The body is sent from its file, so a slow client costs no memory and delays nobody. The terminal is acknowledged when the client
-/// has the response, which frees the file.
+/// The body is sent from its file, so a slow client costs no memory and delays nobody. A door that cannot open the file READs a part
+/// whenever the client has the part before. The terminal is acknowledged when the client has the response, which frees the file.
 final class Exchange {
     private enum Phase: Equatable {
         case waiting
@@ -22,36 +22,63 @@ final class Exchange {
     private let request: RequestHead
     private let peer: WebPeer
     private let response: ProxyResponse
+    private let isRewritten: Bool
+    private let handler: HandlerID
+    /// Sends a READ; nil in a door that opens files.
+    private let read: ((BodyRead) -> Void)?
+    /// Whether a READ has no answer, and whether the terminal's body is read so.
+    private var (isReading, isPulled) = (false, false)
     private var phase = Phase.waiting
     private var framing = ProxyResponse.Framing.none
     private var keepsAlive = false
     private var file: OpenFile?
     private var generation: Generation?
-    /// Bytes of the file that may be read, and those that were queued.
+    /// Bytes of the body that may be read, and those that were queued.
     private var (available, sent) = (0, 0)
     /// Whether no further bytes come.
     private var isComplete = false
     /// Number of the terminal; nil before it.
     private var sequence: UInt64?
+    /// Whether a session of the API keeps the terminal until its client acknowledges it.
+    private var isKept = false
 
-    init(_ request: RequestHead, _ fetch: Fetch, from peer: WebPeer, _ response: ProxyResponse) {
+    init(
+        _ request: RequestHead, _ fetch: Fetch, from peer: WebPeer, _ response: ProxyResponse,
+        read: ((BodyRead) -> Void)?
+    ) {
         self.request = request
+        self.read = read
+        handler = fetch.handler
         (id, url) = (fetch.request, fetch.url)
         self.peer = peer
         self.response = response
+        isRewritten = response.apiFields == nil && fetch.options.route.decodes
+    }
+
+    /// An exchange whose terminal is there, and stays.
+    convenience init(
+        _ request: RequestHead, _ kept: Terminal, from peer: WebPeer, _ response: ProxyResponse,
+        read: ((BodyRead) -> Void)?
+    ) {
+        let fetch = Fetch(handler: kept.handler, request: kept.request, url: kept.url ?? "")
+        self.init(request, fetch, from: peer, response, read: read)
+        isKept = true
     }
 
     /// Number of the terminal to acknowledge, once the client has the response.
-    var finished: UInt64? { phase == .ended && peer.isDrained ? sequence : nil }
-    /// Whether the broker has nothing more to report.
-    var isOver: Bool { phase == .ended }
+    var finished: UInt64? { phase == .ended && peer.isDrained && !isKept ? sequence : nil }
+    /// Whether nothing that the broker reports matters.
+    var isOver: Bool { phase == .ended || peer.phase == .closed }
     var hasBody: Bool { request.bodyLength != .none }
 
     func received(_ progress: Progress) {
-        guard let path = progress.file, let status = progress.status, !request.isHead, !isComplete else { return }
+        guard progress.generation != nil, let status = progress.status, !request.isHead, !isComplete else { return }
         if phase == .waiting {
-            guard let file = OpenFile(path) else { return }
-            (self.file, generation) = (file, progress.generation)
+            if read == nil {
+                guard let path = progress.file, let file = OpenFile(path) else { return }
+                self.file = file
+            }
+            generation = progress.generation
             begin(status, HeaderFields(lines: progress.httpFields), url: url, length: progress.total, source: nil)
         } else if generation != progress.generation {
             return abort()
@@ -64,7 +91,10 @@ final class Exchange {
         sequence = terminal.sequence > 0 ? terminal.sequence : nil
         switch terminal.outcome {
         case .result(let status, let result): conclude(status, result, body)
-        case .failed(let failure): fail(ProxyResponse.failure(failure))
+        case .failed(let failure):
+            // The page of an error is the body of a kept result.
+            if isKept, let status = failure.status, let page = failure.response { return conclude(status, page, body) }
+            fail(ProxyResponse.failure(failure))
         }
     }
 
@@ -72,14 +102,35 @@ final class Exchange {
     func fail(_ own: WebResponse) {
         guard phase == .waiting else { return abort() }
         phase = .ended
-        peer.respond(own)
+        peer.respond(response.own(own))
     }
+
+    func received(_ data: BodyData, _ bytes: [UInt8]) {
+        guard phase == .sending, !isOver, isReading, data.body == reference, data.offset == sent else { return }
+        isReading = false
+        guard data.error == nil, !bytes.isEmpty else { return abort() }
+        send(bytes[...])
+        peer.flush()
+    }
+
+    /// The body that READ names.
+    private var reference: BodyReference { sequence.map { .terminal($0) } ?? .request(handler, id) }
 
     /// Continues after the client has read all that was queued.
     func drained() { if phase == .sending { pump() } }
 
     private func conclude(_ status: Int, _ result: Terminal.Response, _ body: [UInt8]) {
-        let fields = HeaderFields(lines: result.httpFields)
+        var fields = HeaderFields(lines: result.httpFields)
+        var (result, body) = (result, body)
+        if isRewritten {
+            fields.removeAll { field in PackageIndex.fields.contains { field.isNamed($0) } }
+            if PackageIndex.isIndex(type: fields.first("content-type") ?? ""),
+                let text = result.file.map({ OpenFile($0)?.bytes(atMost: PackageIndex.mostBytes) }) ?? body
+            {
+                body = PackageIndex.rewritten(text, below: "http://\(request.host)/")
+                (result.file, result.length) = (nil, body.count)
+            }
+        }
         if phase == .waiting {
             if let path = result.file {
                 guard let file = OpenFile(path) else { return fail(ProxyResponse.absent) }
@@ -93,11 +144,12 @@ final class Exchange {
             }
         }
         isComplete = true
+        // The terminal ends a READ of the growing body.
+        (isReading, isPulled) = (false, result.isPulled)
         available = framing == .none ? 0 : result.length
-        if file == nil, framing != .none {
-            guard body.count == available else { return abort() }
-            peer.write(body)
-            sent = available
+        if file == nil, !isPulled, framing != .none {
+            guard body.count == available, sent <= body.count else { return abort() }
+            send(body.dropFirst(sent))
         }
         pump()
     }
@@ -111,17 +163,33 @@ final class Exchange {
         phase = .sending
     }
 
+    private func send(_ bytes: ArraySlice<UInt8>) {
+        if !bytes.isEmpty { send(count: bytes.count) { peer.write(Array(bytes)) } }
+    }
+
+    private func send(count: Int, _ write: () -> Void) {
+        if framing == .chunked { peer.write(Array("\(String(count, radix: 16))\r\n".utf8)) }
+        write()
+        if framing == .chunked { peer.write([13, 10]) }
+        sent += count
+    }
+
     /// Queues all bytes of the file that are there, unless others wait.
     private func pump() {
         guard phase == .sending else { return }
-        if let file, sent < available {
-            let count = available - sent
+        if sent < available {
             // The head is written together with the first bytes.
             guard sent == 0 || peer.isDrained else { return }
-            if framing == .chunked { peer.write(Array("\(String(count, radix: 16))\r\n".utf8)) }
-            peer.write(file, from: sent, count: count)
-            if framing == .chunked { peer.write([13, 10]) }
-            sent = available
+            let (start, count) = (sent, available - sent)
+            if let file {
+                send(count: count) { peer.write(file, from: start, count: count) }
+            } else if let read {
+                guard !isReading else { return }
+                isReading = true
+                let length = min(count, WireLimits.dataBytes)
+                return read(
+                    BodyRead(reference, offset: start, length: length, generation: sequence == nil ? generation : nil))
+            }
         }
         guard isComplete else { return peer.flush() }
         if framing == .chunked { peer.write(Array("0\r\n\r\n".utf8)) }

@@ -14,6 +14,8 @@ struct ProxyRequest {
     let pseudonym: String
     /// Ports of the door's own listeners.
     var ports: Set<UInt16> = []
+    /// Hosts whose indexes are rewritten below the prefix.
+    var rewrites: Set<String> = []
     /// Maximum wait for a cool-down of the origin.
     var waitMilliseconds: Int
 
@@ -25,10 +27,13 @@ struct ProxyRequest {
     private static let consumedFields: Set<String> = ["content-length", "expect", "host", "max-forwards"]
     /// Fields that clients send to the door as if all sites under the prefix were one: not passed on.
     private static let fieldsOfSites: Set<String> = ["authorization", "cookie", "origin", "referer"]
-    private let access = AccessRule(token: nil, hosts: [])
+    private let access = AccessRule()
     private static let allow = [("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")]
 
-    func read(_ head: RequestHead, _ body: [UInt8], handler: HandlerID, id: RequestID) -> Reading {
+    /// - Parameter isProved: whether the request has a token. Then the name of the server does not matter.
+    func read(
+        _ head: RequestHead, _ body: [UInt8], handler: HandlerID, id: RequestID, isProved: Bool = false
+    ) -> Reading {
         switch head.method {
         case "CONNECT":
             return refused(
@@ -43,7 +48,7 @@ struct ProxyRequest {
         default: break
         }
         let isPrefixed = head.target.hasPrefix("/")
-        if isPrefixed, let refusal = refusalUnderPrefix(head) { return .answer(refusal) }
+        if isPrefixed, let refusal = refusalUnderPrefix(head, isProved) { return .answer(refusal) }
         guard let target = isPrefixed ? Self.prefixed(head.target) : head.target, target != "*" else {
             return refused(404, "set http_proxy to this address, or request /https://HOST/PATH here")
         }
@@ -59,9 +64,15 @@ struct ProxyRequest {
         guard !url.hasUserinfo else { return refused(400, "user and password belong to the field Authorization") }
         guard !isLoop(url, head.fields) else { return refused(508, "the request came from this proxy, or aims at it") }
         var fetch = Fetch(handler: handler, request: id, url: target)
-        fetch.httpFields = passedFields(of: head, isPrefixed: isPrefixed)
+        let isRewritten = isPrefixed && rewrites.contains(String(url.host))
+        fetch.httpFields = passedFields(of: head, isPrefixed: isPrefixed, isRewritten)
         fetch.body = body.isEmpty ? nil : body
         fetch.options = options(head)
+        if isRewritten {
+            // The whole text is read. No other request of the proxy is decoded.
+            fetch.options.route.decodes = true
+            fetch.options.streams = false
+        }
         do throws(WireError) {
             for (name, option) in [("earshot-priority", "priority"), ("earshot-deadline", "deadline")] {
                 if let value = head.fields.first(name) { try fetch.options.set(option, to: value) }
@@ -89,20 +100,29 @@ struct ProxyRequest {
         return options
     }
 
-    /// Returns the URL of a target such as `/https://host/path`, also in the form of intermediaries that fold slashes; nil for
-    /// another one.
+    /// Returns the URL of a target such as `/https://host/path`; nil for another one. Intermediaries fold the slashes, and pip
+    /// escapes the colons.
     private static func prefixed(_ target: String) -> String? {
-        for scheme in ["https:", "http:"] where target.dropFirst().hasPrefix(scheme + "/") {
-            return scheme + "//" + target.dropFirst(scheme.utf8.count + 1).drop { $0 == "/" }
+        let parts = target.dropFirst().split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
+        guard parts.count == 2, case let scheme = colons(parts[0]), scheme == "https:" || scheme == "http:" else {
+            return nil
         }
-        return nil
+        let rest = parts[1].drop { $0 == "/" }
+        let authority = rest.prefix { $0 != "/" && $0 != "?" }
+        return scheme + "//" + colons(authority) + rest[authority.endIndex...]
+    }
+
+    private static func colons(_ text: Substring) -> String {
+        String(text).replacing("%3A", with: ":").replacing("%3a", with: ":")
     }
 
     /// Returns the refusal of a request in origin form that a page of another site may have caused, or that is no reading.
-    private func refusalUnderPrefix(_ head: RequestHead) -> WebResponse? {
-        switch access.refusal(of: head, needsToken: false) {
-        case .unknownHost?: return WebResponse(421, text: "unknown host name; use localhost or an address")
-        case .crossSite?, .noToken?: return WebResponse(403, text: "requests from pages of other sites are rejected")
+    private func refusalUnderPrefix(_ head: RequestHead, _ isProved: Bool) -> WebResponse? {
+        switch access.refusal(of: head) {
+        case .unknownHost? where !isProved:
+            return WebResponse(421, text: "unknown host name; use localhost or an address")
+        case .unknownHost?: break
+        case .crossSite?: return WebResponse(403, text: "requests from pages of other sites are rejected")
         case nil: break
         }
         guard head.method == "GET" || head.isHead else {
@@ -111,14 +131,15 @@ struct ProxyRequest {
         return nil
     }
 
-    private func passedFields(of head: RequestHead, isPrefixed: Bool) -> [UInt8] {
+    private func passedFields(of head: RequestHead, isPrefixed: Bool, _ isRewritten: Bool) -> [UInt8] {
         let named = Set(head.fields.connectionOptions)
         var lines: [UInt8] = []
         for field in head.fields {
             let name = String(decoding: field.name, as: UTF8.self).lowercased()
             guard !Self.connectionFields.contains(name), !Self.consumedFields.contains(name), !named.contains(name),
                 !name.hasPrefix("proxy-"), !name.hasPrefix("earshot-"),
-                !isPrefixed || !Self.fieldsOfSites.contains(name) && !name.hasPrefix("sec-")
+                !isPrefixed || !Self.fieldsOfSites.contains(name) && !name.hasPrefix("sec-"),
+                !isRewritten || !["accept-encoding", "range", "if-range"].contains(name)
             else { continue }
             lines += name.utf8 + [UInt8(ascii: ":"), UInt8(ascii: " ")] + field.value + [UInt8(ascii: "\n")]
         }

@@ -2,7 +2,7 @@ internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 
-/// Heads of responses of the proxy: those of origins, and its own about failures of the bus.
+/// Heads of responses of the proxy: those of origins, and its own about failures of the bus. The API has another form of both.
 struct ProxyResponse {
     /// End of the body: RFC 9112, section 6.
     enum Framing: Equatable {
@@ -14,6 +14,8 @@ struct ProxyResponse {
     }
 
     let pseudonym: String
+    /// Further fields of a response of the API; nil for the proxy.
+    var apiFields: [(name: String, value: String)]?
 
     /// Returns the head of a response that the bus has got.
     ///
@@ -25,8 +27,17 @@ struct ProxyResponse {
         _ status: Int, _ fields: HeaderFields, of url: String = "", length: Int?, source: Terminal.Source?,
         to request: RequestHead
     ) -> (bytes: [UInt8], framing: Framing, keepsAlive: Bool) {
-        let framing = Self.framing(status, length, to: request)
+        let framing = Self.framing(apiFields == nil ? status : 200, length, to: request)
         let keepsAlive = request.keepsAlive && framing != .close
+        if let apiFields {
+            var own = [("Earshot-Status", "\(status)"), ("Earshot-URL", url)]
+            if let type = fields.first("content-type") { own.append(("Earshot-Type", type)) }
+            if let source { own.append(("Earshot-Source", source.rawValue)) }
+            if case .length(let count) = framing { own.append(("Content-Length", "\(count)")) }
+            if framing == .chunked { own.append(("Transfer-Encoding", "chunked")) }
+            let bytes = WebResponse.head(200, "application/octet-stream", apiFields + own, keepsAlive: keepsAlive)
+            return (bytes, framing, keepsAlive)
+        }
         let named = Set(fields.connectionOptions)
         let isPrefixed = request.target.hasPrefix("/")
         var lines = Array("HTTP/1.1 \(status) \(WebResponse.phrase(status))\r\n".utf8)
@@ -68,11 +79,13 @@ struct ProxyResponse {
         "set-cookie", "clear-site-data", "strict-transport-security", "service-worker-allowed", "alt-svc", "refresh",
     ]
 
-    /// Target of a redirect, as an absolute URL below the prefix of the address that was asked.
+    /// Target of a redirect, as an absolute URL below the prefix of the address that was asked. One to another site has this
+    /// address in another form, because programs compare hosts to see whether a redirect leaves the site.
     private func location(_ field: HeaderField, of url: String, for request: RequestHead) -> String {
         let text = String(decoding: field.value, as: UTF8.self)
-        guard let target = try? FetchURL(url).resolve(text), target.isHTTP else { return text }
-        return "http://\(request.host)/\(target)"
+        guard let own = try? FetchURL(url), let target = try? own.resolve(text), target.isHTTP else { return text }
+        let leaves = own.origin != target.origin && request.host.hasPrefix("127.0.0.1:")
+        return "http://\(leaves ? "[::ffff:127.0.0.1]" + request.host.dropFirst(9) : request.host)/\(target)"
     }
 
     private static func framing(_ status: Int, _ length: Int?, to request: RequestHead) -> Framing {
@@ -82,6 +95,14 @@ struct ProxyResponse {
     }
 
     // MARK: Failures
+
+    /// Returns a response of the bus itself in the form of the API, if that was asked.
+    func own(_ response: WebResponse) -> WebResponse {
+        guard let apiFields else { return response }
+        var problem = response.asProblem
+        problem.fields += apiFields
+        return problem
+    }
 
     /// Returns the response to a request that the bus could not fetch. `Proxy-Status` (RFC 9209) tells it from an origin's.
     static func failure(_ failure: Terminal.Failure) -> WebResponse {
@@ -108,7 +129,9 @@ struct ProxyResponse {
         let quoted = text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"")
         var fields = [("Proxy-Status", "earshot; error=\(error); details=\"\(quoted)\"")]
         if let retryAfter { fields.append(("Retry-After", "\(retryAfter)")) }
-        return WebResponse(status, text: (code.map { "\($0): " } ?? "") + text, fields: fields)
+        var response = WebResponse(status, text: (code.map { "\($0): " } ?? "") + text, fields: fields)
+        response.code = code
+        return response
     }
 
     /// Status, and error of RFC 9209, of each failure code. Codes that are missing here cannot end a request of the proxy.

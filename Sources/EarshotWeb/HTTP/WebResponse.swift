@@ -1,21 +1,53 @@
+internal import EarshotWire
+
 /// Response of the server, with the fields that each response has.
 struct WebResponse: Equatable {
     let status: Int
     let type: String
     var body: [UInt8]
     /// Further header lines.
-    var fields: [(name: String, value: String)] = []
+    var fields: [(name: String, value: String)]
+    /// Code of a failure or an error of the bus, which precedes the text.
+    var code: String?
 
-    init(_ status: Int, _ type: String, _ body: [UInt8]) {
+    init(_ status: Int, _ type: String, _ body: [UInt8], fields: [(name: String, value: String)] = []) {
         self.status = status
         self.type = type
         self.body = body
+        self.fields = fields
     }
 
     /// A line of text.
     init(_ status: Int, text: String, fields: [(name: String, value: String)] = []) {
-        self.init(status, "text/plain; charset=utf-8", Array((text + "\n").utf8))
-        self.fields = fields
+        self.init(status, "text/plain; charset=utf-8", Array((text + "\n").utf8), fields: fields)
+    }
+
+    /// A JSON object.
+    static func json(_ status: Int, _ members: (inout JSONText) -> Void) -> WebResponse {
+        var json = JSONText()
+        json.object(members)
+        return WebResponse(status, "application/json", json.bytes)
+    }
+
+    /// Problem details: RFC 9457.
+    static func problem(
+        _ status: Int, _ detail: String, code: String? = nil, fields: [(name: String, value: String)] = []
+    ) -> WebResponse {
+        var json = JSONText()
+        json.object { json in
+            json.member("status", status)
+            json.member("title", phrase(status))
+            json.member("detail", detail)
+            if let code { json.member("code", code) }
+        }
+        return WebResponse(status, "application/problem+json", json.bytes, fields: fields)
+    }
+
+    /// The problem that a line of text describes.
+    var asProblem: WebResponse {
+        guard status >= 400, type != "application/problem+json" else { return self }
+        let text = String(decoding: body.dropLast(), as: UTF8.self)
+        return .problem(status, code.map { String(text.dropFirst($0.count + 2)) } ?? text, code: code, fields: fields)
     }
 
     static func == (left: WebResponse, right: WebResponse) -> Bool {
@@ -41,16 +73,18 @@ struct WebResponse: Equatable {
     ///   - isHead: whether the request was HEAD, so that the body is left out.
     ///   - keepsAlive: whether the connection stays open.
     func encoded(isHead: Bool, keepsAlive: Bool) -> [UInt8] {
-        let head = Self.head(
-            status, type, fields + [("Content-Length", "\(body.count)")], keepsAlive: keepsAlive)
+        let length = status == 204 ? [] : [("Content-Length", "\(body.count)")]
+        let head = Self.head(status, type, fields + length, keepsAlive: keepsAlive)
         return isHead ? head : head + body
     }
 
     /// Head of a stream of server-sent events, which the end of the connection ends. Reverse proxies such as nginx pass on each
     /// event at once.
-    static let eventStream = head(200, "text/event-stream", [("X-Accel-Buffering", "no")], keepsAlive: false)
+    static func eventStream(_ fields: [(name: String, value: String)]) -> [UInt8] {
+        head(200, "text/event-stream", fields + [("X-Accel-Buffering", "no")], keepsAlive: false)
+    }
 
-    private static func head(
+    static func head(
         _ status: Int, _ type: String, _ fields: [(name: String, value: String)], keepsAlive: Bool
     ) -> [UInt8] {
         var text = "HTTP/1.1 \(status) \(phrase(status))\r\nContent-Type: \(type)\r\n"

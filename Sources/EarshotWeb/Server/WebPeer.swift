@@ -141,9 +141,9 @@ final class WebPeer {
     }
 
     /// Answers the current request with a stream of events.
-    func beginStream() {
+    func beginStream(_ fields: [(name: String, value: String)] = []) {
         guard phase == .answering, let head else { return }
-        write(WebResponse.eventStream)
+        write(WebResponse.eventStream(fields))
         enter(head.isHead ? .closing : .streaming)
         flush()
     }
@@ -372,6 +372,22 @@ final class OpenFile {
     init?(_ path: String) {
         descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard descriptor >= 0 else { return nil }
+    }
+
+    /// Reads the file; nil if it is larger, or cannot be read.
+    func bytes(atMost limit: Int) -> [UInt8]? {
+        var bytes = [UInt8](repeating: 0, count: min(limit + 1, Int(lseek(descriptor, 0, SEEK_END)) + 1))
+        var count = 0
+        while count < bytes.count {
+            let read = unsafe bytes.withUnsafeMutableBytes { buffer in
+                let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[count...])
+                return unsafe pread(descriptor, rest.baseAddress, rest.count, count)
+            }
+            guard read >= 0 else { return nil }
+            if read == 0 { return Array(bytes.prefix(count)) }
+            count += read
+        }
+        return nil
     }
 
     deinit { if descriptor >= 0 { close(descriptor) } }

@@ -18,6 +18,7 @@ public final class WebServer {
 
     private let loop: EventLoop
     private let rule: AccessRule
+    private var tokens: TokenRule?
     private let source: StatusSource
     private var listener: WebListener?
     private let connectionLimit: Int
@@ -41,7 +42,8 @@ public final class WebServer {
         self.loop = loop
         let descriptors = try ResourceLimits.raiseDescriptorLimit(atLeast: Self.reservedDescriptors + Self.leastPeers)
         connectionLimit = min(Self.mostPeers, descriptors - Self.reservedDescriptors)
-        rule = AccessRule(token: token, hosts: Set(hosts.map { $0.lowercased() }))
+        rule = AccessRule(hosts: Set(hosts.map { $0.lowercased() }))
+        tokens = token.map { TokenRule(tokens: [$0]) }
         source = try StatusSource(folder, loop: loop)
         listener = try WebListener(address, loop: loop) { [unowned self] descriptor throws(SystemError) in
             try admit(descriptor)
@@ -77,8 +79,11 @@ public final class WebServer {
         guard head.target.hasPrefix("/") else { return peer.respond(Self.rejection(400)) }
         // Probes of a service manager have no token. Their answers tell no more than whether the bus works.
         let isProbe = head.path == "/healthz" || head.path == "/readyz"
-        if let refusal = rule.refusal(of: head, needsToken: !isProbe) {
-            return peer.respond(Self.response(to: refusal))
+        if let refusal = rule.refusal(of: head) { return peer.respond(Self.response(to: refusal)) }
+        if !isProbe, let verdict = tokens?.verdict(on: head, now: loop.now),
+            let refusal = TokenRule.refusal(verdict, realm: "earshot-web")
+        {
+            return peer.respond(refusal)
         }
         switch head.path {
         case "/": peer.respond(Page.document)
@@ -114,7 +119,10 @@ public final class WebServer {
         let reason = state.map(\.unreadiness) ?? absence
         let fault = state?.engineFault
         guard let reason else {
-            let notes = (fault.map { ["without the engine of the cluster: \($0)"] } ?? []) + (state?.suspensions ?? [])
+            let isDoorFailing = state?.items("failing").contains { $0.member("role")?.text == "http" } ?? false
+            let notes =
+                (fault.map { ["without the engine of the cluster: \($0)"] } ?? []) + (state?.suspensions ?? [])
+                + (isDoorFailing ? ["without the HTTP door, which ends soon after each start"] : [])
             return WebResponse(200, text: (["ready"] + notes).joined(separator: ", "))
         }
         let detail = reason == .noEngine ? fault.map { " (\($0))" } ?? "" : ""
@@ -178,10 +186,6 @@ public final class WebServer {
             return WebResponse(421, text: "unknown host name; use localhost, or start earshot-web with --host NAME")
         case .crossSite:
             return WebResponse(403, text: "requests from pages of other sites are rejected")
-        case .noToken:
-            var response = WebResponse(401, text: "a token is required: as bearer token, or as password")
-            response.fields = [("WWW-Authenticate", "Basic realm=\"earshot-web\", charset=\"UTF-8\"")]
-            return response
         }
     }
 

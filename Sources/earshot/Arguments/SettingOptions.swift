@@ -22,7 +22,7 @@ struct SettingOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "Addresses of the HTTP door, PORT, ADDRESS:PORT of loopback or unix:PATH, separated by commas. (default: none)",
+            "Addresses of the HTTP door, PORT, ADDRESS:PORT or unix:PATH, separated by commas. (default: none)",
             valueName: "addresses"))
     var http: String?
 
@@ -31,6 +31,33 @@ struct SettingOptions: ParsableArguments {
             "Other users of the HTTP door: user names or user IDs, separated by commas. (default: none)",
             valueName: "names"))
     var httpUsers: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Addresses of the HTTP API, PORT, ADDRESS:PORT or unix:PATH, separated by commas. (default: none)",
+            valueName: "addresses"))
+    var httpApi: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Origins of pages that may use the HTTP API, such as https://HOST, separated by commas. (default: none)",
+            valueName: "origins"))
+    var httpOrigins: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Files with tokens for HTTP clients beyond loopback, separated by commas. (default: none)",
+            valueName: "files"))
+    var httpTokens: String?
+
+    @Option(
+        help: ArgumentHelp(
+            """
+            Hosts whose package indexes keep their URLs below the prefix of the HTTP door, separated by commas. \
+            (default: none)
+            """,
+            valueName: "hosts"))
+    var httpRewrite: String?
 
     @Option(
         help: ArgumentHelp(
@@ -53,12 +80,16 @@ struct SettingOptions: ParsableArguments {
     /// Changes that the options describe.
     func changes() throws -> [SettingChange] {
         try values.given.map { try Self.change([$0.rawValue, $1]) }
-            + [(ListSettingName.users, users), (.listen, listen), (.http, http), (.httpUsers, httpUsers)].compactMap {
-                name, words in
-                try words.map { try Self.change([name.rawValue, $0]) }
-            }
+            + lists.compactMap { name, words in try words.map { try Self.change([name.rawValue, $0]) } }
             + origin.map { try Self.change([SettingName.rule] + $0.split(separator: " ").map { String($0) }) }
             + allow.map { try Self.address($0, "allow") } + deny.map { try Self.address($0, "deny") }
+    }
+
+    private var lists: [(ListSettingName, String?)] {
+        [
+            (.users, users), (.listen, listen), (.http, http), (.httpUsers, httpUsers), (.httpAPI, httpApi),
+            (.httpOrigins, httpOrigins), (.httpTokens, httpTokens), (.httpRewrite, httpRewrite),
+        ]
     }
 
     /// Parses a value of --allow or --deny.

@@ -19,7 +19,7 @@ struct HTTPEnvCommand: ParsableCommand {
             let answers = try Question.answers(.status, in: place)
             let addresses = answers.first.flatMap { JSONValue($0) }?.member("http")?.items("addresses").compactMap(
                 \.text)
-            guard let url = addresses?.first(where: { $0.hasPrefix("http://") }) else {
+            guard let url = addresses?.first(where: { $0.hasPrefix("http://") && !$0.hasSuffix("/v1/") }) else {
                 throw Complaint(
                     .noBroker, "this bus has no HTTP door at a port; start it with `earshot serve --http 5768`")
             }

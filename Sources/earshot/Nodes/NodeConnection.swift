@@ -13,6 +13,9 @@ internal import Glibc
 /// any ──key refused──→ ended (requests: unreachable)
 /// open ──a minute without requests──→ ended
 /// ```
+///
+/// An open connection without a sign of the other node for 2 s ends its requests without a response as lost: that node
+/// hangs, and another fetch is faster. A body that arrives goes on until the heartbeats of the connection fail.
 final class NodeConnection {
     private enum Phase {
         case connecting
@@ -21,7 +24,8 @@ final class NodeConnection {
         case ended
     }
 
-    /// Maximum time for a connection or for its resumption: the other node has died, or is not reachable.
+    /// Maximum time for a connection, for its resumption, and for a sign of the other node after requests: it has died, hangs,
+    /// or is not reachable.
     private static let patience = Duration.seconds(2)
     /// Time without requests after which the connection is closed.
     private static let idleTime = Duration.seconds(60)
@@ -40,6 +44,8 @@ final class NodeConnection {
     /// Requests whose body goes into a file of the receiver.
     private var inFiles: Set<RequestID> = []
     private var lastNumber: UInt64 = 0
+    /// Time of the latest sign of the other node, or of the first request since.
+    private var signAt: LoopTime
     private var patienceTimer: TimerID?
     private var idleTimer: TimerID?
 
@@ -58,6 +64,7 @@ final class NodeConnection {
         self.handler = handler
         self.loop = loop
         self.onEnd = onEnd
+        signAt = loop.now
         let door = Door()
         let connection = try ClientConnection(
             [endpoint], sharing: network, window: Self.window, lease: Self.lease,
@@ -66,7 +73,7 @@ final class NodeConnection {
         self.connection = connection
         door.connection = self
         connection.keeper = self
-        beginToWait()
+        awaitSign()
     }
 
     /// Late reference for the events of the connection, which is created first.
@@ -81,6 +88,8 @@ final class NodeConnection {
         guard let id = RequestID(String(lastNumber)) else { preconditionFailure("an invalid ID of a request") }
         if let idleTimer { loop.cancelTimer(idleTimer) }
         idleTimer = nil
+        if requests.isEmpty { signAt = loop.now }
+        awaitSign()
         requests[id] = (request, receiver)
         ids[request] = id
         var fetch = Fetch(handler: handler, request: id, url: request.url)
@@ -136,37 +145,43 @@ final class NodeConnection {
     // MARK: Events
 
     private func happened(_ event: ClientEvent) {
+        // Failed attempts to connect again are no sign.
+        let isSign = if case .state(.apart) = event { phase == .open } else { true }
+        if isSign { signAt = loop.now }
         switch event {
         case .terminal(let delivery, let body): ended(delivery, body)
         case .refused(let reply) where reply.subject == .hello:
             endLater(.unreachable("it refuses the session (\(Self.words(of: reply)))"))
         case .refused(let reply): if let id = reply.key?.request { end(id, .refused(Self.words(of: reply))) }
-        case .state(.connected): opened()
+        case .state(.connected): phase = .open
         case .state(.apart), .state(.draining):
             if let failure = connection?.failure { return endLater(.unreachable("\(failure)")) }
             if phase == .open { phase = .waiting }
-            beginToWait()
+            awaitSign()
         case .state(.incompatible): endLater(.unreachable("it speaks another version of the protocol"))
         case .accepted, .progress, .cancelled, .removed, .answer, .changed: break
         }
     }
 
-    private func opened() {
-        phase = .open
-        if let patienceTimer { loop.cancelTimer(patienceTimer) }
-        patienceTimer = nil
-        // The library keeps requests for the next broker if this one accepts none.
-        loop.setTimer(after: Self.patience) { [weak self] in
-            guard let self, phase == .open, connection?.areRequestsHeld == true else { return }
-            end(all: .lost("it accepts no requests"))
-        }
-    }
-
-    private func beginToWait() {
+    /// Waits for a sign of the other node. Without requests an open connection may be silent.
+    private func awaitSign() {
         guard patienceTimer == nil, phase != .ended else { return }
-        patienceTimer = loop.setTimer(after: Self.patience) { [unowned self] in
-            let reason = connection?.trouble ?? "no session within 2 s"
-            end(all: phase == .connecting ? .unreachable(reason) : .lost(reason))
+        patienceTimer = loop.setTimer(after: max(.zero, Self.patience - loop.now.since(signAt))) { [unowned self] in
+            patienceTimer = nil
+            guard phase != .open || !requests.isEmpty else { return }
+            guard loop.now.since(signAt) >= Self.patience else { return awaitSign() }
+            switch phase {
+            case .connecting: end(all: .unreachable(connection?.trouble ?? "no session within 2 s"))
+            case .waiting: end(all: .lost(connection?.trouble ?? "no session within 2 s"))
+            case .open:
+                signAt = loop.now
+                for id in requests.keys where !inFiles.contains(id) {
+                    connection?.cancel(RequestKey(handler, id))
+                    end(id, .lost("no answer within 2 s"))
+                }
+                awaitSign()
+            case .ended: break
+            }
         }
     }
 
@@ -199,6 +214,7 @@ final class NodeConnection {
 
 extension NodeConnection: BodyKeeper {
     func makeFile(for delivery: Delivery) -> BodyKeeperFile {
+        signAt = loop.now
         let id = delivery.key.request
         guard let receiver = requests[id]?.receiver, let head = PulledHead(delivery.terminal),
             let descriptor = receiver.makeFile(for: head)
@@ -207,7 +223,10 @@ extension NodeConnection: BodyKeeper {
         return .open(descriptor)
     }
 
-    func received(_ bytes: Int, of delivery: Delivery) { requests[delivery.key.request]?.receiver.received(bytes) }
+    func received(_ bytes: Int, of delivery: Delivery) {
+        signAt = loop.now
+        requests[delivery.key.request]?.receiver.received(bytes)
+    }
 }
 
 extension PulledHead {

@@ -155,19 +155,34 @@ struct Configuration: Sendable {
 
     /// Checks addresses and users of the HTTP door.
     private func checkDoor(of settings: Settings) throws(Complaint) {
-        for text in settings[.http] where DoorAddress.listener(text) == nil {
+        let hasOthers = [ListSettingName.users, .listen, .httpUsers].contains { !settings[$0].isEmpty }
+        for name in [ListSettingName.http, .httpAPI] {
+            for text in settings[name] {
+                let place = "\(Self.place(of: name, in: settings)): \(text)"
+                guard let listener = DoorAddress.listener(text) else {
+                    throw Complaint(
+                        .configuration,
+                        "\(place): give a port, a numeric address such as 127.0.0.1:\(DoorAddress.usualPort), "
+                            + "or unix: and an absolute path")
+                }
+                guard !DoorAddress.isRemote(listener) || !settings[.httpTokens].isEmpty else {
+                    throw Complaint(
+                        .configuration, "\(place): an address other than loopback requires `http-tokens`")
+                }
+                // Downloads of all users are connections of the bus's own user, to which the API would answer.
+                guard name == .http || !hasOthers || listener.hasPrefix("/") || DoorAddress.isRemote(listener) else {
+                    throw Complaint(
+                        .configuration, "\(place): the API of a bus with other users needs an address unix:PATH")
+                }
+            }
+        }
+        for path in settings[.httpTokens] where !path.hasPrefix("/") {
             throw Complaint(
-                .configuration,
-                "\(Self.place(of: .http, in: settings)): \(text): give a port, an address of loopback such as "
-                    + "127.0.0.1:\(DoorAddress.usualPort), or unix: and an absolute path")
+                .configuration, "\(Self.place(of: .httpTokens, in: settings)): \(path): give an absolute path")
         }
         for text in settings[.httpUsers] where UserList.user(text) == nil {
             throw Complaint(
                 .configuration, "\(Self.place(of: .httpUsers, in: settings)): \(UserList.UnknownName(name: text))")
-        }
-        guard settings[.http].isEmpty || settings[.users].isEmpty else {
-            throw Complaint(
-                .configuration, "\(Self.place(of: .http, in: settings)): the HTTP door is for a bus without `users`")
         }
     }
 

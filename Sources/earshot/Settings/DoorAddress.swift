@@ -1,11 +1,20 @@
 internal import EarshotLoop
 
-/// Address of the HTTP door, in the form of the setting `http`.
+/// Address of the HTTP door, in the form of the settings `http` and `http-api`.
 enum DoorAddress {
     static let usualPort = 5_768
 
-    /// Returns the address in the form of `earshot-web`, `ADDRESS:PORT` or an absolute path; nil for other text. Only this machine
-    /// can reach it, because the door knows the users of this machine only.
+    /// Returns whether other machines can reach a listener. The door knows the users of this machine only, so others need a token.
+    static func isRemote(_ listener: String) -> Bool {
+        guard let colon = listener.lastIndex(of: ":"), !listener.hasPrefix("/") else { return false }
+        return switch TCPSocket.Address(urlHost: listener[..<colon]) {
+        case .four(let bytes)?: bytes[0] != 127
+        case .six?: listener[..<colon] != "[::1]"
+        case nil: false
+        }
+    }
+
+    /// Returns the address in the form of `earshot-web`, `ADDRESS:PORT` or an absolute path; nil for other text.
     static func listener(_ text: String) -> String? {
         if text.hasPrefix("unix:") {
             let path = text.dropFirst(5)
@@ -13,10 +22,7 @@ enum DoorAddress {
         }
         if let port = UInt16(text) { return "127.0.0.1:\(port)" }
         guard let colon = text.lastIndex(of: ":"), UInt16(text[text.index(after: colon)...]) != nil else { return nil }
-        switch text[..<colon] == "localhost" ? .four([127, 0, 0, 1]) : TCPSocket.Address(urlHost: text[..<colon]) {
-        case .four(let bytes)?: return bytes[0] == 127 ? text : nil
-        case .six?: return text[..<colon] == "[::1]" ? text : nil
-        case nil: return nil
-        }
+        let isAddress = text[..<colon] == "localhost" || TCPSocket.Address(urlHost: text[..<colon]) != nil
+        return isAddress ? text : nil
     }
 }

@@ -86,8 +86,9 @@ struct ServeRun {
             if let sentence = Configuration.unknownVariables { plan.log.write(.warning, sentence) }
             warn(of: descriptors, initial, plan.log)
         }
-        supervisor.onReady = {
-            if owner == nil { plan.log.write(.notice, "ready, bus \(folder.busEndpoint), \(count) workers") }
+        supervisor.onReady = { [unowned supervisor] in
+            let door = supervisor.isDoorOpen ? "" : ", without the HTTP door, which cannot be started"
+            if owner == nil { plan.log.write(.notice, "ready, bus \(folder.busEndpoint), \(count) workers" + door) }
             if let readyDescriptor { InheritedPipe.sayReady(readyDescriptor) }
         }
         try supervisor.run()

@@ -5,15 +5,22 @@ internal import EarshotLoop
 internal import Glibc
 internal import Logging
 
-/// The HTTP door: a child that accepts HTTP clients of this machine while the setting `http` names addresses.
+/// The HTTP door: a child that accepts HTTP clients while the settings `http` and `http-api` name addresses.
 extension Supervisor {
     /// Whether the bus has a door. The bus of one program has none.
-    var hasDoor: Bool { !plan.isPrivate && !settings[.http].isEmpty }
+    var hasDoor: Bool { !plan.isPrivate && !(settings[.http] + settings[.httpAPI]).isEmpty }
 
     /// Arguments of the door that settings decide.
     var doorArguments: [String] {
-        settings[.http].compactMap { DoorAddress.listener($0) }.flatMap { ["--at", $0] }
-            + settings[.httpUsers].compactMap { UserList.user($0) }.flatMap { ["--user", "\($0)"] }
+        let lists = [
+            ("--at", settings[.http].compactMap { DoorAddress.listener($0) }),
+            ("--api", settings[.httpAPI].compactMap { DoorAddress.listener($0) }),
+            ("--user", settings[.httpUsers].compactMap { UserList.user($0).map { "\($0)" } }),
+            ("--origin", settings[.httpOrigins]), ("--tokens", settings[.httpTokens]),
+            ("--rewrite", settings[.httpRewrite]),
+        ]
+        return lists.flatMap { name, values in values.flatMap { [name, $0] } }
+            + (settings[.users].isEmpty ? [] : ["--pull"])
     }
 
     func startDoor(_ post: Post) throws(SystemError) {
@@ -26,7 +33,9 @@ extension Supervisor {
             + ["--parent-pid", "\(getpid())"]
         try start(post, .door(arguments), inheriting: [ends.child])
         doorChannel = channel
-        doorSockets = settings[.http].compactMap { DoorAddress.listener($0) }.filter { $0.hasPrefix("/") }
+        doorSockets = (settings[.http] + settings[.httpAPI]).compactMap { DoorAddress.listener($0) }.filter {
+            $0.hasPrefix("/")
+        }
         // As with the gateway: the broker must know the process before that has its proof.
         if let child = post.child { self.channel?.send(["\(SupervisorWord.gateway) \(child.pid)"]) }
         if let doorProof { self.channel?.send(["\(SupervisorWord.doorProof) \(doorProof)"]) }

@@ -29,6 +29,8 @@ extension Supervisor {
             let milliseconds = Int((pause / .milliseconds(1)).rounded())
             plan.log.write(.warning, cause + ", starting another" + (milliseconds == 0 ? "" : " in \(milliseconds) ms"))
         }
+        // The bus becomes ready without a door that cannot be started.
+        if post.role == .door { sayReady() }
         return pause
     }
 

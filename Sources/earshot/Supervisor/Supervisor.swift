@@ -277,11 +277,15 @@ final class Supervisor {
         }
     }
 
-    /// Whether each gateway and the door that this bus has accept connections.
+    /// Whether each gateway that this bus has accepts connections, and the door, unless it has failed to start.
     var isGatewayReady: Bool {
-        (listened.contains(.gateway) || !listens) && (listened.contains(.door) || !hasDoor)
+        (listened.contains(.gateway) || !listens) && (isDoorOpen || isDoorFailing)
             && (listened.contains(.nodeGateway) || plan.cluster == nil)
     }
+
+    /// Whether the door accepts connections, if this bus has one.
+    var isDoorOpen: Bool { listened.contains(.door) || !hasDoor }
+    private var isDoorFailing: Bool { posts.contains { $0.role == .door && $0.rule.quickDeaths > 0 } }
 
     /// Handles that a gateway accepts connections.
     func gatewayListens(_ role: Post.Role) {
@@ -292,7 +296,7 @@ final class Supervisor {
 
     /// Reports readiness once. A shared bus needs a worker for it; a private bus does not, because its workers start
     /// while the owner continues.
-    private func sayReady() {
+    func sayReady() {
         guard isReady, !hasSaidReady, hasHadWorkers || plan.isPrivate, isGatewayReady else { return }
         hasSaidReady = true
         onReady()

@@ -63,7 +63,7 @@ struct TopSample {
     private static func collect(_ value: JSONValue, _ path: String, _ numbers: inout [String: Int]) {
         switch value {
         case .scalar(let text): numbers[path] = Int(text)
-        case .array: break
+        case .array, .string: break
         case .object(let members):
             for member in members {
                 collect(member.value, path.isEmpty ? member.name : "\(path).\(member.name)", &numbers)

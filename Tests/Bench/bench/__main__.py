@@ -1,4 +1,4 @@
-"""bin/bench: the suites, their tables, results.json and plots."""
+"""bin/bench: the suites, their tables and results.json."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 
-from bench import against, machine, places, plot, suites, table
+from bench import against, machine, places, suites, table
 from bench.frame import Context, describe
 
 
@@ -89,8 +89,6 @@ def measure(name, options, output):
     except Exception as failure:
         error = describe(failure)
         output.tell(f"FAILED: {error}\n")
-    if done:
-        (places.MADE / f"{name}.svg").write_text(plot.draw(suite.TITLE, done))
     say(f"{name}: {time.monotonic() - began:.0f} s")
     return done, error
 

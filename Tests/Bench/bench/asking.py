@@ -38,31 +38,6 @@ class Behind:
         self.checksums = files.checksums
 
 
-class Nothing:
-    """Responses of the bare bus: zeros for any URL."""
-
-    def __init__(self, prefix, size):
-        self.count = 10**8
-        self.size = size
-        self.prefix = prefix
-        self.suffix = ""
-        self._checksum = zlib.crc32(bytes(size))
-
-    @property
-    def checksums(self):
-        return Same(self._checksum)
-
-
-class Same:
-    """Sequence with one value at every index."""
-
-    def __init__(self, value):
-        self._value = value
-
-    def __getitem__(self, _):
-        return self._value
-
-
 @dataclasses.dataclass
 class Plan:
     """Requests of one run."""

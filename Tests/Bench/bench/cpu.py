@@ -46,18 +46,3 @@ def tree(pid):
         for child in below:
             found += tree(int(child))
     return found
-
-
-def resident(pid):
-    """Returns the resident memory in bytes."""
-    return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def wakeups(pid):
-    """Returns the voluntary context switches of the live threads. Each is a wake-up."""
-    total = 0
-    for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
-        for line in status.read_text().splitlines():
-            if line.startswith("voluntary_ctxt_switches:"):
-                total += int(line.split()[1])
-    return total

@@ -9,7 +9,8 @@ import subprocess
 
 from bench import places
 
-PACKAGES = ["curl", "libcurl4", "libssl3", "libzmq5", "wget2", "aria2", "zurl", "gearman-job-server", "libgearman8", "nginx-light"]
+PACKAGES = ["curl", "libcurl4", "libssl3", "libzmq5", "wget2", "aria2", "zurl", "gearman-job-server", "libgearman8", "nginx-light",
+            "squid", "varnish"]
 
 
 def describe():

@@ -97,40 +97,6 @@ class GearmanWorkers(Program):
         super().__init__("gearman-worker", gearmand.port, count)
 
 
-class BenchWorker(Program):
-    """Earshot worker that answers URLs of the scheme `bench` at once."""
-
-    def __init__(self, bus):
-        super().__init__("bench-worker", bus.runtime, is_ready=lambda: "ready" in self.log.read_text())
-
-
-class BareBus:
-    """The minimal broker and its worker."""
-
-    def __init__(self):
-        self.folder = servers.private_folder("bare")
-        self._broker = Program("bare-broker", self.folder, is_ready=lambda: (self.folder / "worker").exists())
-        self._worker = Program("bare-worker", self.folder)
-
-    def __enter__(self):
-        self._broker.__enter__()
-        self._worker.__enter__()
-        return self
-
-    def __exit__(self, *error):
-        self._worker.__exit__(*error)
-        self._broker.__exit__(*error)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    @property
-    def broker(self):
-        return self._broker.pid
-
-    @property
-    def worker(self):
-        return self._worker.pid
-
-
 def scripts_environment():
     """Returns the environment of the Python clients."""
     return environment(PYTHONPATH=os.pathsep.join(str(path) for path in (places.ROOT / "examples/python",)),

@@ -9,6 +9,9 @@ import tempfile
 from bench import cpu, places
 from bench.programs import Server, environment
 
+FRESH = 'add_header Cache-Control "max-age=86400";'
+"""Configuration of an origin whose responses are fresh for a day."""
+
 
 def private_folder(name):
     """Creates a folder for sockets, logs and PIDs."""

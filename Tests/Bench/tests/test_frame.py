@@ -1,4 +1,4 @@
-"""The framework: statistics, targets, tables, plots, arguments and failures."""
+"""The framework: statistics, targets, tables, arguments and failures."""
 
 import contextlib
 import io
@@ -11,12 +11,11 @@ import sys
 import tempfile
 import time
 import unittest
-import xml.etree.ElementTree
 from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from bench import against, cpu, places, plot, programs, suites, table  # noqa: E402
+from bench import against, cpu, places, programs, suites, table  # noqa: E402
 from bench.__main__ import main  # noqa: E402
 from bench.frame import Contender, Context, Failed, Measurement, Sample, Spread, Target  # noqa: E402
 
@@ -128,16 +127,6 @@ class Output(unittest.TestCase):
                                               "ratio": {"median": 2, "low": 1, "high": 3}})
         self.assertEqual([target["reached"] for target in value["targets"]], [False, True])
 
-    def test_the_plot_has_a_bar_for_each_median_and_is_well_formed(self):
-        root = xml.etree.ElementTree.fromstring(plot.draw("A & B", [self.measurement]))
-        bars = [element for element in root.iter("{http://www.w3.org/2000/svg}rect") if element.get("x")]
-        self.assertEqual(len(bars), 2)
-        ours, peer = (float(bar.get("width")) for bar in bars)
-        self.assertAlmostEqual(ours, 2 * peer, delta=0.2)
-        texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
-        self.assertIn("Files <1> (files/s, more is better)", texts)
-        self.assertIn("failed", texts)
-
 
 class Processes(unittest.TestCase):
     def test_the_cpu_of_another_process_is_counted(self):
@@ -208,7 +197,7 @@ class Program(unittest.TestCase):
             files = {entry.name: entry.read_text() for entry in pathlib.Path(folder).iterdir()}
         return status, out.getvalue(), err.getvalue(), files
 
-    def test_table_json_and_plot_are_written(self):
+    def test_table_and_json_are_written(self):
         def rows(context, quick):
             self.assertTrue(quick)
             yield context.measure("One", "files/s", [fixed("we", [1, 2], True), failing("peer")],
@@ -218,7 +207,6 @@ class Program(unittest.TestCase):
         self.assertIn("FAILED: it is broken", out)
         self.assertIn("Targets: 0 reached, 1 not, 0 unknown.", out)
         self.assertEqual(json.loads(files["it.json"])["measurements"][0]["suite"], "own")
-        self.assertIn("<svg", files["own.svg"])
 
     def test_quick_without_names_runs_its_suites_and_fewer_rounds(self):
         ran = []

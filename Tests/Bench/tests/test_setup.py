@@ -13,7 +13,8 @@ from bench import places  # noqa: E402
 
 PACKAGES = {
     "aria2c": "aria2", "curl": "curl", "gearmand": "gearman-job-server", "ip": "iproute2", "nginx": "nginx-light",
-    "openssl": "openssl", "redis-server": "redis-server", "valgrind": "valgrind", "wget2": "wget2", "zurl": "zurl",
+    "openssl": "openssl", "redis-server": "redis-server", "squid": "squid", "valgrind": "valgrind", "varnishd": "varnish",
+    "wget2": "wget2", "zurl": "zurl",
 }
 ALWAYS = {"git", "setpriv", "swift", "xargs"}
 """Programs of essential packages and of the packages for each build, and the toolchain that `bin/setup` itself asks for."""

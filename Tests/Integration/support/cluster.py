@@ -117,6 +117,8 @@ class Node:
         self._commands = collections.deque()
         self._done = threading.Condition()
         self.bodies = {}
+        #: URLs whose requests get no answer.
+        self.silent = set()
         self.fetched = []
         self.cancelled = []
         self.reads = []
@@ -251,6 +253,8 @@ class Node:
     def _fetch(self, route, session, operands):
         handler, request, url = operands
         self.fetched.append(url)
+        if url in self.silent:
+            return
         session.sequence += 1
         body = self.bodies.get(url)
         if body is None:

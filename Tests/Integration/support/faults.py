@@ -4,7 +4,7 @@
     /chunked/N?seed=S      the same, without a Content-Length
     /gzip-bomb/N           N zero bytes, gzip encoded: small on the wire; with `gate=NAME` the last of them wait for it
     /coded/CODING/NAME     the bytes that the test stored as NAME in `origin.coded`, with that Content-Encoding; `&status=S` is
-                           another status, `location=U` and `retry-after=S` add a field, `cut=N` sends the first N bytes
+                           another status, `location=U` adds that field, `cut=N` sends the first N bytes
                            as if they were all, `framing=chunked` or `close` omits the Content-Length, `rate=N`
                            sends N bytes per second, `gate=NAME` holds back the last bytes until the test opens that gate
     /slow/SECONDS?bytes=N  sends nothing for this long, then as /bytes/N
@@ -26,15 +26,11 @@
     /redirect-to?url=U     one redirect to U; `&status=C` by status C (302)
     /loop/a, /loop/b       each redirects to the other, with the same query
     /parts/NAME            a file published by the test: in parts, broken off, changing (`parts.py`)
-    /only/TOKEN            429 with `Retry-After: 60` unless the credential is `Bearer TOKEN`; then as /headers
     /kept/NAME?cc=C        with `Cache-Control: C` and the ETag of the version that the test gave NAME (0): 304 if the request
                            has that tag, otherwise `bytes=N` bytes that depend on name and version. `vary=F` adds `Vary: F` and
-                           makes the bytes depend on the value of F; `status=S` is another status, `location=U`,
-                           `last-modified=D` and `expires=D` add a field, `plain` omits the tag, `unquoted` its quotation
-                           marks. 503 while the test makes NAME fail
+                           makes the bytes depend on the value of F; `last-modified=D` adds that field
     /headers               the request as received by the origin, in JSON
     /set-cookie/COOKIE     as /headers, and sets that cookie (percent-decoded) for every path; with `?location=U` redirects to U
-    /drop-second           responds to the first request of a connection, and closes it silently at the second
 """
 
 import asyncio
@@ -135,7 +131,7 @@ async def coded(connection, request, origin, coding, name):
     content = content[:int(query.get("cut", len(content)))]
     framing = query.get("framing", "length")
     fields = [("Content-Encoding", coding), ("Content-Type", "text/plain"), ("Cache-Control", query.get("cc", "no-store"))]
-    fields += [(field, query[field]) for field in ("location", "retry-after") if field in query]
+    fields += [("Location", query["location"])] if "location" in query else []
     fields += {"length": [], "chunked": [("Transfer-Encoding", "chunked")], "close": [("Connection", "close")]}[framing]
     await connection.send(head(int(query.get("status", 200)), fields, len(content) if framing == "length" else None))
     rate = int(query["rate"]) if "rate" in query else None
@@ -295,26 +291,11 @@ async def headers(connection, request, _, fields=()):
 
 
 async def set_cookie(connection, request, origin, cookie):
-    cookie = urllib.parse.unquote(cookie)
+    fields = [("Set-Cookie", f"{urllib.parse.unquote(cookie)}; Path=/")]
     if "location" in request.query:
-        fields = [("Set-Cookie", f"{cookie}; Path=/"), ("Location", request.query["location"])]
-        await connection.send(plain(302, b"elsewhere\n", fields))
+        await connection.send(plain(302, b"elsewhere\n", [*fields, ("Location", request.query["location"])]))
         return True
-    return await headers(connection, request, origin, [("Set-Cookie", f"{cookie}; Path=/")])
-
-
-async def drop_second(connection, *_):
-    if connection.answered:
-        return False
-    await connection.send(plain(200, b"first\n"))
-    return True
-
-
-async def only(connection, request, origin, token):
-    if request.headers.get("authorization") == f"Bearer {token}":
-        return await headers(connection, request, origin)
-    await connection.send(plain(429, b"not you\n", [("Retry-After", "60")]))
-    return True
+    return await headers(connection, request, origin, fields)
 
 
 async def parts_(connection, request, origin, name):
@@ -324,18 +305,15 @@ async def parts_(connection, request, origin, name):
 
 async def kept(connection, request, origin, name):
     query = request.query
-    if name in origin.failing:
-        return await status(connection, request, origin, "503")
     version = origin.versions.get(name, 0)
     tag = f'"{version}"'
     fields = [("Cache-Control", query["cc"])] if "cc" in query else []
-    fields += [] if "plain" in query else [("ETag", tag.strip('"') if "unquoted" in query else tag)]
-    fields += [(field, query[field]) for field in ("vary", "location", "last-modified", "expires") if field in query]
+    fields += [("ETag", tag), *((field, query[field]) for field in ("vary", "last-modified") if field in query)]
     if request.headers.get("if-none-match") == tag:
         await connection.send(head(304, fields))
         return True
     content = body(int(query.get("bytes", 100)), kept_seed(name, version, request.headers.get(query.get("vary"), "")))
-    await connection.send(head(int(query.get("status", 200)), fields, len(content)))
+    await connection.send(head(200, fields, len(content)))
     if request.method != "HEAD":
         await connection.send(content)
     return True
@@ -351,6 +329,5 @@ FAULTS = {
     "drip": drip, "drip-head": drip_head, "steps": steps, "stall": stall, "cut": cut, "hang": hang, "reset": reset, "garbage": garbage, "status": status,
     "flaky": flaky,
     "redirect": redirect, "redirect-to": redirect_to, "loop": loop,
-    "headers": headers, "set-cookie": set_cookie, "drop-second": drop_second, "only": only, "parts": parts_,
-    "kept": kept,
+    "headers": headers, "set-cookie": set_cookie, "parts": parts_, "kept": kept,
 }

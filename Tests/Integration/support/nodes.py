@@ -173,13 +173,15 @@ class ClientNode(NetworkBus, Node):
 
 
 class Cluster:
-    """Running nodes. `machines`: their network namespaces; none for loopback. `each`: options of one node by its index, from 0."""
+    """Running nodes. `machines`: their network namespaces; none for loopback. `members`: that number in the file. `each`: options of one
+    node by its index, from 0."""
 
-    def __init__(self, engine, nodes=3, machines=None, each=None, is_joined=True, **options):
+    def __init__(self, engine, nodes=3, machines=None, each=None, is_joined=True, members=None, **options):
         self.engine = engine
         secret = (engine.password + "\n").encode() if getattr(engine, "password", None) else None
         login = ["--password-file", "-"] if secret else []
-        self.file = SharedFile([*engine.options, *login], input=secret)
+        number = ["--members", str(members)] if members else []
+        self.file = SharedFile([*engine.options, *login, *number], input=secret)
         self._machines = machines or [None] * nodes
         self._options, self._each, self._is_joined = options, each or {}, is_joined
         self._stack = contextlib.ExitStack()

@@ -153,7 +153,6 @@ class Connection(asyncio.Protocol):
         self.received = bytearray()
         self.request = None
         self.task = None
-        self.answered = 0
         self.is_over = False
         self.writable = asyncio.Event()
         self.writable.set()
@@ -223,7 +222,6 @@ class Connection(asyncio.Protocol):
             again = True
         self.origin.journal.finish(self.request, aborted=False)
         self.task = None
-        self.answered += 1
         if again:
             self._next()
         else:
@@ -252,7 +250,6 @@ class Origin:
         self.published = {}
         self.coded = {}
         self.versions = {}
-        self.failing = set()
         self._ports = ports
         self._first_port = first_port
         self._host = host

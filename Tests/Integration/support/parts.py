@@ -39,8 +39,6 @@ class Published:
         lie      start, total, tag, weak, length, long, coding, ignore (Range), unsatisfied; early (a 206 that begins 100
                  bytes before the requested offset, and states that), other (a 206 of `version`, regardless of If-Range),
                  gzip (all of it in gzip, regardless of Range)
-        status   an error instead
-        redirect a Location
     """
 
     def __init__(self, version, plan=None):
@@ -65,12 +63,6 @@ async def answer(connection, request, origin, name):
         if "version" in plan:
             published.version = plan["version"]
         version = published.version
-    if "status" in plan:
-        await connection.send(faults.plain(plan["status"], b"x" * plan.get("page", 9)))
-        return True
-    if "redirect" in plan:
-        await faults.go_to(connection, plan["redirect"])
-        return True
     lie = plan.get("lie")
     if lie == "early":
         start = max(0, start - 100)

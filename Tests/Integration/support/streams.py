@@ -385,6 +385,7 @@ class StreamOrigin(ScriptedOrigin):
     def note_flood(self, kind):
         with self._changed:
             self.floods[kind] = self.floods.get(kind, 0) + 1
+            self._changed.notify_all()
 
     def note_closed(self, connection):
         with self._changed:

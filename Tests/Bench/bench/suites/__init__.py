@@ -2,8 +2,8 @@
 
 import importlib
 
-NAMES = ["default", "batch", "service", "shared", "cached", "large", "latency", "idle", "churn", "tls", "bare", "cluster"]
-QUICK = ["default", "batch", "service", "shared", "cached", "large", "latency", "idle", "bare"]
+NAMES = ["default", "batch", "service", "shared", "large", "latency", "churn", "tls", "door", "cluster"]
+QUICK = ["default", "batch", "service", "shared", "large", "latency"]
 """Suites that `--quick` runs if none is named. At small sizes they need no packages of PyPI and no build."""
 
 

@@ -17,10 +17,9 @@ from bench import asking, cpu, places
 from bench.data import Files, Pictures, empty_folder
 from bench.frame import Contender, Failed, Sample, Target
 from bench.programs import await_rest, environment, run
-from bench.servers import Bus, Nginx
+from bench.servers import FRESH, Bus, Nginx
 from bench.suites import latency
 from bench.suites.batch import Folder, command
-from bench.suites.cached import FRESH
 from bench.suites.service import Services
 
 NAME = "default"

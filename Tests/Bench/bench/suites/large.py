@@ -1,8 +1,4 @@
-"""One large body: into a file, to many subscribers, and from the broker into a file by READ or by its path.
-
-The origin's file and all outputs, the spool included, are in memory, since the disk is not measured. Subscribers get
-their terminal, with the path of the body, when the body is complete; they do not read it.
-"""
+"""One large body into a file. The origin's file and all outputs, the spool included, are in memory, since the disk is not measured."""
 
 from bench import cpu, places
 from bench.data import LargeFile, empty_folder
@@ -24,13 +20,6 @@ def rows(context, quick):
             [_to_file("earshot get", [places.earshot(), "get", "-o", "FILE", "URL"], url, file, bus),
              _to_file("curl", ["curl", "-q", "-s", "-o", "FILE", "URL"], url, file)],
             [Target("earshot get", "curl", at_least=0.95)])
-        yield context.measure(
-            f"{size} to subscribers", "s until the last has it",
-            [_subscribers(100, url, file, bus), _subscribers(1, url, file, bus)],
-            [Target("100 subscribers", "1 subscriber", at_most=1.2)], is_rate=False)
-        yield context.measure(
-            f"{size} from the broker into a file", "MiB/s",
-            [_read("pull", url, file, bus), _read("path", url, file, bus)], [Target("pull", "path", at_least=0.6)])
 
 
 def _to_file(name, words, url, file, bus=None):
@@ -47,26 +36,3 @@ def _to_file(name, words, url, file, bus=None):
         return Sample(mebi / done.seconds, {"cpu_ms": (done.cpu_seconds + meter.seconds) * 1e3})
     beside = f"  # beside {bus.command}" if bus else ""
     return Contender(name, " ".join([words[0].rpartition("/")[2], *words[1:]]) + beside, go, is_ours=bool(bus))
-
-
-def _subscribers(count, url, file, bus):
-    name = f"{count} subscriber{'s' if count > 1 else ''}"
-
-    def go(number):
-        with cpu.Meter(bus.pids) as meter:
-            done = run([places.PROGRAMS / "subscribers", count, f"{url}?{count}-{number}", file.size], env=bus.env)
-        return Sample(float(done.stdout), {"cpu_ms": (done.cpu_seconds + meter.seconds) * 1e3})
-    return Contender(name, f"subscribers {count} URL LENGTH  # beside {bus.command}", go, is_ours=True)
-
-
-def _read(how, url, file, bus):
-    def go(number):
-        output = empty_folder("large") / "body"
-        with cpu.Meter(bus.pids) as meter:
-            program = ["/usr/bin/python3", "-B", places.SOURCES / "python/read_body.py"]
-            done = run([*program, how, f"{url}?{how}", output], env=bus.env)
-        if number == 0 and file.sha256(output) != file.sha256():
-            raise Failed("other bytes")
-        mebi = file.size / (1 << 20)
-        return Sample(mebi / float(done.stdout), {"cpu_ms": (done.cpu_seconds + meter.seconds) * 1e3})
-    return Contender(how, f"read_body.py {how} URL FILE  # beside {bus.command}", go, is_ours=True)

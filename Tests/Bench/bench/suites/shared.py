@@ -7,7 +7,6 @@ import shutil
 from bench import asking, servers
 from bench.frame import Contender, Target
 from bench.suites import service
-from bench.suites.cached import FRESH
 
 NAME = "shared"
 TITLE = "Clients that ask for the same 1,000 URLs, 1 KiB"
@@ -52,7 +51,7 @@ class Locked(servers.Nginx):
 
 def rows(context, quick):
     with contextlib.ExitStack() as running:
-        services = service.Services(running, counted=True, more=FRESH)
+        services = service.Services(running, counted=True, more=servers.FRESH)
         origin = services.origin
         files = asking.Files(origin.url, 1000, 1024)
         for clients in (10,) if quick else (10, 100):
