@@ -195,7 +195,7 @@ internal import CLibCurl
             // Removing the handle invalidates the message.
             let code = unsafe curlshim_message_result(message)
             if transfer.hasStaleConnection || transfer.wasConnectionOver(code) {
-                startAnew(transfer)
+                restart(transfer)
             } else {
                 finish(transfer, transfer.result(code))
             }
@@ -203,10 +203,10 @@ internal import CLibCurl
     }
 
     /// Restarts a transfer on a new connection. Nothing of its request was sent, or the request is repeatable.
-    private func startAnew(_ transfer: Transfer) {
+    private func restart(_ transfer: Transfer) {
         let easy = transfer.easy
         let removed = inside { unsafe curlshim_multi_remove_handle(pointer, easy.pointer) }
-        transfer.beginAnew()
+        transfer.restart()
         let added = inside { unsafe curlshim_multi_add_handle(pointer, easy.pointer) }
         precondition(
             removed == CURLM_OK && added == CURLM_OK, "a transfer begins anew: \(removed.rawValue), \(added.rawValue)")

@@ -31,7 +31,7 @@ public final class Transfer {
     /// Whether the connection chosen by libcurl is unusable. Nothing was sent on it, and another one is needed.
     private(set) var hasStaleConnection = false
     /// Whether it was restarted on a new connection.
-    private var hasBegunAnew = false
+    private var hasRestarted = false
     /// Number of times that the request was sent.
     private var requestsSent = 0
     /// Value of `Retry-After` in the proxy's response to CONNECT.
@@ -100,9 +100,9 @@ public final class Transfer {
     }
 
     /// Prepares for a restart on a new connection.
-    func beginAnew() {
+    func restart() {
         hasStaleConnection = false
-        hasBegunAnew = true
+        hasRestarted = true
         easy.forbidReuse()
     }
 
@@ -134,7 +134,7 @@ public final class Transfer {
             notes.sockets.note(opened: newSockets, ownPort: ownPort, ends: ends)
             newSockets.removeAll(keepingCapacity: true)
             if notes.sockets.count > notes.connectionsLimit { easy.closeAfterTransfer() }
-        } else if !hasBegunAnew {
+        } else if !hasRestarted {
             hasStaleConnection =
                 requestsSent > 0 || !usesHTTP2 && !(notes.sockets.isQuiet(ends) && !easy.hasPendingInput)
         }
@@ -159,7 +159,7 @@ public final class Transfer {
     /// Returns whether the request failed because its connection is no longer usable: a reused one after an RST, or one
     /// of HTTP/2 after a GOAWAY. Only idempotent requests use those: RFC 9110, section 9.2.2.
     func wasConnectionOver(_ code: CURLcode) -> Bool {
-        guard usesHTTP2 ? !hasStreamArrived : headerBytes == 0, !hasBegunAnew, stoppedFor == nil else { return false }
+        guard usesHTTP2 ? !hasStreamArrived : headerBytes == 0, !hasRestarted, stoppedFor == nil else { return false }
         switch code {
         case CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_HTTP2, CURLE_HTTP2_STREAM, CURLE_GOT_NOTHING, CURLE_PARTIAL_FILE:
             return usesHTTP2 || easy.long(CURLINFO_NUM_CONNECTS) == 0

@@ -91,13 +91,13 @@ internal import CDecompression
     ) throws(DecompressionError) -> Decompressor.Step {
         let library = unsafe library
         let stream = unsafe stream
-        let given = min(input.count, Int(UInt32.max))
+        let inputCount = min(input.count, Int(UInt32.max))
         let room = min(output.count, Int(UInt32.max))
         let result = unsafe input.withUnsafeBufferPointer { input in
             unsafe output.withUnsafeMutableBufferPointer { output in
                 // zlib does not write to its input.
                 unsafe stream.pointee.next_in = UnsafeMutablePointer(mutating: input.baseAddress)
-                unsafe stream.pointee.avail_in = UInt32(given)
+                unsafe stream.pointee.avail_in = UInt32(inputCount)
                 unsafe stream.pointee.next_out = output.baseAddress
                 unsafe stream.pointee.avail_out = UInt32(room)
                 return unsafe library.pointee.inflate(stream, Z_NO_FLUSH)
@@ -110,7 +110,7 @@ internal import CDecompression
         default: throw DecompressionError(isGzip ? .gzip : .deflate, result)
         }
         return unsafe Decompressor.Step(
-            consumed: given - Int(stream.pointee.avail_in), produced: room - Int(stream.pointee.avail_out),
+            consumed: inputCount - Int(stream.pointee.avail_in), produced: room - Int(stream.pointee.avail_out),
             isAtEnd: isAtEnd)
     }
 

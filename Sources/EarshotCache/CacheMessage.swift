@@ -33,7 +33,7 @@ public enum CacheAnswer: Sendable {
     /// No response of these keys is stored any more.
     case gone([CacheDigest])
     /// Problem to report to an administrator.
-    case trouble(CacheTrouble)
+    case fault(CacheFault)
 }
 
 /// Body of a stored response.

@@ -9,7 +9,7 @@ internal import Synchronization
 public final class CacheStore: Sendable {
     /// Results; readable while some are pending.
     public let answers: Mailbox<CacheAnswer>
-    private let thread: StoreThread<CacheKeeper>
+    private let thread: StoreThread<CacheBackend>
     private let lock: LockFile
 
     /// Opens a prepared cache. The index is opened on the dedicated thread.
@@ -21,13 +21,13 @@ public final class CacheStore: Sendable {
         let answers = try Mailbox<CacheAnswer>()
         self.answers = answers
         self.lock = lock
-        thread = StoreThread("cache", pauseMilliseconds: CacheKeeper.transactionMilliseconds) {
-            CacheKeeper(folder, spool: spool, limit: limit, answers)
+        thread = StoreThread("cache", pauseMilliseconds: CacheBackend.transactionMilliseconds) {
+            CacheBackend(folder, spool: spool, limit: limit, answers)
         }
     }
 
     /// Submits a request. All calls come from one thread, which defines the order.
-    public func ask(_ request: CacheRequest) { thread.ask(request) }
+    public func submit(_ request: CacheRequest) { thread.submit(request) }
 
     /// Blocks until all submitted requests are executed.
     public func finish() { thread.finish() }

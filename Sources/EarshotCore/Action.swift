@@ -33,9 +33,9 @@ public enum Action: Equatable, Sendable {
     case client(Client)
     case worker(Worker)
     case spool(Spool)
-    /// Only with `Facilities.isCaching`.
+    /// Only with `ShellFeatures.isCaching`.
     case cache(Cache)
-    /// Only with `Facilities.isKeeping`.
+    /// Only with `ShellFeatures.isKeeping`.
     case durable(Durable)
     case supervisor(Supervisor)
     case log(Log)
@@ -84,7 +84,7 @@ public enum Action: Equatable, Sendable {
         /// Removes a file that nothing needs.
         case releaseFile(String)
         /// Renames a kept part to the name under which the worker of the following JOB continues it.
-        case lendPart(String, as: String)
+        case assignPart(String, as: String)
         case removePart(String)
         /// Stores the description of an unfinished body, for a broker after this one. A later action replaces it.
         case recordPart(String, PartKeys, PartDescription)
@@ -136,7 +136,7 @@ public enum Action: Equatable, Sendable {
 
     /// Lines of the log.
     public enum Log: Equatable, Sendable {
-        /// An attempt is assigned; its JOB follows. Only with `Facilities.isLoggingAttempts`.
+        /// An attempt is assigned; its JOB follows. Only with `ShellFeatures.isLoggingAttempts`.
         case assigned(AssignedAttempt)
     }
 
@@ -147,7 +147,7 @@ public enum Action: Equatable, Sendable {
         case killWorker(Int32)
         /// A client has changed a setting. The supervisor keeps it for the next broker.
         case settingChanged(SettingChange)
-        /// A request has ended. Only with `Facilities.isReportingEnds`.
+        /// A request has ended. Only with `ShellFeatures.isReportingEnds`.
         case ended(EndedRequest)
     }
 }

@@ -55,8 +55,8 @@ extension BrokerCore {
     }
 
     private func phase(of request: RequestID, _ handler: HandlerID, _ principal: PrincipalName?) -> Interest.Phase? {
-        let number = principal.map { records.principals.number(of: $0) } ?? PrincipalTable.administrator
-        guard let number, let handler = records.handlers.number(of: HandlerKey(number, handler)),
+        let number = principal.map { records.principals.handle(of: $0) } ?? PrincipalTable.administrator
+        guard let number, let handler = records.handlers.handle(of: HandlerKey(number, handler)),
             let interest = records.listedInterest(request, of: handler)
         else {
             return nil
@@ -78,8 +78,8 @@ extension BrokerCore {
         )
         let outstanding =
             records.requests.indices.reduce(0) { $0 + Int(records.requests[$1].outstanding) }
-            + records.outcomes.owed.indices.reduce(0) { sum, number in
-                let failure = records.outcomes.owed[number]
+            + records.outcomes.compact.indices.reduce(0) { sum, number in
+                let failure = records.outcomes.compact[number]
                 return failure.interest == nil ? sum + Int(failure.holders) : sum
             }
         check(records.ledger.deliveries.outstanding == outstanding, "10: \(outstanding) outstanding deliveries")
@@ -120,8 +120,8 @@ extension BrokerCore {
         )
         var references: [Handle<HandlerEntry>: Int] = [:]
         for interest in records.requests.indices { references[records.requests[interest].handler, default: 0] += 1 }
-        for number in records.outcomes.owed.indices {
-            references[records.outcomes.owed[number].handler, default: 0] += 1
+        for number in records.outcomes.compact.indices {
+            references[records.outcomes.compact[number].handler, default: 0] += 1
         }
         for handler in records.handlers.indices {
             let entry = records.handlers[handler]
@@ -259,24 +259,24 @@ extension BrokerCore {
                     check(isExclusive, "15: the file of interest \(number) has an owner and other users")
                 }
             }
-            let isOwed =
-                records.outcomes.owedNumber(of: number).map {
-                    interest.outstanding == records.outcomes.owed[$0].holders
+            let isCompact =
+                records.outcomes.compactNumber(of: number).map {
+                    interest.outstanding == records.outcomes.compact[$0].holders
                 } ?? false
             let isOutcomeDue =
-                interest.phase == .held || interest.phase == .delivering && !isOwed || interest.phase == .recording
+                interest.phase == .held || interest.phase == .delivering && !isCompact || interest.phase == .recording
             let hasOutcome = interest.outcome.map { records.outcomes.contains($0) } ?? false
             check(hasOutcome == isOutcomeDue, "1: interest \(number) has a wrong outcome")
         }
     }
 
     private func auditOutcomes(_ check: Check) {
-        var holders: [Handle<OwedFailure>: Int] = [:]
+        var holders: [Handle<CompactFailure>: Int] = [:]
         for client in records.clients.indices {
             let window = records.clients[client].deliveries
             var counts: [Handle<Outcome>: Int32] = [:]
             for due in window.entries {
-                if case .owed(let number) = due.kind { holders[number, default: 0] += 1 }
+                if case .compact(let number) = due.kind { holders[number, default: 0] += 1 }
                 if let outcome = records.counted(due) { counts[outcome.outcome, default: 0] += 1 }
             }
             check(window.outcomes == counts, "11: client \(client) counts other outcomes than are due to it")
@@ -287,8 +287,8 @@ extension BrokerCore {
                     || records.clients[client].isGone,
                 "11: \(counts.count) outcomes wait for client \(client)")
         }
-        for number in records.outcomes.owed.indices {
-            let failure = records.outcomes.owed[number]
+        for number in records.outcomes.compact.indices {
+            let failure = records.outcomes.compact[number]
             let due = holders.removeValue(forKey: number) ?? 0
             check(failure.holders == due, "12: \(failure.holders) hold owed failure \(number), due to \(due)")
             guard let interest = failure.interest else { continue }
@@ -354,7 +354,7 @@ extension BrokerCore {
             let serving = records.workers.indices.count { records.workers[$0].pools.contains(number) }
             check(pool.workers == serving, "14: \(scheme) counts \(pool.workers) of \(serving) workers")
             guard case .awaited(let serial) = pool.phase else { continue }
-            let awaited = Timer.Subject.lonely(pool: number, absence: serial)
+            let awaited = Timer.Subject.poolEmpty(pool: number, absence: serial)
             check(
                 records.outbox.timers.unordered.contains { $0.subject == awaited },
                 "14: awaited pool \(scheme) has no timer")

@@ -34,13 +34,13 @@ extension BrokerCore {
     /// Handles a message of a client.
     ///
     /// - Parameters:
-    ///   - number: its number in the session; nil without one.
+    ///   - handle: its number in the session; nil without one.
     ///   - body: body of a FETCH's request. The core owns it from here on.
     public mutating func received(
         _ message: ClientMessage, number: UInt64? = nil, body: RequestBody? = nil, from id: ClientID, now: Tick
     ) {
         defer { releaseUnused(body) }
-        guard let client = records.clients.number(of: id) else { return }
+        guard let client = records.clients.handle(of: id) else { return }
         records.clock = now
         if records.clients[client].phase == .open { records.clients[client].receivedMessages += 1 }
         if case .hello(let hello) = message {
@@ -112,7 +112,7 @@ extension BrokerCore {
             // The connection stays open for another HELLO. Its sequence numbers continue.
             Clients.connected(
                 id, token: session.token, user: session.user, isGateway: session.isGateway, in: &records)
-            guard let client = records.clients.number(of: id) else { return }
+            guard let client = records.clients.handle(of: id) else { return }
             records.clients[client].deliveries = DeliveryWindow(after: session.deliveries.lastReceived)
             Clients.awaitGreeting(of: id, in: &records)
         }
@@ -125,7 +125,7 @@ extension BrokerCore {
 
     /// Handles a message of a client that could not be decoded.
     public mutating func receivedMalformed(_ error: WireError, from id: ClientID, now: Tick) {
-        guard let client = records.clients.number(of: id) else { return }
+        guard let client = records.clients.handle(of: id) else { return }
         records.clock = now
         var (refusal, number) = (ErrorReply(error), error.number ?? 0)
         if records.clients[client].phase == .open {
@@ -203,7 +203,7 @@ extension BrokerCore {
     private mutating func unsubscribe(_ client: Handle<ClientSession>, from pattern: HandlerPattern, now: Tick) {
         switch pattern {
         case .handler(let id):
-            guard let handler = records.handlers.number(of: records.key(id, of: client)) else { return }
+            guard let handler = records.handlers.handle(of: records.key(id, of: client)) else { return }
             unsubscribe(client, fromHandler: handler, now: now)
         case .subtree(let id):
             _ = unsubscribe(client, fromSubtree: records.key(id, of: client), now: now)

@@ -70,19 +70,19 @@ extension BrokerCore {
                 enqueue(flight: flight, first: true)
             }
         case .hosting(let local):
-            guard let flight = records.flights.number(of: local.name) else { return }
+            guard let flight = records.flights.handle(of: local.name) else { return }
             records.flights[flight].isHosted = records.claim(of: flight)?.isHosted ?? false
         case .host(let key, let token, let record, let priority): host(key, token, record, priority, now: now)
         case .result(let local, let result):
             if let flight = claiming(local) { take(result, for: flight, now: now) }
         case .abort(let local):
-            guard let flight = records.flights.number(of: local.name) else { return }
+            guard let flight = records.flights.handle(of: local.name) else { return }
             records.flights[flight].isHosted = false
             dropIfUnwanted(flight)
         case .requeue(let local): if let flight = claiming(local) { enqueue(flight: flight, first: true) }
         case .coolDown(let notice):
             guard let (scope, rest) = Cluster.coolDown(notice, in: &records) else { return }
-            Origins.cool(scope, asked: rest, now: now, in: &records)
+            Origins.cool(scope, retryAfter: rest, now: now, in: &records)
             for flight in records.cluster?.value.charges.keys.sorted() ?? []
             where records.flights[flight].scope == scope {
                 Cluster.dropClaim(of: flight, in: &records)
@@ -118,7 +118,7 @@ extension BrokerCore {
         let key = FlightKey(request, redirect: shared.redirect, partition: nil, alone: nil, mode: shared.mode)
         // Neither local requests nor the cache of this node may share a flight with another address policy.
         let isForeign = shared.policy != records.workerLimits.addressPolicy
-        if !isForeign, let name = records.flights.number(of: key).map({ records.flights.name(of: $0) }),
+        if !isForeign, let name = records.flights.handle(of: key).map({ records.flights.name(of: $0) }),
             let flight = liveFlight(name),
             records.flights[flight].phase == .queued, !records.flights[flight].isSuspect,
             records.flights[flight].fields == request.fields, records.claim(of: flight) == nil,
@@ -126,7 +126,7 @@ extension BrokerCore {
         {
             return flight
         }
-        let isAlone = isForeign || records.flights.number(of: key) != nil
+        let isAlone = isForeign || records.flights.handle(of: key) != nil
         let own =
             isAlone
             ? FlightKey(
@@ -137,7 +137,7 @@ extension BrokerCore {
             scope: Origins.scope(of: request, for: WorkerPool.web, in: &records), isAlone: isAlone, body: nil,
             in: &records)
         records.holdHead(
-            of: request, for: .flight(flight), of: RequestHeads.nobody, by: PrincipalTable.administrator)
+            of: request, for: .flight(flight), of: RequestHeads.noClient, by: PrincipalTable.administrator)
         Cache.flightBegan(flight, request, in: &records)
         if isForeign { records.cluster?.value.foreignPolicies[flight] = shared.policy }
         return flight

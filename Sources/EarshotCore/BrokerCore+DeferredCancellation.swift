@@ -23,7 +23,7 @@ extension BrokerCore {
     /// cancellations).
     ///
     /// - Parameter hasUnread: Whether a client has unread messages.
-    mutating func settleCancellations(hasUnread: (ClientID) -> Bool, now: Tick) {
+    mutating func resolveCancellations(hasUnread: (ClientID) -> Bool, now: Tick) {
         guard !records.flights.deferrals.isEmpty else { return }
         for flight in records.flights.deferrals.keys.sorted() {
             // Requests of removed handlers do not rejoin. The deferral must still hold the outcome when they leave.
@@ -42,7 +42,7 @@ extension BrokerCore {
     /// Whether the client of a deferred cancellation has unread messages within the limit.
     private func mayRejoin(_ deferred: DeferredCancellation, _ hasUnread: (ClientID) -> Bool) -> Bool {
         guard let message = deferred.message, hasUnread(message.client),
-            let client = records.clients.number(of: message.client)
+            let client = records.clients.handle(of: message.client)
         else { return false }
         // After BYE and HELLO the client's count starts again at 0.
         let number = records.clients[client].receivedMessages

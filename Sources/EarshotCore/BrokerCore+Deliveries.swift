@@ -31,14 +31,14 @@ extension BrokerCore {
 
     /// Blocks the window at a terminal that the socket did not take, until `clientWritable`.
     public mutating func deliveryRefused(_ sequence: UInt64, by id: ClientID) {
-        guard let client = records.clients.number(of: id) else { return }
+        guard let client = records.clients.handle(of: id) else { return }
         records.clients[client].deliveries.refuse(sequence)
         if !answeredRemovals.isEmpty { withdrawRefused(of: client) }
     }
 
     /// Resumes delivery after the socket became writable: missed progress first, then terminals.
     public mutating func clientWritable(_ id: ClientID) {
-        guard let client = records.clients.number(of: id) else { return }
+        guard let client = records.clients.handle(of: id) else { return }
         sendMissedProgress(to: client)
         if !records.pulls.isEmpty { records.pulls.unblock(client) }
         guard records.clients[client].deliveries.unblock() else { return }
@@ -64,13 +64,13 @@ extension BrokerCore {
 
     /// Handles a DATA that the socket did not take. Reading continues at `clientWritable`.
     public mutating func pieceRefused(_ piece: BodyPiece, by id: ClientID) {
-        guard let client = records.clients.number(of: id) else { return }
+        guard let client = records.clients.handle(of: id) else { return }
         records.pulls.refuse(piece.read, of: client)
     }
 
     /// Handles a file without the expected bytes.
     public mutating func pieceLost(_ piece: BodyPiece, by id: ClientID, now: Tick) {
-        guard let client = records.clients.number(of: id), records.pulls.contains(client) else { return }
+        guard let client = records.clients.handle(of: id), records.pulls.contains(client) else { return }
         records.clock = now
         guard let refusal = Delivery.pieceLost(piece, by: client, in: &records) else { return }
         refuse(piece.read.message, refusal, of: client)
@@ -79,7 +79,7 @@ extension BrokerCore {
     /// Begins a TAKE with the file that its sender may own; nil if there is none. The shell renames the file if it has
     /// one link, and reports that by `fileTaken`. Without a rename the answer says that the client must copy.
     public mutating func fileToTake(_ sequence: UInt64, by id: ClientID) -> FileToTake? {
-        guard let client = records.clients.number(of: id) else { return nil }
+        guard let client = records.clients.handle(of: id) else { return nil }
         return Delivery.fileToTake(sequence, by: client, in: &records)
     }
 
@@ -113,7 +113,7 @@ extension BrokerCore {
             sendDue(to: client)
             Delivery.countIfWaiting(interest, for: client, in: &records)
         }
-        freeIfOwed(interest)
+        freeIfCompact(interest)
     }
 
     /// Sends `FAILED … removed` to these clients, and frees the request if there are none.
@@ -131,7 +131,7 @@ extension BrokerCore {
         Delivery.append(interest, for: client, in: &records)
         sendDue(to: client)
         Delivery.countIfWaiting(interest, for: client, in: &records)
-        freeIfOwed(interest)
+        freeIfCompact(interest)
     }
 
     /// Sends due terminals while the window is open, and the replies between them.
@@ -146,7 +146,7 @@ extension BrokerCore {
         guard let interest = ended.request else { return }
         if ended.wasOwners { unlist(interest) }
         guard ended.wasLast else {
-            freeIfOwed(interest)
+            freeIfCompact(interest)
             return
         }
         if records.isDurable(interest), !records.isDoomed(interest) {
@@ -157,8 +157,8 @@ extension BrokerCore {
     }
 
     /// Frees the record of a request whose deliveries are all owed failures, if its ID is free.
-    mutating func freeIfOwed(_ interest: Handle<Interest>) {
-        if Delivery.releaseIfOwed(interest, in: &records) { freeRequest(interest) }
+    mutating func freeIfCompact(_ interest: Handle<Interest>) {
+        if Delivery.releaseIfCompact(interest, in: &records) { freeRequest(interest) }
     }
 
     /// Returns a sentence for each violated invariant.

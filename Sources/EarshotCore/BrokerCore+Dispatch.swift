@@ -13,7 +13,7 @@ extension BrokerCore {
         defer { if records.pulls.isBehind { Delivery.answerReads(in: &records) } }
         continueRemovals(now: now)
         continueDurableLoad(now: now)
-        settleCancellations(hasUnread: hasUnread, now: now)
+        resolveCancellations(hasUnread: hasUnread, now: now)
         continueEnds(now: now)
         continueStoredResults()
         // A draining broker starts nothing, so it must not ask for another pass.
@@ -151,20 +151,20 @@ extension BrokerCore {
         records.flights[flight].attempts += 1
         let maxBytes = records.sizeLimit(of: flight)
         let attempt = records.attempt(of: flight)
-        let lent =
+        let assigned =
             records.isPulling(flight)
-            ? nil : Parts.lend(partOf: flight, as: attempt, to: worker, maxBytes: maxBytes, in: &records)
+            ? nil : Parts.assign(partOf: flight, as: attempt, to: worker, maxBytes: maxBytes, in: &records)
         var lease = WorkerLease(
             origin: origin, isHigh: isHigh, use: .flight(flight), startedAt: now, maxBytes: maxBytes)
-        lease.part = lent?.part
-        lease.resumedBytes = lent?.resume.bytes ?? 0
+        lease.part = assigned?.part
+        lease.resumedBytes = assigned?.resume.bytes ?? 0
         lease.growingBytes = lease.resumedBytes
         lease.principal = principal
         Principals.transferStarted(lease, in: &records)
         Workers.attemptStarted(attempt, lease, at: worker, now: now, in: &records)
         var job = Job(attempt: attempt, url: records.flights[flight].url.description)
         job.maxBytes = maxBytes
-        job.resume = lent?.resume
+        job.resume = assigned?.resume
         if records.workers[worker].isOwn { job.priority = priority }
         complete(&job, for: flight, at: worker, origin, now: now)
         send(job, of: flight, to: worker, chargedTo: principal)
@@ -213,7 +213,7 @@ extension BrokerCore {
         chargedTo principal: Handle<Principal>
     ) {
         let id = records.workers[worker].id
-        if records.facilities.isLoggingAttempts { Workers.log(job, of: flight, to: id, in: &records) }
+        if records.features.isLoggingAttempts { Workers.log(job, of: flight, to: id, in: &records) }
         if let body = records.flights[flight].body {
             records.outbox.append(.worker(.sendJob(id, job, body)))
         } else if records.parts.mayHaveStored, job.resume == nil, !records.isPulling(flight),

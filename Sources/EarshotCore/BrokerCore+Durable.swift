@@ -10,7 +10,7 @@ extension BrokerCore {
 
     /// The durable request with this ID; nil if it is gone. A doomed one is removed now: the reply to its removal was sent.
     mutating func live(_ id: DurableID) -> Handle<Interest>? {
-        guard let interest = records.durables.number(of: id) else { return nil }
+        guard let interest = records.durables.handle(of: id) else { return nil }
         guard records.isDoomed(interest) else { return interest }
         removeRequest(interest)
         return nil
@@ -23,10 +23,12 @@ extension BrokerCore {
         else { return }
         records.durables.stored(interest)
         records.releaseHead(of: .entering(interest))
-        let askers = Durable.liveAskers(of: entering, in: &records)
-        for asker in askers { reply(.message(.accepted(fetch.handler, fetch.request)), to: asker) }
+        let requesters = Durable.liveRequesters(of: entering, in: &records)
+        for requester in requesters { reply(.message(.accepted(fetch.handler, fetch.request)), to: requester) }
         Durable.setExpiry(of: interest, in: &records)
-        begin(interest, fetch, of: askers.first.map { records.clients[$0.client].id } ?? RequestHeads.nobody, now: now)
+        begin(
+            interest, fetch, of: requesters.first.map { records.clients[$0.client].id } ?? RequestHeads.noClient,
+            now: now)
     }
 
     /// Refuses a request that could not be written: the durable storage is full, or the disk failed.
@@ -35,8 +37,8 @@ extension BrokerCore {
         guard let interest = live(id), let entering = records.durables.entering(interest) else { return }
         Durable.forget(interest, in: &records)
         reject(
-            interest, Refusal(code: isFull ? .queueFull : .notStored),
-            answering: Durable.liveAskers(of: entering, in: &records))
+            interest, RequestRefusal(code: isFull ? .queueFull : .notStored),
+            answering: Durable.liveRequesters(of: entering, in: &records))
     }
 
     /// Delivers an outcome after the attempt to write it.
@@ -79,13 +81,13 @@ extension BrokerCore {
 
     /// Has a new request written to disk. The request is accepted after that.
     mutating func keep(_ interest: Handle<Interest>, _ fetch: Fetch, by client: Handle<ClientSession>) {
-        let asker = asker(client)
+        let requester = requester(client)
         // A request restored after a restart must not replace others again.
         var kept = fetch
         kept.options.replacesHandler = false
         let head = ClientMessage.fetch(kept).encoded()
         let request: HTTPRequest
-        do throws(Refusal) {
+        do throws(RequestRefusal) {
             request = try keepable(interest, fetch, by: records.clients[client].id)
             if let obstacle = Principals.obstacle(
                 toDurable: head.count + DurableRecord.rowBytes, of: interest, in: &records)
@@ -93,10 +95,10 @@ extension BrokerCore {
                 throw obstacle
             }
         } catch {
-            return reject(interest, error, answering: [LiveAsker(client: client, number: asker.number)])
+            return reject(interest, error, answering: [LiveRequester(client: client, number: requester.number)])
         }
-        let entering = DurableRecord.Entering(fetch, by: asker)
-        let id = records.durables.insert(interest, acceptedAt: records.requests[interest].askedAt, entering)
+        let entering = DurableRecord.Entering(fetch, by: requester)
+        let id = records.durables.insert(interest, acceptedAt: records.requests[interest].requestedAt, entering)
         records.requests[interest].enter(.entering)
         records.holdHead(
             of: request, for: .entering(interest), of: records.clients[client].id, by: records.principal(of: interest))
@@ -113,11 +115,13 @@ extension BrokerCore {
     /// was sent.
     private mutating func keepable(
         _ interest: Handle<Interest>, _ fetch: Fetch, by client: ClientID
-    ) throws(Refusal) -> HTTPRequest {
-        guard records.facilities.isKeeping, records.settings[.durableSize] ?? 0 > 0 else {
-            throw Refusal(code: .notStored)
+    ) throws(RequestRefusal) -> HTTPRequest {
+        guard records.features.isKeeping, records.settings[.durableSize] ?? 0 > 0 else {
+            throw RequestRefusal(code: .notStored)
         }
-        guard HTTPMethod(fetch.options.method)?.canCoalesce == true else { throw Refusal(code: .unsupportedMethod) }
+        guard HTTPMethod(fetch.options.method)?.canCoalesce == true else {
+            throw RequestRefusal(code: .unsupportedMethod)
+        }
         if let refusal = Flights.refusal(of: interest, in: &records) { throw refusal }
         let request = try prepared(fetch, for: records.requests[interest].handler)
         let bytes = RequestHeads.counted(request)
@@ -131,12 +135,12 @@ extension BrokerCore {
 
     /// Ends a request that is not accepted. The senders of the FETCH get a reply, and other subscribers a terminal.
     private mutating func reject(
-        _ interest: Handle<Interest>, _ refusal: Refusal, answering askers: [LiveAsker]
+        _ interest: Handle<Interest>, _ refusal: RequestRefusal, answering requesters: [LiveRequester]
     ) {
         let listeners = records.listeners(of: records.requests[interest].handler).filter { client in
-            !askers.contains { $0.client == client }
+            !requesters.contains { $0.client == client }
         }
-        refuse(interest, refusal, to: askers)
+        refuse(interest, refusal, to: requesters)
         let outcome = records.outcomes.insert(Outcome(failure: refusal.code, detail: refusal.detail))
         records.outcomes.retain(outcome)
         accountOutcome(of: interest, outcome)
@@ -146,23 +150,23 @@ extension BrokerCore {
 
     /// Replies to its senders that the request was not accepted. Like ACCEPTED, this reply has no
     /// sequence number and needs no acknowledgement.
-    mutating func refuse(_ interest: Handle<Interest>, _ refusal: Refusal, to askers: [LiveAsker]) {
-        guard !askers.isEmpty else { return }
+    mutating func refuse(_ interest: Handle<Interest>, _ refusal: RequestRefusal, to requesters: [LiveRequester]) {
+        guard !requesters.isEmpty else { return }
         let record = records.requests[interest]
         let detail = refusal.detail ?? refusal.code.sentence
         let failure = Terminal.Failure(code: refusal.code.rawValue, detail: detail)
         let terminal = Terminal(
             handler: records.handlers[record.handler].id, request: record.request, sequence: 0,
             outcome: .failed(failure))
-        for asker in askers { reply(.message(.terminal(terminal)), to: asker) }
+        for requester in requesters { reply(.message(.terminal(terminal)), to: requester) }
     }
 
     /// Replies to a repeated FETCH of a durable request, now or when it is on disk.
-    mutating func askedAgainDurably(_ interest: Handle<Interest>, by client: Handle<ClientSession>) {
+    mutating func durableFetchRepeated(_ interest: Handle<Interest>, by client: Handle<ClientSession>) {
         guard records.isDurable(interest) else { return }
         if let entering = records.durables.entering(interest) {
-            let asker = asker(client)
-            Durable.add(asker, to: entering, in: &records)
+            let requester = requester(client)
+            Durable.add(requester, to: entering, in: &records)
         } else {
             reply(
                 .message(
@@ -176,9 +180,9 @@ extension BrokerCore {
     mutating func begin(_ interest: Handle<Interest>, _ fetch: Fetch, of client: ClientID, now: Tick) {
         if let deadline = fetch.options.deadlineMilliseconds {
             let subject = Timer.Subject.deadline(records.requests.reference(to: interest))
-            records.setTimer(records.requests[interest].askedAt.advanced(byMilliseconds: deadline), subject)
+            records.setTimer(records.requests[interest].requestedAt.advanced(byMilliseconds: deadline), subject)
         }
-        do throws(Refusal) {
+        do throws(RequestRefusal) {
             let request = try prepared(fetch, for: records.requests[interest].handler)
             // A restored request is open from the start.
             if records.requests[interest].phase == .entering { records.requests[interest].enter(.open) }

@@ -45,7 +45,7 @@ extension BrokerCore {
     /// Whether a message of a client waits for rows of durable requests.
     public func awaitsDurableRows(_ id: ClientID) -> Bool {
         !records.durables.load.messages.isEmpty
-            && records.clients.number(of: id).map { records.durables.load.messages[$0] != nil } == true
+            && records.clients.handle(of: id).map { records.durables.load.messages[$0] != nil } == true
     }
 
     // MARK: Messages
@@ -147,7 +147,7 @@ extension BrokerCore {
             result: entry.hasResult ? entry.resultBytes : 0)
         Durable.setExpiry(of: interest, in: &records)
         guard entry.hasResult else {
-            begin(interest, fetch, of: RequestHeads.nobody, now: now)
+            begin(interest, fetch, of: RequestHeads.noClient, now: now)
             return
         }
         if let file = entry.file { records.outcomes.hold(file: file, bytes: entry.fileBytes, isShared: true) }
@@ -159,14 +159,14 @@ extension BrokerCore {
     /// - Returns: false if a durable request has the ID.
     private mutating func freeID(_ fetch: Fetch, _ key: HandlerKey) -> Bool {
         removeDoomed(fetch.request, key)
-        guard let interest = records.handlers.number(of: key).flatMap({ records.listedInterest(fetch.request, of: $0) })
+        guard let interest = records.handlers.handle(of: key).flatMap({ records.listedInterest(fetch.request, of: $0) })
         else {
             return true
         }
         guard !records.isDurable(interest) else { return false }
         guard records.requests[interest].phase != .delivering else {
             unlist(interest)
-            freeIfOwed(interest)
+            freeIfCompact(interest)
             return true
         }
         removeRequest(interest)

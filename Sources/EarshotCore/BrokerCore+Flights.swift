@@ -68,14 +68,14 @@ extension BrokerCore {
     /// Handles the response of an origin: cool-down and cookies, then the cache and the requests.
     mutating func responded(_ flight: Handle<Flight>, _ response: consuming Outcome.Response, now: Tick) {
         let fields = HeaderFields(lines: response.fields)
-        if response.asksToWait {
-            let asked = fields.first("retry-after").flatMap { RetryAfter($0, now: records.calendarSeconds) }
+        if response.isOverloaded {
+            let retryAfter = fields.first("retry-after").flatMap { RetryAfter($0, now: records.calendarSeconds) }
             let scope = records.flights[flight].scope
-            if asked != nil || response.status == 429
+            if retryAfter != nil || response.status == 429
                 || records.governor.isOutage(of: scope, url: records.flights[flight].url.description)
             {
-                report(.refused(flight, asked: asked))
-                Origins.cool(scope, asked: asked, now: now, in: &records)
+                report(.refused(flight, retryAfter: retryAfter))
+                Origins.cool(scope, retryAfter: retryAfter, now: now, in: &records)
             }
         } else {
             records.governor.answered(records.flights[flight].scope)
@@ -91,7 +91,7 @@ extension BrokerCore {
     mutating func evaluate(
         _ response: consuming Outcome.Response, _ fields: HeaderFields, for flight: Handle<Flight>, now: Tick
     ) {
-        if records.facilities.isCaching,
+        if records.features.isCaching,
             let step = Cache.received(
                 response, fields, for: flight,
                 triesAgain: Flights.triesAgain(flight, after: response.status, in: &records), now: now, in: &records)
@@ -134,7 +134,7 @@ extension BrokerCore {
         let rule = RedirectRule(mode: record.redirect, hopLimit: records.limits.redirectHops)
         return rule.outcome(
             status: status, response: fields, request: record.request, hops: 0,
-            ancestors: record.isAlone ? records.flights.ancestors(of: flight) : [], hosts: records.facilities.hosts,
+            ancestors: record.isAlone ? records.flights.ancestors(of: flight) : [], hosts: records.features.hosts,
             withCookies: { Cookies.replace(inRedirected: $0, in: &records) })
     }
 
@@ -146,7 +146,7 @@ extension BrokerCore {
             next, redirect: record.redirect, partition: record.partition, isAlone: record.isAlone,
             body: next.method == record.method ? record.body : nil, mode: record.mode, isExact: record.isExact)
         if isNew {
-            let sender = records.requests.heads[.flight(flight)]?.client ?? RequestHeads.nobody
+            let sender = records.requests.heads[.flight(flight)]?.client ?? RequestHeads.noClient
             records.holdHead(of: next, for: .flight(child), of: sender, by: records.firstPrincipal(of: flight))
         }
         return Flights.follow(child, isNew: isNew, by: flight, in: &records)
@@ -225,7 +225,7 @@ extension BrokerCore {
         _ interest: Handle<Interest>, _ start: Flights.Start, partition: String?, isExact: Bool = false
     ) {
         Flights.dropFields(of: interest, in: &records)
-        let sender = records.requests[interest].owner.map { records.clients[$0].id } ?? RequestHeads.nobody
+        let sender = records.requests[interest].owner.map { records.clients[$0].id } ?? RequestHeads.noClient
         let flight = openFlight(
             start.request, redirect: start.redirect, partition: partition, isAlone: false, body: nil,
             mode: start.mode, isExact: isExact)
@@ -252,8 +252,7 @@ extension BrokerCore {
     /// Ends a flight and all requests that waited for it with an outcome, or returns the use of a stored response in place
     /// of a failure.
     private mutating func conclude(_ flight: Handle<Flight>, with outcome: Handle<Outcome>, now: Tick) -> FlightStep {
-        if records.facilities.isCaching, let step = Cache.useStale(for: flight, after: outcome, now: now, in: &records)
-        {
+        if records.features.isCaching, let step = Cache.useStale(for: flight, after: outcome, now: now, in: &records) {
             return step
         }
         guard !records.flights.keep(outcome, of: flight) else {

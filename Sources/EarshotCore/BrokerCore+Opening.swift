@@ -25,7 +25,7 @@ extension BrokerCore {
     mutating func openingOverdue(now: Tick) {
         let overdue = records.workers.awaited.sorted()
         guard !overdue.isEmpty else { return }
-        if records.facilities.isSupervised {
+        if records.features.isSupervised {
             for process in overdue { records.outbox.actions.append(.supervisor(.killWorker(process))) }
         } else {
             records.workers.awaitProcesses([])

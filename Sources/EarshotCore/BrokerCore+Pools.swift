@@ -67,7 +67,7 @@ extension BrokerCore {
     /// Handles a full socket: the worker does not read its messages. A child process is killed, a user's own worker
     /// disconnected.
     public mutating func workerBlocked(_ id: WorkerID, now: Tick) {
-        guard let worker = records.workers.number(of: id) else { return }
+        guard let worker = records.workers.handle(of: id) else { return }
         if records.workers[worker].isOwn {
             disconnect(worker, now: now)
         } else {

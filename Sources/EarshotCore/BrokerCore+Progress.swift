@@ -65,8 +65,8 @@ extension BrokerCore {
     /// Records a PROGRESS that the socket refused. `sendMissedProgress` sends the state at the time when the socket is
     /// writable.
     public mutating func progressRefused(_ handler: HandlerID, _ request: RequestID, by id: ClientID) {
-        guard let client = records.clients.number(of: id),
-            let handler = records.handlers.number(of: records.key(handler, of: client)),
+        guard let client = records.clients.handle(of: id),
+            let handler = records.handlers.handle(of: records.key(handler, of: client)),
             let interest = records.listedInterest(request, of: handler),
             records.clients[client].missedProgress.count < records.limits.missedProgress
         else { return }

@@ -20,7 +20,7 @@ extension BrokerCore {
     ) {
         let key = records.key(handler, of: client)
         var wasOpen = wasInTable
-        if let number = records.handlers.number(of: key), let interest = records.listedInterest(request, of: number) {
+        if let number = records.handlers.handle(of: key), let interest = records.listedInterest(request, of: number) {
             wasOpen = wasOpen || records.requests[interest].phase != .delivering
             removeRequest(interest, by: client)
         }
@@ -39,7 +39,7 @@ extension BrokerCore {
 
     /// Whether a removal of a client is under way.
     public func isRemoving(_ id: ClientID) -> Bool {
-        !records.removals.isEmpty && records.clients.number(of: id).map { records.removals[$0] != nil } == true
+        !records.removals.isEmpty && records.clients.handle(of: id).map { records.removals[$0] != nil } == true
     }
 
     /// Whether some removed requests, handlers or ended sessions are not gone yet.
@@ -200,10 +200,10 @@ extension BrokerCore {
             }
             budget -= 1
             // Nil if it held only doomed requests, which shared a flight with one that was removed just now.
-            guard let handler = records.handlers.number(of: key) else { continue }
+            guard let handler = records.handlers.handle(of: key) else { continue }
             removal.count += removeAll(of: handler, by: client, &budget)
             // `removeAll` may have freed the handler's record, or given its name to another.
-            if !removal.isReplacing, let handler = records.handlers.number(of: key) {
+            if !removal.isReplacing, let handler = records.handlers.handle(of: key) {
                 unsubscribe(client, fromHandler: handler, now: now)
             }
         }
@@ -292,7 +292,7 @@ extension BrokerCore {
         }
         for name in running {
             for _ in 0..<Self.mostOfTransfer {
-                guard let flight = records.flights.number(of: name),
+                guard let flight = records.flights.handle(of: name),
                     let first = records.flights.firstInterest(of: flight),
                     isMeant(self, first)
                 else { break }
@@ -312,7 +312,7 @@ extension BrokerCore {
     /// - Parameter client: the remover, which gets no `FAILED … removed` for it.
     mutating func removeDoomed(_ request: RequestID, _ key: HandlerKey, by client: Handle<ClientSession>? = nil) {
         guard hasDoomed else { return }
-        for handler in records.handlers.removing(key) + (records.handlers.number(of: key).map { [$0] } ?? []) {
+        for handler in records.handlers.removing(key) + (records.handlers.handle(of: key).map { [$0] } ?? []) {
             guard let interest = records.listedInterest(request, of: handler), records.isDoomed(interest) else {
                 continue
             }
@@ -333,9 +333,9 @@ extension BrokerCore {
     /// The flight of a name that a timer, the cache, the cluster or a list has kept, without doomed requests; nil if it
     /// has ended, perhaps with the last of them.
     mutating func liveFlight(_ name: FlightName) -> Handle<Flight>? {
-        guard let flight = records.flights.number(of: name) else { return nil }
+        guard let flight = records.flights.handle(of: name) else { return nil }
         removeDoomed(from: flight)
-        return records.flights.number(of: name)
+        return records.flights.handle(of: name)
     }
 
     // MARK: One request
@@ -349,11 +349,12 @@ extension BrokerCore {
         let removal = records.handlers[handler].removal
         let message = removal?.message ?? client.map { mark(of: $0) }
         let isEntering = records.requests[interest].phase == .entering
-        let askers = isEntering ? Durable.waitingAskers(of: interest, except: message?.client, in: &records) : []
+        let requesters =
+            isEntering ? Durable.waitingRequesters(of: interest, except: message?.client, in: &records) : []
         unlist(interest)
         switch records.requests[interest].phase {
         case .delivering:
-            freeIfOwed(interest)
+            freeIfCompact(interest)
             return
         case .open: detach(interest, by: message, isAtOnce: removal != nil)
         case .held: unhold(interest)
@@ -368,9 +369,9 @@ extension BrokerCore {
                 records.ledger.deliveries.lost += 1
             }
         }
-        if !askers.isEmpty {
-            listeners.removeAll { listener in askers.contains { $0.client == listener } }
-            refuse(interest, Refusal(code: .removed), to: askers)
+        if !requesters.isEmpty {
+            listeners.removeAll { listener in requesters.contains { $0.client == listener } }
+            refuse(interest, RequestRefusal(code: .removed), to: requesters)
         }
         publishRemoval(of: interest, to: listeners)
     }

@@ -10,8 +10,8 @@ extension BrokerCore {
     mutating func endRequest(
         _ interest: Handle<Interest>, with outcome: Handle<Outcome>, transferStartedAt start: Tick? = nil, now: Tick
     ) {
-        times.requestEnded(askedAt: records.requests[interest].askedAt, transferStartedAt: start, endedAt: now)
-        if records.facilities.isReportingEnds { reportEnd(of: interest, outcome) }
+        times.requestEnded(requestedAt: records.requests[interest].requestedAt, transferStartedAt: start, endedAt: now)
+        if records.features.isReportingEnds { reportEnd(of: interest, outcome) }
         guard !records.isDurable(interest) else {
             record(interest, outcome)
             return
@@ -36,7 +36,7 @@ extension BrokerCore {
     }
 
     /// Starts or stops reports of the ends of requests.
-    public mutating func reportEnds(_ isReporting: Bool) { records.facilities.isReportingEnds = isReporting }
+    public mutating func reportEnds(_ isReporting: Bool) { records.features.isReportingEnds = isReporting }
 
     /// Reports the end of a request to the supervisor. Not inlined, because few buses have a program for it.
     @inline(never)

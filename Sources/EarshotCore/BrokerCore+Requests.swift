@@ -45,11 +45,11 @@ extension BrokerCore {
         let hash = RequestBook.hash(fetch.request, of: handler)
         if let known = records.requests.listed(fetch.request, of: handler, hash) {
             guard Delivery.isTakenByAnother(known, fetch, fingerprint, by: client, in: &records) else {
-                askedAgain(known, fetch, fingerprint, by: client)
+                fetchRepeated(known, fetch, fingerprint, by: client)
                 return
             }
             unlist(known)
-            freeIfOwed(known)
+            freeIfCompact(known)
         }
         let interest = Flights.list(fetch, fingerprint, handler, client, hash, now: now, in: &records)
         if !isSubscribed { subscribe(client, toHandler: handler) }
@@ -70,7 +70,7 @@ extension BrokerCore {
     }
 
     /// Handles a repeated FETCH of a listed request, as sent after a reconnection. The newest sender becomes the owner.
-    private mutating func askedAgain(
+    private mutating func fetchRepeated(
         _ interest: Handle<Interest>, _ fetch: Fetch, _ fingerprint: UInt64, by client: Handle<ClientSession>
     ) {
         guard records.requests[interest].fingerprint == fingerprint else {
@@ -78,7 +78,7 @@ extension BrokerCore {
             return
         }
         let handler = records.requests[interest].handler
-        askedAgainDurably(interest, by: client)
+        durableFetchRepeated(interest, by: client)
         guard fetch.options.subscribes else { return }
         switch records.requests[interest].phase {
         case .open:
@@ -113,11 +113,11 @@ extension BrokerCore {
     /// - Returns: the reason if the request is refused.
     private mutating func join(
         _ interest: Handle<Interest>, _ fetch: Fetch, _ body: RequestBody?, of client: ClientID
-    ) -> Refusal? {
+    ) -> RequestRefusal? {
         // A node that ends, or whose queue is full, still gives its bodies: other nodes would fetch the URLs again.
         let isNode = Cluster.isNode(records.principal(of: interest), in: &records)
         if !isNode, let refusal = Flights.refusal(of: interest, in: &records) { return refusal }
-        do throws(Refusal) {
+        do throws(RequestRefusal) {
             guard !isNode else {
                 let outcome = try Cluster.heldBody(for: fetch, of: interest, in: &records)
                 endRequest(interest, with: outcome, now: records.clock)
@@ -144,42 +144,42 @@ extension BrokerCore {
     }
 
     /// Validates a FETCH and makes the request for the server or the cache.
-    mutating func prepared(_ fetch: Fetch, for handler: Handle<HandlerEntry>) throws(Refusal) -> HTTPRequest {
+    mutating func prepared(_ fetch: Fetch, for handler: Handle<HandlerEntry>) throws(RequestRefusal) -> HTTPRequest {
         let url: FetchURL
         do throws(FetchURL.ParseError) {
-            url = try FetchURL(fetch.url, hosts: records.facilities.hosts)
+            url = try FetchURL(fetch.url, hosts: records.features.hosts)
         } catch {
-            throw Refusal(code: .malformedURL, detail: error.description)
+            throw RequestRefusal(code: .malformedURL, detail: error.description)
         }
         // Only the broker itself reads bodies of other nodes.
-        guard url.isHTTP || url.scheme != BodyPlace.scheme else { throw Refusal(code: .unsupportedScheme) }
+        guard url.isHTTP || url.scheme != BodyAddress.scheme else { throw RequestRefusal(code: .unsupportedScheme) }
         // A user's own worker may disappear with the broker, and its scheme is not on disk.
         guard
             url.isHTTP
                 || !fetch.options.isDurable
                     && Workers.accepts(String(url.scheme), of: records.handlers[handler].principal, in: &records)
         else {
-            throw Refusal(code: .unsupportedScheme)
+            throw RequestRefusal(code: .unsupportedScheme)
         }
         guard let method = HTTPMethod(fetch.options.method), method.isAllowed,
             method.canCoalesce || !fetch.options.coalesces
-        else { throw Refusal(code: .unsupportedMethod) }
+        else { throw RequestRefusal(code: .unsupportedMethod) }
         let fields: HeaderFields
         do throws(HeaderFieldError) {
             fields = try HeaderFields(request: fetch.httpFields)
         } catch {
-            throw Refusal(code: .badHeader, detail: error.description)
+            throw RequestRefusal(code: .badHeader, detail: error.description)
         }
-        let mayBeCached = records.facilities.isCaching && fetch.options.coalesces && url.isHTTP
+        let mayBeCached = records.features.isCaching && fetch.options.coalesces && url.isHTTP
         guard fetch.options.cache != .onlyIfCached || mayBeCached else {
-            throw Refusal(code: .notCached)
+            throw RequestRefusal(code: .notCached)
         }
         let request = HTTPRequest(method: method, url: url, fields: fields, route: fetch.options.route)
         if let proxy = request.route.proxy, proxy != Route.noProxy {
             do throws(ProxyAddress.ParseError) {
                 _ = try ProxyAddress(proxy)
             } catch {
-                throw Refusal(code: .malformedURL, detail: error.description)
+                throw RequestRefusal(code: .malformedURL, detail: error.description)
             }
         }
         guard fetch.options.usesCookies, url.isHTTP else { return request }
@@ -187,7 +187,7 @@ extension BrokerCore {
         let principal = records.handlers[handler].principal
         guard Cookies.openJar(of: root, by: principal, in: &records) else {
             throw principal == PrincipalTable.administrator
-                ? Refusal(code: .queueFull) : Refusal(code: .quota, detail: QuotaDetail.cookies)
+                ? RequestRefusal(code: .queueFull) : RequestRefusal(code: .quota, detail: QuotaDetail.cookies)
         }
         return Cookies.add(to: request, of: root, in: &records)
     }
@@ -261,11 +261,11 @@ extension BrokerCore {
     /// The open flight that a request with this key joins, in the stricter of both modes; nil if it needs a new one.
     @inline(__always)
     private mutating func joinedFlight(_ key: FlightKey) -> Handle<Flight>? {
-        if isRemoving, let flight = records.flights.joinable(key) ?? records.flights.laxer(key) {
+        if isRemoving, let flight = records.flights.joinable(key) ?? records.flights.wider(key) {
             removeDoomed(from: flight)
         }
         if let flight = records.flights.joinable(key) { return flight }
-        guard let flight = records.flights.laxer(key) else { return nil }
+        guard let flight = records.flights.wider(key) else { return nil }
         records.flights.tighten(flight, to: key)
         return flight
     }
@@ -299,13 +299,15 @@ extension BrokerCore {
         // Suspects wait in a list of their pool instead.
         guard !records.flights[leaf].isSuspect else { return }
         let record = records.requests[interest]
-        let place = FairQueue.Place(
+        let place = FairQueue.QueueKey(
             pool: records.pool(of: leaf), principal: records.principal(of: interest), priority: record.priority,
             root: records.handlers[record.handler].root, client: record.owner,
             origin: records.origin(of: leaf), scope: records.flights[leaf].scope, handler: record.handler)
-        let isImpatient = record.extras.map { records.requests[$0].waitMilliseconds != nil } ?? false
-        records.queue.push(interest, at: place, first: first, isFresh: record.isFresh, isImpatient: isImpatient)
-        if isImpatient { Origins.wait(interest, for: place.scope, since: records.clock, in: &records) }
+        let limitsCoolDownWait = record.extras.map { records.requests[$0].waitMilliseconds != nil } ?? false
+        records.queue.push(
+            interest, at: place, first: first, isReplacement: record.isReplacement,
+            limitsCoolDownWait: limitsCoolDownWait)
+        if limitsCoolDownWait { Origins.wait(interest, for: place.scope, since: records.clock, in: &records) }
     }
 
     /// Calls `body` for each interest in a flight and in the flights redirected to it. O(interests).
@@ -381,7 +383,7 @@ extension BrokerCore {
     mutating func priorityRequested(
         _ handler: HandlerID, _ request: RequestID, _ priority: PriorityClass, by client: Handle<ClientSession>
     ) {
-        guard let number = records.handlers.number(of: records.key(handler, of: client)),
+        guard let number = records.handlers.handle(of: records.key(handler, of: client)),
             let interest = records.listedInterest(request, of: number)
         else {
             refuse(client, "unknown-request", "there is no such request", .priority(handler, request, priority))

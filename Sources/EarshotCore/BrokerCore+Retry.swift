@@ -8,14 +8,14 @@ internal import EarshotWire
 extension BrokerCore {
     /// Handles RETRY. A failure that a client has received is not repeated, because its acknowledgement may be on the way.
     mutating func retryRequested(_ handler: HandlerID, _ request: RequestID, by client: Handle<ClientSession>) {
-        guard let number = records.handlers.number(of: records.key(handler, of: client)),
+        guard let number = records.handlers.handle(of: records.key(handler, of: client)),
             let interest = records.listedInterest(request, of: number), records.isDurable(interest)
         else {
             refuse(client, "unknown-request", "there is no such durable request", .retry(handler, request))
             return
         }
         switch records.requests[interest].phase {
-        case .entering, .open, .recording: askedAgainDurably(interest, by: client)
+        case .entering, .open, .recording: durableFetchRepeated(interest, by: client)
         case .resting where records.durables.isUnread(interest) && records.durables.failure(of: interest) != nil:
             reopen(interest, by: client)
         case .resting, .held, .delivering:
@@ -28,7 +28,7 @@ extension BrokerCore {
     private mutating func reopen(_ interest: Handle<Interest>, by client: Handle<ClientSession>) {
         Durable.takeFromRest(interest, in: &records)
         records.requests[interest].enter(.entering)
-        guard let id = records.durables.reopen(interest, DurableRecord.Entering(nil, by: asker(client))) else {
+        guard let id = records.durables.reopen(interest, DurableRecord.Entering(nil, by: requester(client))) else {
             preconditionFailure("request \(interest) is on disk and not in the book")
         }
         records.outbox.actions.append(.durable(.reopen(id, acceptedAt: records.calendarSeconds)))
@@ -40,18 +40,18 @@ extension BrokerCore {
     public mutating func durableReopened(_ id: DurableID, _ head: [UInt8]?, now: Tick) {
         records.clock = now
         guard let interest = live(id), let entering = records.durables.entering(interest) else { return }
-        let askers = Durable.liveAskers(of: entering, in: &records)
+        let requesters = Durable.liveRequesters(of: entering, in: &records)
         guard let head, case .fetch(let fetch)? = try? ClientMessage(head: head) else {
             records.durables.reopenFailed(interest)
-            refuse(interest, Refusal(code: .notStored), to: askers)
+            refuse(interest, RequestRefusal(code: .notStored), to: requesters)
             rest(interest)
             return
         }
         if let file = records.durables.reopened(interest, acceptedAt: now) { records.releaseFile(file) }
         records.chargeDurable(interest, result: 0)
-        Durable.startAnew(interest, now: now, in: &records)
-        for asker in askers { reply(.message(.accepted(fetch.handler, fetch.request)), to: asker) }
+        Durable.resetAttempts(interest, now: now, in: &records)
+        for requester in requesters { reply(.message(.accepted(fetch.handler, fetch.request)), to: requester) }
         Durable.setExpiry(of: interest, in: &records)
-        begin(interest, fetch, of: RequestHeads.nobody, now: now)
+        begin(interest, fetch, of: RequestHeads.noClient, now: now)
     }
 }

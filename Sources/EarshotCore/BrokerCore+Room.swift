@@ -18,15 +18,15 @@ extension BrokerCore {
     }
 
     /// Whether a table of records was large and is mostly empty, and its spare capacity has not been released.
-    var hasSpareRoom: Bool {
-        let least = SpareRoom.leastPlaces
-        return records.requests.hasSpareRoom(least: least) || records.flights.hasSpareRoom(least: least)
-            || records.handlers.hasSpareRoom(least: least) || records.outcomes.hasSpareRoom(least: least)
+    var canShrink: Bool {
+        let least = Shrinking.leastCapacity
+        return records.requests.canShrink(least: least) || records.flights.canShrink(least: least)
+            || records.handlers.canShrink(least: least) || records.outcomes.canShrink(least: least)
     }
 
     /// Releases the spare capacity of tables that are mostly empty. O(released capacity). The shell calls it some time
     /// after `endPass` has reported spare room, because an emptied table is often filled again.
-    public mutating func releaseRoom() { releaseRoom(least: SpareRoom.leastPlaces) }
+    public mutating func releaseRoom() { releaseRoom(least: Shrinking.leastCapacity) }
 
     /// - Parameter least: number of entries for which each table may keep capacity.
     mutating func releaseRoom(least: Int) {

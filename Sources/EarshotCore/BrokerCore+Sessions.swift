@@ -43,7 +43,7 @@ extension BrokerCore {
             welcome.leaseMilliseconds = records.clients[client].leaseMilliseconds
             welcome.token = records.clients[client].token
         }
-        if isResumed { welcome.heard = records.clients[client].numbers.last }
+        if isResumed { welcome.lastReceived = records.clients[client].numbers.last }
         if !records.workerLimits.spool.isEmpty, !hello.isPulling { welcome.spool = records.workerLimits.spool }
         records.send(.welcome(welcome), to: client)
         if records.isDraining { records.send(.goodbye(reason: "draining"), to: client) }
@@ -52,25 +52,26 @@ extension BrokerCore {
     // MARK: Replies
 
     /// Replies to the present message of a client.
-    mutating func reply(_ reply: Reply, to client: Handle<ClientSession>) {
+    mutating func reply(_ reply: ClientReply, to client: Handle<ClientSession>) {
         self.reply(reply, to: client, answering: records.clients[client].numbers.take())
     }
 
     /// Replies to an earlier message.
-    mutating func reply(_ reply: Reply, to asker: LiveAsker) {
-        records.clients[asker.client].numbers.answered(asker.number)
-        self.reply(reply, to: asker.client, answering: asker.number)
+    mutating func reply(_ reply: ClientReply, to requester: LiveRequester) {
+        records.clients[requester.client].numbers.answered(requester.number)
+        self.reply(reply, to: requester.client, answering: requester.number)
     }
 
     /// The present message of a client, which is answered later.
-    mutating func asker(_ client: Handle<ClientSession>) -> Asker {
-        Asker(session: records.clients.reference(to: client), number: records.clients[client].numbers.takeForLater())
+    mutating func requester(_ client: Handle<ClientSession>) -> Requester {
+        Requester(
+            session: records.clients.reference(to: client), number: records.clients[client].numbers.takeForLater())
     }
 
     /// Replies to a message. A session with a lease keeps the reply for its next connection.
     ///
-    /// - Parameter number: number of the message; 0 for one without.
-    mutating func reply(_ reply: Reply, to client: Handle<ClientSession>, answering number: UInt64) {
+    /// - Parameter handle: number of the message; 0 for one without.
+    mutating func reply(_ reply: ClientReply, to client: Handle<ClientSession>, answering number: UInt64) {
         guard records.clients[client].leaseMilliseconds > 0 || records.clients[client].replies.isBehind else {
             send(reply, to: client, answering: number)
             return
@@ -93,7 +94,7 @@ extension BrokerCore {
         }
     }
 
-    private mutating func send(_ reply: Reply, to client: Handle<ClientSession>, answering number: UInt64) {
+    private mutating func send(_ reply: ClientReply, to client: Handle<ClientSession>, answering number: UInt64) {
         switch reply {
         case .message(let message): records.send(message, to: client, answering: number)
         case .answer(let query, let page): answer(query, page, to: client, answering: number)

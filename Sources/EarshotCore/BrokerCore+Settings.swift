@@ -11,7 +11,7 @@ extension BrokerCore {
     mutating func settingRequested(_ setting: SettingWords, by client: Handle<ClientSession>, now: Tick) {
         do throws(SettingError) {
             let change = try SettingChange(setting.words)
-            if case .number(let name, _) = change, name.isOfSupervisor, !records.facilities.isSupervised {
+            if case .number(let name, _) = change, name.isOfSupervisor, !records.features.isSupervised {
                 throw SettingError(
                     "this broker runs without a supervisor that controls its workers; use `earshot serve`")
             }
@@ -33,10 +33,10 @@ extension BrokerCore {
     private mutating func settingsChanged(now: Tick) {
         records.quotas.hasOthers = [.users, .listen, .httpUsers].contains { !records.settings[$0].isEmpty }
         limitsChanged(records.settings.applied(to: records.limits), now: now)
-        if records.facilities.isCaching, let bytes = records.settings[.cacheSize] {
+        if records.features.isCaching, let bytes = records.settings[.cacheSize] {
             records.outbox.actions.append(.cache(.limit(bytes: bytes)))
         }
-        if records.facilities.isKeeping, let bytes = records.settings[.durableSize] {
+        if records.features.isKeeping, let bytes = records.settings[.durableSize] {
             records.outbox.actions.append(.durable(.limit(bytes: bytes)))
         }
         let terms = records.settings.applied(to: records.workerLimits)
@@ -65,12 +65,12 @@ extension BrokerCore {
     }
 
     /// Sets the proof of the gateway, which the supervisor has given to both.
-    public mutating func expectGateway(_ proof: GatewayProof) { records.facilities.gatewayProof = proof }
+    public mutating func expectGateway(_ proof: GatewayProof) { records.features.gatewayProof = proof }
 
     /// Handles a report about the HTTP door.
-    public mutating func doorNews(_ news: DoorNews) {
-        switch news {
-        case .proof(let proof): records.facilities.doorProof = proof
+    public mutating func doorReported(_ event: DoorEvent) {
+        switch event {
+        case .proof(let proof): records.features.doorProof = proof
         case .listening(let addresses): door = addresses.isEmpty ? nil : DoorReport(addresses: addresses)
         case .counts(let connections, let requests, let refused):
             if let addresses = door?.addresses {
@@ -86,7 +86,7 @@ extension BrokerCore {
     /// - Parameter valid: principals of all valid keys of clients.
     public mutating func keysRead(_ valid: Set<PrincipalName>, now: Tick) {
         records.clock = now
-        records.facilities.validKeys = valid
+        records.features.validKeys = valid
         let revoked = records.clients.away.filter { Principals.isRevoked($0, in: &records) }
         for client in revoked { endSession(client, now: now) }
     }

@@ -21,28 +21,28 @@ extension BrokerCore {
             releaseSuspects(of: pool)
             return
         }
-        dropSettled(of: pool)
+        dropEnded(of: pool)
         guard records.pools.contains(pool) else { return }
         guard !records.pools[pool].suspects.isEmpty else {
             Workers.leaveQuarantine(of: pool, in: &records)
             return
         }
-        if let place = Workers.placeForSuspect(of: pool, in: &records) {
+        if let place = Workers.workerForSuspect(of: pool, in: &records) {
             startSuspect(in: pool, at: place, now: now)
         }
     }
 
     /// Drops names of ended flights and of flights that are no longer suspects from the head of the list.
-    private mutating func dropSettled(of pool: Handle<WorkerPool>) {
+    private mutating func dropEnded(of pool: Handle<WorkerPool>) {
         while records.pools.contains(pool), let name = records.pools[pool].suspects.first {
-            let suspect = settledSuspect(name)
+            let suspect = currentSuspect(name)
             guard records.pools.contains(pool), suspect == nil else { return }
             _ = records.pools.nextSuspect(of: pool)
         }
     }
 
     /// Returns the flight of a name while it is a suspect in the list of its pool, without its doomed requests.
-    private mutating func settledSuspect(_ name: FlightName) -> Handle<Flight>? {
+    private mutating func currentSuspect(_ name: FlightName) -> Handle<Flight>? {
         guard let flight = liveFlight(name), records.flights[flight].phase == .queued, records.flights[flight].isSuspect
         else {
             return nil
@@ -58,12 +58,12 @@ extension BrokerCore {
         defer { for name in skipped.reversed() { records.pools.add(suspect: name, first: true, to: pool) } }
         for _ in 0..<records.pools[pool].suspects.count {
             guard let name = records.pools.nextSuspect(of: pool) else { return }
-            let suspect = settledSuspect(name)
+            let suspect = currentSuspect(name)
             guard records.pools.contains(pool) else { return }
             guard let flight = suspect else { continue }
             let scope = records.flights[flight].scope
             let mayStart =
-                records.flights.isWanted(flight) && (place.isEmpty || !records.flights[extras: flight].isAccused)
+                records.flights.isWanted(flight) && (place.isEmpty || !records.flights[extras: flight].isSuspected)
             if let until = records.governor.refusal(in: scope) {
                 failCooling(flight, until: until, now: now)
                 guard records.pools.contains(pool) else { return }
@@ -96,7 +96,7 @@ extension BrokerCore {
     /// the time in which they awaited an empty worker has passed.
     private mutating func releaseSuspects(of pool: Handle<WorkerPool>) {
         for name in records.pools.takeSuspects(of: pool) {
-            guard let flight = settledSuspect(name) else { continue }
+            guard let flight = currentSuspect(name) else { continue }
             records.flights[flight].isSuspect = false
             enqueue(flight: flight, first: true)
         }

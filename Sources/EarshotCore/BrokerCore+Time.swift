@@ -8,7 +8,7 @@ extension BrokerCore {
     public mutating func timePassed(now: Tick) {
         records.clock = now
         if records.cluster != nil { carryOut(Cluster.timePassed(now: now, in: &records), now: now) }
-        if records.queue.impatient.isBehind { Origins.continueWaits(in: &records) }
+        if records.queue.coolDownWaits.isBehind { Origins.continueWaits(in: &records) }
         var budget = max(records.limits.timersPerPass, 1)
         while budget > 0, let timer = records.outbox.timers.min, timer.at <= now {
             budget -= 1
@@ -37,7 +37,7 @@ extension BrokerCore {
             case .greeting(let client): Clients.greetingEnded(client, in: &records)
             case .lease(let client, _): if records.isLive(timer.subject) { endSession(client, now: now) }
             case .stalled(let client, _): if records.isLive(timer.subject) { Delivery.stallEnded(client, in: &records) }
-            case .lonely(let pool, _): if records.isLive(timer.subject) { close(pool: pool) }
+            case .poolEmpty(let pool, _): if records.isLive(timer.subject) { close(pool: pool) }
             case .jars: if records.isLive(timer.subject) { Cookies.expireJars(now: now, in: &records) }
             case .isolation(let id):
                 if let worker = Workers.isolationEnded(of: id, now: now, in: &records) { end(silent: worker, now: now) }
@@ -58,7 +58,7 @@ extension BrokerCore {
         // The supervisor itself ends its child workers, so they get no DRAIN. A node still reads the bodies of results that
         // other nodes have for it.
         for worker in records.workers.drain(except: Cluster.nodePool(in: &records))
-        where records.workers[worker].isOwn && records.workers[worker].hearsDrain {
+        where records.workers[worker].isOwn && records.workers[worker].acceptsDrain {
             records.outbox.actions.append(.worker(.send(records.workers[worker].id, .drain)))
         }
     }

@@ -17,7 +17,7 @@ extension BrokerCore {
     /// Handles the end of a worker's connection. A child process may still run its transfers, so it is killed first.
     /// Its flights are queued again in `workerLost`, after its death.
     public mutating func workerDisconnected(_ id: WorkerID, isProcessAlive: Bool, now: Tick) {
-        guard let worker = records.workers.number(of: id) else { return }
+        guard let worker = records.workers.handle(of: id) else { return }
         guard isProcessAlive, !records.workers[worker].isEmpty, !records.workers[worker].isOwn else {
             workerLost(id, now: now)
             return
@@ -31,12 +31,12 @@ extension BrokerCore {
     /// - Parameter end: the end of its process; nil if unknown. A worker that was killed from outside makes no flight a
     ///   suspect.
     public mutating func workerLost(_ id: WorkerID, end: WorkerEnd? = nil, now: Tick) {
-        workerGone(id, isDeath: end?.isBlameless != true, now: now)
+        workerGone(id, isDeath: end?.isHarmless != true, now: now)
     }
 
     /// Whether the core needs the end of a worker's process before `workerLost`. Until then the worker gets no jobs.
     public mutating func awaitsEnd(of id: WorkerID) -> Bool {
-        guard records.facilities.isSupervised, let worker = records.workers.number(of: id),
+        guard records.features.isSupervised, let worker = records.workers.handle(of: id),
             !records.workers[worker].isOwn,
             !records.workers[worker].isEmpty
         else { return false }
@@ -71,7 +71,7 @@ extension BrokerCore {
 
     /// Handles a message of a worker. The core owns the inline body from here on.
     public mutating func received(_ message: WorkerMessage, body: BodyID?, from id: WorkerID, now: Tick) {
-        guard let worker = records.workers.number(of: id) else { return release(body) }
+        guard let worker = records.workers.handle(of: id) else { return release(body) }
         records.clock = now
         records.workers.received(from: worker, now: now)
         let isJoining = records.workers[worker].phase == .joining
@@ -115,14 +115,14 @@ extension BrokerCore {
     }
 
     /// Number of workers of http and https that accept jobs. O(workers).
-    public var workersTakenIn: Int {
+    public var acceptingWorkers: Int {
         records.workers.indices.count { records.workers[$0].phase == .ready && !records.workers[$0].isOwn }
     }
 
     /// Handles a message that could not be decoded.
     public mutating func receivedMalformed(_ error: WireError, from id: WorkerID, now: Tick) {
         records.clock = now
-        guard let worker = records.workers.number(of: id) else { return }
+        guard let worker = records.workers.handle(of: id) else { return }
         if let attempt = error.attempt {
             let code = Workers.code("", of: attempt, at: worker, in: &records)
             attemptFailed(attempt, code, 0, by: worker, now: now)
@@ -153,8 +153,8 @@ extension BrokerCore {
             !isRemote
             && (secret.map { secret in ready.secret.map { ConstantTime.isEqual($0.utf8, secret.utf8) } ?? false }
                 ?? true)
-        guard schemes.isDisjoint(with: web.union([BodyPlace.scheme])) || isTrusted else {
-            let reserved = "http, https and \(BodyPlace.scheme) are for the supervisor's children"
+        guard schemes.isDisjoint(with: web.union([BodyAddress.scheme])) || isTrusted else {
+            let reserved = "http, https and \(BodyAddress.scheme) are for the supervisor's children"
             refuse(worker, "not-a-child", reserved, isRemote: isRemote)
             return
         }
@@ -173,11 +173,11 @@ extension BrokerCore {
         if isRemote { for (scheme, pool) in zip(own, served) { claim(scheme, for: pool, of: principal) } }
         let isDraining = records.isDraining && !(Cluster.nodePool(in: &records).map { served.contains($0) } ?? false)
         records.workers.joined(
-            worker, pools: served, of: principal, slots: ready.slots, pid: ready.pid, hearsDrain: ready.hearsDrain,
+            worker, pools: served, of: principal, slots: ready.slots, pid: ready.pid, acceptsDrain: ready.acceptsDrain,
             speaksHTTP2: ready.speaksHTTP2, isDraining: isDraining)
         Workers.sendLimits(to: worker, in: &records)
         // A user's own worker may serve the next broker, so it gets DRAIN only on request.
-        if isDraining, !records.workers[worker].isOwn || ready.hearsDrain {
+        if isDraining, !records.workers[worker].isOwn || ready.acceptsDrain {
             records.outbox.actions.append(.worker(.send(id, .drain)))
         }
         if let process = records.workers[worker].process { stopAwaiting(process, now: now) }
@@ -268,12 +268,14 @@ extension BrokerCore {
         default:
             if received > records.flights[extras: flight].mostReceivedBytes {
                 records.flights[extras: flight].mostReceivedBytes = received
-                records.flights[extras: flight].fruitless = 0
+                records.flights[extras: flight].failedAttempts = 0
             }
             let judged = Workers.chooseVersion(for: flight, after: code, received, at: lease.origin, in: &records)
-            if let retryAfter { Origins.cool(records.flights[flight].scope, asked: retryAfter, now: now, in: &records) }
+            if let retryAfter {
+                Origins.cool(records.flights[flight].scope, retryAfter: retryAfter, now: now, in: &records)
+            }
             let step = Flights.failed(
-                flight, judged, detail: judged == code ? detail : nil, isAskedToWait: retryAfter != nil, now: now,
+                flight, judged, detail: judged == code ? detail : nil, isPauseRequested: retryAfter != nil, now: now,
                 in: &records)
             apply(step, to: flight, now: now)
         }
@@ -347,7 +349,7 @@ extension BrokerCore {
     // MARK: Log
 
     /// Starts or stops the log of attempts.
-    public mutating func logAttempts(_ isLogging: Bool) { records.facilities.isLoggingAttempts = isLogging }
+    public mutating func logAttempts(_ isLogging: Bool) { records.features.isLoggingAttempts = isLogging }
 
     // MARK: Liveness
 
@@ -355,7 +357,7 @@ extension BrokerCore {
     mutating func heartbeat(of id: WorkerID, now: Tick) {
         guard let (worker, next) = Workers.heartbeat(of: id, now: now, in: &records) else { return }
         end(silent: worker, now: now)
-        if records.workers.number(of: id) != nil { records.setTimer(next, .heartbeat(id)) }
+        if records.workers.handle(of: id) != nil { records.setTimer(next, .heartbeat(id)) }
     }
 
     /// Disconnects a user's own worker that did not answer a PING in time, or has the shell kill a child process.

@@ -31,7 +31,7 @@ public struct BrokerCore {
     /// Latest report of the supervisor about the HTTP door; nil without one.
     var door: DoorReport?
     /// Lost folders and sockets, reported by the shell.
-    public var placeFaults: [PlaceFault] = []
+    public var pathFaults: [PathFault] = []
 
     /// Whether work was left to the next pass: assignments, refusals or doomed requests in the queue.
     var isBehind = false
@@ -58,9 +58,9 @@ public struct BrokerCore {
     public var settings: Settings { records.settings }
 
     /// Facilities of the shell.
-    var facilities: Facilities {
-        get { records.facilities }
-        set { records.facilities = newValue }
+    var features: ShellFeatures {
+        get { records.features }
+        set { records.features = newValue }
     }
 
     /// Seconds since 1970, set by the shell in each pass. Compared with dates in `Retry-After` and with ages in the
@@ -78,7 +78,7 @@ public struct BrokerCore {
 
     /// The principal of a session, for the log of the shell; nil for the administrator.
     public func principal(of id: ClientID) -> PrincipalName? {
-        guard let client = records.clients.number(of: id) else { return nil }
+        guard let client = records.clients.handle(of: id) else { return nil }
         return records.principals.name(of: records.clients[client].principal)
     }
 
@@ -90,21 +90,21 @@ public struct BrokerCore {
     ///   - seed: seed of the jitter and of names in the cache.
     public init(
         workerLimits: WorkerLimits, secret: String?, limits: CoreLimits = CoreLimits(),
-        facilities: Facilities = Facilities(), answering: @escaping Answering, cluster: ClusterFacility? = nil,
+        features: ShellFeatures = ShellFeatures(), answering: @escaping Answering, cluster: ClusterServices? = nil,
         seed: UInt64
     ) {
         self.secret = secret
         self.answering = answering
         let settings = Settings(limits)
-        let cluster = cluster.map { facility in
+        let cluster = cluster.map { services in
             let book = ClusterBook(
-                members: facility.members, predecessor: facility.predecessor, now: facility.start)
-            let health = ClusterHealth(address: facility.address)
-            return Indirect(ClusterState(facility: facility, book: book, health: health))
+                members: services.members, predecessor: services.predecessor, now: services.start)
+            let health = ClusterHealth(address: services.address)
+            return Indirect(ClusterState(services: services, book: book, health: health))
         }
         records = Records(
             settings: settings, limits: limits, workerLimits: settings.applied(to: workerLimits),
-            facilities: facilities, generator: SplitMix(seed: seed), cluster: cluster)
+            features: features, generator: SplitMix(seed: seed), cluster: cluster)
     }
 
     /// Returns the actions since the last call, in order, and removes them. Without any, returns the removals of files
@@ -127,7 +127,7 @@ public struct BrokerCore {
     public var nextTimer: Tick? {
         if isBehind || isRemoving || records.pulls.isBehind || records.storedResults.isBehind
             || records.durables.load.isBehind
-            || records.queue.impatient.isBehind || isEndingRequests
+            || records.queue.coolDownWaits.isBehind || isEndingRequests
         {
             return Tick(nanoseconds: .min)
         }

@@ -11,12 +11,12 @@ public struct CoreView {
     package let storedParts: (parts: Int, bytes: Int)
     package let childFailures: [ChildFailure]
     package let door: DoorReport?
-    package let placeFaults: [PlaceFault]
+    package let pathFaults: [PathFault]
     package let now: Tick
 }
 
 /// A QUERY, and the part of the core that its sender may see.
-public struct AskedQuery: Sendable {
+public struct ScopedQuery: Sendable {
     package let query: Query
     package let page: QueryPage
     package let principal: Handle<Principal>
@@ -24,19 +24,19 @@ public struct AskedQuery: Sendable {
 }
 
 /// Composes the answer to a QUERY, as JSON. A pure function, because EarshotQueries is above the core.
-public typealias Answering = @Sendable (AskedQuery, CoreView) -> [UInt8]
+public typealias Answering = @Sendable (ScopedQuery, CoreView) -> [UInt8]
 
 extension BrokerCore {
     /// Sends the reply to a query.
     ///
-    /// - Parameter number: number of the QUERY; 0 for none.
+    /// - Parameter handle: number of the QUERY; 0 for none.
     @inline(never)
     mutating func answer(_ query: Query, _ page: QueryPage, to client: Handle<ClientSession>, answering number: UInt64)
     {
         let (id, principal) = (records.clients[client].id, records.clients[client].principal)
-        let asked = AskedQuery(
+        let scoped = ScopedQuery(
             query: query, page: page, principal: principal, isAdministrator: records.clients[client].isAdministrator)
-        let json = answering(asked, view)
+        let json = answering(scoped, view)
         records.outbox.actions.append(
             .client(
                 number == 0 ? .answer(id, query, json: json) : .reply(id, .answer(query), json: json, to: number)))
@@ -49,6 +49,6 @@ extension BrokerCore {
         CoreView(
             records: records, instance: instance, times: times, isLoadingDurables: isLoadingDurables,
             storedParts: storedParts,
-            childFailures: childFailures, door: door, placeFaults: placeFaults, now: records.clock)
+            childFailures: childFailures, door: door, pathFaults: pathFaults, now: records.clock)
     }
 }

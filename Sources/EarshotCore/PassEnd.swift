@@ -4,9 +4,9 @@ public struct PassEnd: Equatable, Sendable {
     public let nextTimer: Tick?
     /// Whether much memory can be returned to the system: a large removal has ended, or a table is mostly empty.
     /// `releaseRoom` releases that of the tables.
-    public let hasSpareRoom: Bool
+    public let canShrink: Bool
     /// Number of workers of http and https that accept jobs.
-    public var workersTakenIn = 0
+    public var acceptingWorkers = 0
 }
 
 extension BrokerCore {
@@ -14,6 +14,6 @@ extension BrokerCore {
     public mutating func endPass() -> PassEnd {
         let hasRemoved = wasRemoving && !isRemoving
         wasRemoving = isRemoving
-        return PassEnd(nextTimer: nextTimer, hasSpareRoom: hasRemoved || hasSpareRoom, workersTakenIn: workersTakenIn)
+        return PassEnd(nextTimer: nextTimer, canShrink: hasRemoved || canShrink, acceptingWorkers: acceptingWorkers)
     }
 }

@@ -33,7 +33,7 @@ struct Timer: Comparable {
         /// Next attempt to spill into a spool that was full.
         case spoolRetry
         /// End of the time for which a pool without workers waits for one.
-        case lonely(pool: Handle<WorkerPool>, absence: UInt64)
+        case poolEmpty(pool: Handle<WorkerPool>, absence: UInt64)
         /// End of the time in which workers of an earlier broker may report.
         case opening
         /// Next step of an origin's slow start.

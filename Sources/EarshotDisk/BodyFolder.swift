@@ -28,7 +28,7 @@ public final class BodyFolder {
     /// Attributes of files whose contents were verified against their names.
     private var intact: [String: Identity] = [:]
     /// Number of files that this process has begun in spools.
-    private static let given = Atomic<UInt64>(0)
+    private static let filesBegun = Atomic<UInt64>(0)
 
     /// Opens an existing folder.
     /// - Throws: `StoreError`.
@@ -84,7 +84,7 @@ public final class BodyFolder {
     ///   - purpose: Purpose in the name of the file.
     /// - Returns: The name of the file; nil if it is not there with unchanged contents. A file that is never taken is
     ///   removed after this process has ended, as its name tells.
-    public func give(_ sha256: String, length: Int, toSpool path: String, for purpose: String) -> String? {
+    public func provide(_ sha256: String, length: Int, toSpool path: String, for purpose: String) -> String? {
         guard let file = openIntact(sha256, length: length) else { return nil }
         defer { close(file) }
         return create(inSpool: path, for: purpose) { spool, part in
@@ -96,7 +96,7 @@ public final class BodyFolder {
     /// Copies a range of a body into a spool.
     ///
     /// - Returns: The name of the file, as from the function above, and the SHA-256 of the range.
-    public func give(
+    public func provide(
         _ range: Range<Int>, of sha256: String, length: Int, toSpool path: String, for purpose: String
     ) -> (name: String, sha256: String)? {
         guard let file = openIntact(sha256, length: length) else { return nil }
@@ -119,7 +119,7 @@ public final class BodyFolder {
         let spool = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard spool >= 0 else { return nil }
         defer { close(spool) }
-        let number = Self.given.add(1, ordering: .relaxed).newValue
+        let number = Self.filesBegun.add(1, ordering: .relaxed).newValue
         let part = SpoolName.part(for: "\(purpose).\(number)", pid: getpid())
         return write(spool, part) ? part : nil
     }

@@ -2,7 +2,7 @@ internal import Dispatch
 internal import Synchronization
 
 /// Persistent store, created and used on one dedicated thread.
-public protocol StoreKeeper: AnyObject, SendableMetatype {
+public protocol StoreBackend: AnyObject, SendableMetatype {
     associatedtype Request: Sendable
 
     /// Executes requests in order. Requests that arrived together are passed together, so that they can form one
@@ -14,16 +14,16 @@ public protocol StoreKeeper: AnyObject, SendableMetatype {
     var isBehind: Bool { get }
 }
 
-extension StoreKeeper {
+extension StoreBackend {
     public var isBehind: Bool { false }
 }
 
 /// Dedicated thread for a keeper, so that no loop blocks on the disk.
-public final class StoreThread<Keeper: StoreKeeper>: Sendable {
-    private let requests = Mutex<[Keeper.Request]>([])
+public final class StoreThread<Backend: StoreBackend>: Sendable {
+    private let requests = Mutex<[Backend.Request]>([])
     private let queue: DispatchQueue
     /// Keeper, used only on `queue`; nil before it is created.
-    private let keeper = Mutex<Keeper?>(nil)
+    private let backend = Mutex<Backend?>(nil)
     /// Pause before a keeper that is behind goes on.
     private let pauseMilliseconds: Int
     /// Whether that pause runs.
@@ -34,18 +34,18 @@ public final class StoreThread<Keeper: StoreKeeper>: Sendable {
     ///     sooner.
     ///   - make: Called on the thread. Requests wait until it returns.
     public init(
-        _ label: String, pauseMilliseconds: Int = 1_000, make: @escaping @Sendable () -> sending Keeper
+        _ label: String, pauseMilliseconds: Int = 1_000, make: @escaping @Sendable () -> sending Backend
     ) {
         self.pauseMilliseconds = pauseMilliseconds
         queue = DispatchQueue(label: label)
         queue.async { [self] in
-            keeper.withLock { $0 = make() }
+            backend.withLock { $0 = make() }
             goOnIfBehind()
         }
     }
 
     /// Submits a request. All calls come from one thread, which defines the order.
-    public func ask(_ request: Keeper.Request) {
+    public func submit(_ request: Backend.Request) {
         let isFirst = requests.withLock { requests in
             requests.append(request)
             return requests.count == 1
@@ -63,15 +63,15 @@ public final class StoreThread<Keeper: StoreKeeper>: Sendable {
             requests = []
             return taken
         }
-        keeper.withLock { keeper in
-            if !taken.isEmpty { keeper?.carryOut(taken) }
-            if goesOn, keeper?.isBehind == true { keeper?.carryOut([]) }
+        backend.withLock { backend in
+            if !taken.isEmpty { backend?.carryOut(taken) }
+            if goesOn, backend?.isBehind == true { backend?.carryOut([]) }
         }
         goOnIfBehind()
     }
 
     private func goOnIfBehind() {
-        guard keeper.withLock({ $0?.isBehind }) == true else { return }
+        guard backend.withLock({ $0?.isBehind }) == true else { return }
         let isFirst = isWaiting.withLock { isWaiting in
             defer { isWaiting = true }
             return !isWaiting

@@ -54,7 +54,7 @@ public enum DurableAnswer: Sendable {
     /// The result was deleted. The head of its FETCH; nil if that failed, or for a missing result.
     case reopened(id: UInt64, head: [UInt8]?)
     /// Problem to report to an administrator.
-    case trouble(DurableTrouble)
+    case fault(DurableFault)
 }
 
 /// Request stored by an earlier process.

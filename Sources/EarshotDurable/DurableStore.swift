@@ -8,7 +8,7 @@ public import EarshotLoop
 public final class DurableStore: Sendable {
     /// Results; readable while some are pending.
     public let answers: Mailbox<DurableAnswer>
-    private let thread: StoreThread<DurableKeeper>
+    private let thread: StoreThread<DurableBackend>
     private let lock: LockFile
 
     /// Opens a prepared folder. The table is opened on the dedicated thread.
@@ -18,11 +18,11 @@ public final class DurableStore: Sendable {
         let answers = try Mailbox<DurableAnswer>()
         self.answers = answers
         self.lock = lock
-        thread = StoreThread("durable") { DurableKeeper(folder, spool: spool, answers) }
+        thread = StoreThread("durable") { DurableBackend(folder, spool: spool, answers) }
     }
 
     /// Submits a request. All calls come from one thread, which defines the order.
-    public func ask(_ request: DurableRequest) { thread.ask(request) }
+    public func submit(_ request: DurableRequest) { thread.submit(request) }
 
     /// Blocks until the table is open and all submitted requests are executed.
     public func finish() { thread.finish() }

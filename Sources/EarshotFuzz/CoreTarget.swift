@@ -67,15 +67,15 @@ struct CoreTarget {
         guard let kind = record.first else { return }
         let rest = Array(record.dropFirst())
         switch kind {
-        case UInt8(ascii: "0"), UInt8(ascii: "1"): clientSays(rest, clients[Int(kind & 1)])
-        case UInt8(ascii: "n"), UInt8(ascii: "o"): clientSays(rest, clients[Int(kind & 1)], isNumbering: false)
-        case UInt8(ascii: "2"), UInt8(ascii: "3"): workerSays(rest, workers[Int(kind & 1)])
+        case UInt8(ascii: "0"), UInt8(ascii: "1"): clientSends(rest, clients[Int(kind & 1)])
+        case UInt8(ascii: "n"), UInt8(ascii: "o"): clientSends(rest, clients[Int(kind & 1)], isNumbering: false)
+        case UInt8(ascii: "2"), UInt8(ascii: "3"): workerSends(rest, workers[Int(kind & 1)])
         case UInt8(ascii: "4"): now = now.advanced(byMilliseconds: Int(rest.first ?? 1) * 100)
         case UInt8(ascii: "5"), UInt8(ascii: "6"):
             let index = Int(kind - UInt8(ascii: "5"))
             while core.isRemoving(clients[index]) { pass() }
             core.clientLost(clients[index], now: now)
-            clients[index] = connectClient(window: index == 0 ? 3 : 256, saying: rest)
+            clients[index] = connectClient(window: index == 0 ? 3 : 256, sending: rest)
         case UInt8(ascii: "7"), UInt8(ascii: "8"):
             let index = Int(kind - UInt8(ascii: "7"))
             core.workerDisconnected(workers[index], isProcessAlive: rest.isEmpty, now: now)
@@ -91,7 +91,7 @@ struct CoreTarget {
         pass()
     }
 
-    private mutating func clientSays(_ head: [UInt8], _ client: ClientID, isNumbering: Bool = true) {
+    private mutating func clientSends(_ head: [UInt8], _ client: ClientID, isNumbering: Bool = true) {
         while core.isRemoving(client) { pass() }
         do throws(WireError) {
             let numbered = try NumberedMessage(head: head)
@@ -101,7 +101,7 @@ struct CoreTarget {
             {
                 core.fileTaken(file)
             }
-            let session = core.records.clients.number(of: client).map { core.records.clients[$0] }
+            let session = core.records.clients.handle(of: client).map { core.records.clients[$0] }
             let last = session?.numbers.last ?? 0
             let number = numbered.number ?? (isNumbering && message.canHaveNumber ? last &+ 1 : nil)
             core.received(message, number: number, from: client, now: now)
@@ -117,7 +117,7 @@ struct CoreTarget {
     ///
     /// - Parameter last: number of the last message before it.
     private mutating func expectRefusal(to client: ClientID, _ last: UInt64) {
-        guard let session = core.records.clients.number(of: client) else { preconditionFailure("the session ended") }
+        guard let session = core.records.clients.handle(of: client) else { preconditionFailure("the session ended") }
         precondition(core.records.clients[session].numbers.last == last, "a refused number counts")
         // Before a resumed session has room for its terminals, answers wait.
         guard !core.records.clients[session].replies.isBehind else { return }
@@ -128,7 +128,7 @@ struct CoreTarget {
         precondition(reply.code == "bad-message", "\(reply) for a message with a wrong number")
     }
 
-    private mutating func workerSays(_ head: [UInt8], _ worker: WorkerID) {
+    private mutating func workerSends(_ head: [UInt8], _ worker: WorkerID) {
         do throws(WireError) {
             var message = try WorkerMessage(head: head)
             lastBody += 1
@@ -183,13 +183,13 @@ struct CoreTarget {
         }
     }
 
-    private mutating func connectClient(window: Int, saying first: [UInt8] = []) -> ClientID {
+    private mutating func connectClient(window: Int, sending first: [UInt8] = []) -> ClientID {
         lastPeer += 1
         let client = ClientID(rawValue: lastPeer)
         // Tokens that an input can contain.
         core.clientConnected(client, token: SessionToken(high: 0, low: lastPeer))
         guard first.isEmpty else {
-            clientSays(first, client)
+            clientSends(first, client)
             return client
         }
         var hello = Hello(window: window)

@@ -6,13 +6,13 @@ internal import EarshotWire
 extension PullTarget {
     /// READs that the core holds for a client.
     func core(_ peer: Int) -> [PullWindow.Read] {
-        core.records.clients.number(of: peers[peer].id).map { core.records.pulls.reads(of: $0) } ?? []
+        core.records.clients.handle(of: peers[peer].id).map { core.records.pulls.reads(of: $0) } ?? []
     }
 
     /// Generation of an open request; nil if there is none.
     func serial(_ handler: HandlerID, _ request: RequestID, _ peer: Int) -> UInt64? {
-        guard let client = core.records.clients.number(of: peers[peer].id),
-            let number = core.records.handlers.number(of: core.records.key(handler, of: client)),
+        guard let client = core.records.clients.handle(of: peers[peer].id),
+            let number = core.records.handlers.handle(of: core.records.key(handler, of: client)),
             let interest = core.records.listedInterest(request, of: number),
             core.records.requests[interest].phase == .open,
             !core.records.isDoomed(interest)
@@ -30,7 +30,7 @@ extension PullTarget {
     }
 
     /// Lets the core answer all that it can, and checks that no other READ waits.
-    mutating func settle() {
+    mutating func checkIdle() {
         (isRefusing, losesPieces) = (false, false)
         for peer in peers { core.clientWritable(peer.id) }
         var passes = 0
@@ -40,11 +40,11 @@ extension PullTarget {
             precondition(passes < 1_000, "the core does not come to rest")
         } while core.records.pulls.isBehind
         check()
-        for peer in peers.indices { settle(peer) }
+        for peer in peers.indices { checkIdle(peer) }
     }
 
-    private func settle(_ peer: Int) {
-        guard core.records.clients.number(of: peers[peer].id) != nil else { return }
+    private func checkIdle(_ peer: Int) {
+        guard core.records.clients.handle(of: peers[peer].id) != nil else { return }
         let held = core(peer)
         for read in held {
             guard let stream = read.stream else { preconditionFailure("a READ of a complete body waits: \(held)") }
@@ -63,7 +63,7 @@ extension PullTarget {
     private func isVoid(_ open: OpenRead, _ peer: Int) -> Bool {
         switch open.read.body {
         case .terminal(let sequence):
-            core.records.clients.number(of: peers[owner(peer)].id).map { core.records.pulls.isClosed(sequence, to: $0) }
+            core.records.clients.handle(of: peers[owner(peer)].id).map { core.records.pulls.isClosed(sequence, to: $0) }
                 ?? true
         case .request(let handler, let request):
             open.mayBeVoid || serial(handler, request, peer).map { $0 != open.serial } ?? true

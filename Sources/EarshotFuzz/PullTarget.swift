@@ -80,7 +80,7 @@ struct PullTarget {
             target.step()
             target.check()
         }
-        target.settle()
+        target.checkIdle()
     }
 
     private init(_ bytes: [UInt8]) {
@@ -130,7 +130,7 @@ struct PullTarget {
                     }
                 }
             }
-            say(.acknowledge(sequence), peer)
+            send(.acknowledge(sequence), peer)
         case 13: remove(.removeRequest(handler(), request()), peer)
         case 14:
             let pattern = HandlerPattern(choices.flag() ? "h/*" : handler().description)
@@ -150,8 +150,8 @@ struct PullTarget {
         case 17: losesPieces.toggle()
         case 18:
             let handler = handler()
-            if choices.flag() { return say(.subscribe(.handler(handler)), peer) }
-            say(.unsubscribe(.handler(handler)), peer)
+            if choices.flag() { return send(.subscribe(.handler(handler)), peer) }
+            send(.unsubscribe(.handler(handler)), peer)
             for index in peers[peer].open.indices { peers[peer].open[index].mayBeVoid = true }
         default:
             let choice = choices.byte()
@@ -179,7 +179,7 @@ struct PullTarget {
         fetch.options.streams = options & 1 == 1
         fetch.options.replacesHandler = options % 16 == 14
         fetch.options.subscribes = options % 16 != 12
-        say(.fetch(fetch), peer)
+        send(.fetch(fetch), peer)
     }
 
     private mutating func read(_ peer: Int) {
@@ -206,7 +206,7 @@ struct PullTarget {
         if case .request(let handler, let request) = body { open.serial = serial(handler, request, peer) }
         peers[peer].open.append(open)
         current = (peer, read)
-        say(.read(read), peer)
+        send(.read(read), peer)
         carryOut()
         current = nil
         precondition(errors.isEmpty, "\(errors) for \(read)")
@@ -215,13 +215,13 @@ struct PullTarget {
     private mutating func remove(_ message: ClientMessage, _ peer: Int) {
         carryOut()
         remover = peer
-        say(message, peer)
+        send(message, peer)
         while core.isRemoving(peers[peer].id) { pass() }
         carryOut()
         remover = nil
     }
 
-    private mutating func say(_ message: ClientMessage, _ peer: Int) {
+    private mutating func send(_ message: ClientMessage, _ peer: Int) {
         while core.isRemoving(peers[peer].id) { pass() }
         if message.canHaveNumber { peers[peer].number += 1 }
         core.received(
@@ -295,7 +295,7 @@ struct PullTarget {
         hello.token = resumes ? peers[peer].token : nil
         hello.bodiesOf = reads && peer != 0 ? peers[0].token : nil
         carryOut()
-        say(.hello(hello), peer)
+        send(.hello(hello), peer)
         carryOut()
     }
 
@@ -330,9 +330,9 @@ struct PullTarget {
         case .client(.deliver(let client, let terminal, _)):
             guard take(terminal.sequence, by: client, &refused), let peer = index(of: client) else { return }
             let length = terminal.response?.length ?? 0
-            if peers[peer].pulls, case .terminal(let told)? = try? BrokerMessage(head: terminal.encoded()) {
-                precondition(told.response?.file == nil, "a session that pulls gets the path of a file")
-                precondition(!terminal.hasFile || told.response?.isPulled == true, "a body that cannot be read")
+            if peers[peer].pulls, case .terminal(let reported)? = try? BrokerMessage(head: terminal.encoded()) {
+                precondition(reported.response?.file == nil, "a session that pulls gets the path of a file")
+                precondition(!terminal.hasFile || reported.response?.isPulled == true, "a body that cannot be read")
             }
             peers[peer].terminals[terminal.sequence] = (terminal.handler, terminal.request, length)
             dropVoid(peer, terminal.handler, terminal.request)
@@ -371,7 +371,7 @@ struct PullTarget {
             peers[peer].readsOther = welcome.readsOther
             precondition(!welcome.readsOther || peers[peer].user == peers[0].user, "the session of another user")
             if let token = welcome.token { peers[peer].token = token }
-            if welcome.heard == nil {
+            if welcome.lastReceived == nil {
                 (peers[peer].last, peers[peer].acknowledged, peers[peer].terminals) = (0, 0, [:])
             }
         case .data(let data) where data.error != nil: refused(data, peer)

@@ -42,7 +42,7 @@ struct ReaderTarget {
     private var lengths: [BodyReference: Int] = [:]
     /// Requests of terminals.
     private var keys: [UInt64: RequestKey] = [:]
-    private var deliveries: [Delivery] = []
+    private var deliveries: [DeliveredTerminal] = []
     private var lastSequence: UInt64 = 0
     private var lastBroker: UInt64 = 0
 
@@ -82,7 +82,7 @@ struct ReaderTarget {
         case 13:
             let (isOne, name) = (choices.flag(), handler())
             let all = BrokerMessage.removed(.handler(name), count: 1)
-            say(isOne ? .requestRemoved(name, request(), wasOpen: true) : all)
+            send(isOne ? .requestRemoved(name, request(), wasOpen: true) : all)
         case 14:
             let pattern = HandlerPattern.handler(handler())
             carryOut(choices.flag() ? core.subscribe(pattern) : core.unsubscribe(pattern))
@@ -123,7 +123,7 @@ struct ReaderTarget {
         welcome.isPulling = form % 8 != 7
         welcome.token = form & 8 == 0 ? SessionToken(high: 0, low: 1) : nil
         let isResumed = form & 1 == 1 && core.token != nil
-        welcome.heard = isResumed ? core.numbers.last : nil
+        welcome.lastReceived = isResumed ? core.numbers.last : nil
         if !isResumed { (lastSequence, lengths, keys) = (0, [:], [:]) }
         carryOut(core.received(NumberedAnswer(.welcome(welcome))))
     }
@@ -151,7 +151,7 @@ struct ReaderTarget {
         lengths[.terminal(sequence)] = max(lengths[.terminal(sequence)] ?? 0, response.length)
         if keys[sequence] == nil { keys[sequence] = RequestKey(terminal.handler, terminal.request) }
         void { $0.body == .request(terminal.handler, terminal.request) }
-        say(.terminal(terminal))
+        send(.terminal(terminal))
     }
 
     private mutating func progress() {
@@ -160,7 +160,7 @@ struct ReaderTarget {
         progress.file = choices.number(16) == 0 ? "/etc/passwd" : nil
         let body = BodyReference.request(progress.handler, progress.request)
         lengths[body] = max(lengths[body] ?? 0, progress.received)
-        say(.progress(progress))
+        send(.progress(progress))
     }
 
     private mutating func data() {
@@ -189,7 +189,7 @@ struct ReaderTarget {
 
     private mutating func error() {
         let code = Self.codes[choices.number(Self.codes.count)]
-        guard choices.flag() else { return say(.error(ErrorReply(code: code))) }
+        guard choices.flag() else { return send(.error(ErrorReply(code: code))) }
         let body: BodyReference =
             choices.flag() ? .terminal(UInt64(choices.number(8))) : .request(handler(), request())
         if case .terminal = body,
@@ -199,7 +199,7 @@ struct ReaderTarget {
         }
         var data = BodyData(body, offset: 0)
         data.error = code
-        say(.data(data))
+        send(.data(data))
     }
 
     /// Opens or closes a further connection.
@@ -250,13 +250,13 @@ struct ReaderTarget {
         }
     }
 
-    private mutating func say(_ message: BrokerMessage) {
+    private mutating func send(_ message: BrokerMessage) {
         let number = message.isReply ? UInt64(choices.number(8)) : 0
         carryOut(core.received(NumberedAnswer(message, to: number > 0 ? number : nil)))
     }
 
-    private mutating func finish(_ delivery: Delivery) {
-        if choices.flag(), let actions = core.askAgain(delivery) { return carryOut(actions) }
+    private mutating func finish(_ delivery: DeliveredTerminal) {
+        if choices.flag(), let actions = core.resubmit(delivery) { return carryOut(actions) }
         core.finish(delivery.id)
     }
 
@@ -334,7 +334,7 @@ struct ReaderTarget {
         files[file, default: File()].parts.append(offset..<offset + stored)
     }
 
-    private func check(_ file: File, of delivery: Delivery) {
+    private func check(_ file: File, of delivery: DeliveredTerminal) {
         var end = 0
         for part in file.parts.sorted(by: { $0.lowerBound < $1.lowerBound }) {
             if part.lowerBound > end { break }

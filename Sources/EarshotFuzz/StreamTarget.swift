@@ -47,12 +47,12 @@ enum StreamTarget {
             let piece = rest.prefix(pieceBytes)
             rest = rest.dropFirst(pieceBytes)
             _ = unsafe piece.withUnsafeBytes { unsafe UnixSocket.send(ends[1], $0) }
-            var asked = 0
+            var requested = 0
             _ = try? loop.run(until: {
                 while let message = stream.next() { outcome.messages.append(message) }
                 stream.flush()
-                asked += 1
-                return asked == 2 || stream.isEnded
+                requested += 1
+                return requested == 2 || stream.isEnded
             })
         }
         outcome.isOpen = stream.isOpen

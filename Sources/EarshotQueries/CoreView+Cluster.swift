@@ -29,7 +29,7 @@ extension CoreView {
 
     private func write(_ state: ClusterState, to json: inout JSONText) {
         if let node = state.node { json.member("node", node.description) }
-        json.member("address", state.facility.address)
+        json.member("address", state.services.address)
         let members = state.book.members
         json.member("members-count", state.book.isUncoordinated ? members.divisor : members.present)
         json.member("share-between-users", records.settings[.shareBetweenUsers] == 1)
@@ -62,7 +62,7 @@ extension CoreView {
                 json.member("pulled", counts.pulled)
                 json.member("pulled-bytes", counts.pulledBytes)
                 json.member("missed", counts.missed)
-                json.member("given", counts.given)
+                json.member("given", counts.served)
                 json.member("uncoordinated", counts.uncoordinated)
                 json.member("stale", state.book.staleEnds)
                 json.member("losses", counts.losses)

@@ -15,7 +15,7 @@ extension CoreView {
     ) {
         json.member("handler", key.id.description)
         json.member("request", request.description)
-        guard let number = records.handlers.number(of: key),
+        guard let number = records.handlers.handle(of: key),
             let interest = records.listedInterest(request, of: number)
         else {
             json.member("state", "unknown")
@@ -23,7 +23,7 @@ extension CoreView {
             return
         }
         json.member("class", records.requests[interest].priority.name)
-        json.member("age-ms", now.milliseconds(since: records.requests[interest].askedAt))
+        json.member("age-ms", now.milliseconds(since: records.requests[interest].requestedAt))
         let state = state(of: interest)
         if records.requests[interest].phase != .open {
             json.member("state", state.rawValue)
@@ -101,7 +101,7 @@ extension CoreView {
     ) {
         let pool = records.governor.origins[records.governor.scopes[records.flights[flight].scope].origin].pool
         let slots = records.workers.slotCount(of: pool)
-        let donor = donor(of: flight, for: interest)
+        let rateSource = rateSource(of: flight, for: interest)
         let scope = records.governor.scopes[records.flights[flight].scope]
         if records.isDraining {
             writeWait("next-broker", "the broker is draining and starts no transfers", to: &json)
@@ -116,18 +116,18 @@ extension CoreView {
         } else if records.flights[flight].isSuspect, scope.admits, records.governor.origins[scope.origin].admits(.high)
         {
             writeWait("isolation", "its workers died; it runs in isolation, after other such requests", to: &json)
-        } else if let donor, records.quotas.isFull(records.principal(of: donor)) {
+        } else if let rateSource, records.quotas.isFull(records.principal(of: rateSource)) {
             writeWait("quota", "its user has reached the setting transfers-per-user", to: &json)
-            json.member("running", records.quotas.use(by: records.principal(of: donor)).transfers)
+            json.member("running", records.quotas.use(by: records.principal(of: rateSource)).transfers)
             json.member("limit", records.quotas.limits.transfers)
-        } else if let donor {
+        } else if let rateSource {
             writeObstacle(
-                to: records.requests[donor].priority, of: records.flights[flight].scope, slots, seesAll: seesAll,
+                to: records.requests[rateSource].priority, of: records.flights[flight].scope, slots, seesAll: seesAll,
                 to: &json)
         } else if let owner = records.requests[interest].owner {
             writeWindow(of: owner, to: &json)
         }
-        if let donor { writeClass(from: donor, for: interest, seesAll: seesAll, to: &json) }
+        if let rateSource { writeClass(from: rateSource, for: interest, seesAll: seesAll, to: &json) }
     }
 
     private func writeObstacle(
@@ -235,15 +235,15 @@ extension CoreView {
 
     /// Returns the interest that determines a flight's class: the one with the highest class that can be served now.
     /// Prefers `own` among equals. O(interests).
-    private func donor(of flight: Handle<Flight>, for own: Handle<Interest>) -> Handle<Interest>? {
-        var donor = isServed(own) ? own : nil
+    private func rateSource(of flight: Handle<Flight>, for own: Handle<Interest>) -> Handle<Interest>? {
+        var rateSource = isServed(own) ? own : nil
         for other in records.flights.interests(of: flight) where isServed(other) {
-            guard donor.map({ records.requests[$0].priority < records.requests[other].priority }) ?? true else {
+            guard rateSource.map({ records.requests[$0].priority < records.requests[other].priority }) ?? true else {
                 continue
             }
-            donor = other
+            rateSource = other
         }
-        return donor
+        return rateSource
     }
 
     private func isServed(_ interest: Handle<Interest>) -> Bool {
@@ -252,18 +252,18 @@ extension CoreView {
     }
 
     private func writeClass(
-        from donor: Handle<Interest>, for own: Handle<Interest>, seesAll: Bool, to json: inout JSONText
+        from rateSource: Handle<Interest>, for own: Handle<Interest>, seesAll: Bool, to json: inout JSONText
     ) {
-        json.member("effective-class", records.requests[donor].priority.name)
-        json.member("class-is-own", donor == own)
+        json.member("effective-class", records.requests[rateSource].priority.name)
+        json.member("class-is-own", rateSource == own)
         let principal = records.handlers[records.requests[own].handler].principal
-        let other = records.requests[donor].handler
-        guard donor != own, seesAll || records.handlers[other].principal == principal else { return }
+        let other = records.requests[rateSource].handler
+        guard rateSource != own, seesAll || records.handlers[other].principal == principal else { return }
         json.member("class-from") { json in
             json.object { json in
                 json.member("handler", records.handlers[other].id.description)
                 writePrincipal(of: other, for: principal, to: &json)
-                json.member("request", records.requests[donor].request.description)
+                json.member("request", records.requests[rateSource].request.description)
             }
         }
     }

@@ -43,7 +43,7 @@ extension CoreView {
             state = page.state
             switch page.handler {
             case .handler(let id):
-                handler = handlers.number(of: HandlerKey(PrincipalTable.administrator, id))
+                handler = handlers.handle(of: HandlerKey(PrincipalTable.administrator, id))
                 subtree = nil
                 isEmpty = handler == nil
             case .subtree, nil:
@@ -78,7 +78,7 @@ extension CoreView {
             json.member("request", record.request.description)
             json.member("state", state(of: interest).rawValue)
             json.member("class", record.priority.name)
-            json.member("age-ms", now.milliseconds(since: record.askedAt))
+            json.member("age-ms", now.milliseconds(since: record.requestedAt))
             if record.phase == .open {
                 let leaf = records.leaf(ofOpen: interest)
                 json.member("url", records.flights[leaf].url.redacted)

@@ -9,19 +9,19 @@ internal import EarshotWire
 public enum Queries {
     /// Returns the answer to a query.
     @Sendable
-    public static func answer(_ asked: AskedQuery, from view: CoreView) -> [UInt8] {
+    public static func answer(_ scoped: ScopedQuery, from view: CoreView) -> [UInt8] {
         var json = JSONText()
-        view.write(asked, to: &json)
+        view.write(scoped, to: &json)
         return json.bytes
     }
 }
 
 extension CoreView {
-    fileprivate func write(_ asked: AskedQuery, to json: inout JSONText) {
-        let (page, principal, isAdministrator) = (asked.page, asked.principal, asked.isAdministrator)
+    fileprivate func write(_ scoped: ScopedQuery, to json: inout JSONText) {
+        let (page, principal, isAdministrator) = (scoped.page, scoped.principal, scoped.isAdministrator)
         json.object { json in
             json.member("broker", instance.description)
-            switch asked.query {
+            switch scoped.query {
             case .ping: break
             case .status where !isAdministrator: writeStatus(of: principal, to: &json)
             case .status: writeStatus(page.limit, to: &json)
@@ -112,7 +112,7 @@ extension CoreView {
     /// the gateway is in no crash loop, and the node of a cluster does not wait for its engine.
     private var isReady: Bool {
         !records.isDraining && records.limits.isAdmitting && records.workers.slotCount(of: WorkerPool.web).total > 0
-            && placeFaults.allSatisfy { $0.reason == nil } && !childFailures.contains { $0.role == "gateway" }
+            && pathFaults.allSatisfy { $0.reason == nil } && !childFailures.contains { $0.role == "gateway" }
             && !isWaitingForEngine
     }
 
@@ -147,7 +147,7 @@ extension CoreView {
 
     private func writeFaults(to json: inout JSONText) {
         json.member("faults") { json in
-            json.array(placeFaults) { json, fault in
+            json.array(pathFaults) { json, fault in
                 json.object { json in
                     json.member("place", fault.place)
                     json.member("path", fault.path)
@@ -186,7 +186,7 @@ extension CoreView {
         }
         json.member("cache") { json in
             json.object { json in
-                json.member("asked", ledger.cache.asked)
+                json.member("asked", ledger.cache.lookups)
                 json.member("used", ledger.cache.used)
                 json.member("validated", ledger.cache.validated)
                 json.member("stored", ledger.cache.stored)

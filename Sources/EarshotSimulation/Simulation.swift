@@ -32,7 +32,7 @@ public enum Simulation {
             let shorter = shrinker.fewerEvents(history, Replay(limits: limits, canary: smaller.canary))
             return Explanation(
                 failure: found, faults: faults, violation: shorter?.violation ?? error,
-                history: shorter?.told ?? history)
+                history: shorter?.delivered ?? history)
         }
         preconditionFailure("seed \(smaller.seed) failed and then did not")
     }

@@ -91,7 +91,7 @@ public final class MessageStream {
         self.loop = loop
         self.onReady = onReady
         output.append(Handshake.opening(as: type))
-        tellMemory()
+        updateMemory()
         registration = try loop.add(descriptor, .readable) { [unowned self] readiness in became(readiness) }
     }
 
@@ -99,7 +99,7 @@ public final class MessageStream {
         if let registration { loop.remove(registration) }
         UnixSocket.close(descriptor)
         output.removeAll()
-        tellMemory()
+        updateMemory()
         if awaitsRoom || reservedBytes > 0 { releaseRoom() }
     }
 
@@ -155,7 +155,7 @@ public final class MessageStream {
     private func hungUp() {
         isHungUp = true
         output.removeAll()
-        tellMemory()
+        updateMemory()
         if awaitsRoom, let registration {
             loop.remove(registration)
             self.registration = nil
@@ -165,7 +165,7 @@ public final class MessageStream {
     private func read(_ turn: inout Turn) {
         let (outcome, isFull) = readFrame(turn.bytes) ?? input.read(descriptor, memory.spare)
         if case .bytes(let count) = outcome { turn.read(count) }
-        settle(outcome, isFull: isFull)
+        updateReadability(outcome, isFull: isFull)
     }
 
     /// Reads directly into an incomplete frame if enough of it is missing; nil otherwise.
@@ -182,7 +182,7 @@ public final class MessageStream {
         return (outcome, outcome == .bytes(end - filled))
     }
 
-    private func settle(_ outcome: UnixSocket.Transfer, isFull: Bool) {
+    private func updateReadability(_ outcome: UnixSocket.Transfer, isFull: Bool) {
         switch outcome {
         // A short read means that the kernel's buffer is empty. The loop reports later input.
         case .bytes: isReadable = isFull || isHungUp
@@ -206,7 +206,7 @@ public final class MessageStream {
             guard let (header, bytes) = takeFrame(&turn) else { return nil }
             if header.isCommand {
                 turn.processedItem()
-                obey(bytes)
+                handleCommand(bytes)
             } else if phase == .handshake {
                 refuse("a peer sent a message before READY")
             } else if let message = add(bytes, hasMore: header.hasMore) {
@@ -330,7 +330,7 @@ public final class MessageStream {
 
     // MARK: Commands
 
-    private func obey(_ bytes: [UInt8]) {
+    private func handleCommand(_ bytes: [UInt8]) {
         guard let (name, rest) = Handshake.command(bytes) else { return refuse("a peer sent a command without a name") }
         switch (name, phase) {
         case ("READY", .handshake):
@@ -365,7 +365,7 @@ public final class MessageStream {
     public func send(_ message: Message, isReply: Bool = false) -> Bool {
         guard phase == .open, output.messages < mostMessages else { return false }
         output.append(message, isReply: isReply)
-        tellMemory()
+        updateMemory()
         return true
     }
 
@@ -376,7 +376,7 @@ public final class MessageStream {
     public func send(_ head: [UInt8], _ file: FilePart) -> Bool {
         guard phase == .open, output.messages < mostMessages else { return false }
         output.append(head, file)
-        tellMemory()
+        updateMemory()
         return true
     }
 
@@ -398,7 +398,7 @@ public final class MessageStream {
     /// Writes queued output as far as the kernel accepts it. The loop continues when the socket becomes writable.
     public func flush() {
         hasNewPong = false
-        defer { tellMemory() }
+        defer { updateMemory() }
         guard phase != .ended, !output.isEmpty else { return }
         switch output.write(to: descriptor) {
         case .bytes:
@@ -416,7 +416,7 @@ public final class MessageStream {
     }
 
     /// Updates the shared account with this connection's output.
-    private func tellMemory() {
+    private func updateMemory() {
         let (bytes, replyBytes) = output.takeGrowth()
         if bytes != 0 || replyBytes != 0 { memory.unsentChanged(by: bytes, replies: replyBytes) }
     }
@@ -463,7 +463,7 @@ public final class MessageStream {
         registration = nil
         UnixSocket.shutDown(descriptor)
         output.removeAll()
-        tellMemory()
+        updateMemory()
         partial = nil
         message = Message(head: [])
         if awaitsRoom || reservedBytes > 0 { releaseRoom() }

@@ -90,7 +90,7 @@ public struct Monitor: ~Copyable {
     public func isReadable() throws(ZeroMQError) -> Bool { try socket.readiness().contains(.readable) }
 
     /// zmq_socket_monitor(3): a 16-bit event and a 32-bit value in native byte order.
-    private static func event(_ head: borrowing Message) -> Event? {
+    private static func event(_ head: borrowing MessageFrame) -> Event? {
         guard head.count >= 6 else { return nil }
         let (number, value) = unsafe head.withUnsafeBytes { bytes in
             unsafe (

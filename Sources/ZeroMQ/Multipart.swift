@@ -45,8 +45,8 @@ internal import CLibZMQ
     }
 
     /// Moves frame `index` out without copying its bytes, and leaves an empty one.
-    public mutating func take(_ index: Int) -> Message {
-        let message = Message()
+    public mutating func take(_ index: Int) -> MessageFrame {
+        let message = MessageFrame()
         // Fails only for an invalid message; both are initialized.
         unsafe zmq_msg_move(message.pointer, frame(index))
         return message

@@ -3,8 +3,8 @@ internal import Glibc
 
 extension Socket {
     /// Receives one frame; nil if no message is available. Does not block.
-    public func receive() throws(ZeroMQError) -> Message? {
-        let message = Message()
+    public func receive() throws(ZeroMQError) -> MessageFrame? {
+        let message = MessageFrame()
         guard try unsafe receive(message.pointer) else { return nil }
         return message
     }
@@ -31,11 +31,11 @@ extension Socket {
     /// libzmq accepts or refuses a message at its first frame: after `.sent`, send the remaining frames in any case. A
     /// send processes changes of its peers only about once per millisecond, so its result may be outdated: call
     /// ``readiness()`` first where that matters.
-    public func send(_ message: inout Message, more: Bool = false) throws(ZeroMQError) -> SendOutcome {
+    public func send(_ message: inout MessageFrame, more: Bool = false) throws(ZeroMQError) -> SendOutcome {
         try outcome { unsafe zmq_msg_send(message.pointer, handle.pointer, flags(more)) }
     }
 
-    /// Sends a copy of `bytes` as a frame without blocking. See ``send(_:more:)-(Message,_)``.
+    /// Sends a copy of `bytes` as a frame without blocking. See ``send(_:more:)-(MessageFrame,_)``.
     public func send(_ bytes: [UInt8], more: Bool = false) throws(ZeroMQError) -> SendOutcome {
         try outcome {
             unsafe bytes.withUnsafeBytes { buffer in

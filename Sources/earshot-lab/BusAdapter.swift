@@ -9,7 +9,7 @@ internal import Glibc
 /// by the program itself, which scenarios do not expect.
 actor BusAdapter {
     /// Operation started by a line.
-    private enum Wish {
+    private enum Expectation {
         case task(Task<Void, Never>)
         case download(Download)
 
@@ -26,8 +26,8 @@ actor BusAdapter {
     private let output: Output
     private var handlers: [String: Handler] = [:]
     /// Operations by handler and request.
-    private var wishes: [String: [String: Wish]] = [:]
-    private var heard: [String] = []
+    private var expectations: [String: [String: Expectation]] = [:]
+    private var received: [String] = []
     /// Number of unanswered `receive` commands.
     private var wanted = 0
     private var count = 0
@@ -44,13 +44,13 @@ actor BusAdapter {
             switch words.first {
             case "receive": wanted += 1
             case "fetch" where words.count >= 4: try fetch(words[1], words[2], words[3], Array(words.dropFirst(4)))
-            case "cancel" where words.count == 3: wishes[words[1]]?[words[2]]?.cancel()
+            case "cancel" where words.count == 3: expectations[words[1]]?[words[2]]?.cancel()
             case "remove" where words.count == 2: remove(words[1])
             case "subscribe" where words.count == 2: subscribe(words[1])
-            default: heard.append("error bad-message: no such command")
+            default: received.append("error bad-message: no such command")
             }
         } catch {
-            heard.append(Self.line(of: error))
+            received.append(Self.line(of: error))
         }
         answer()
     }
@@ -61,10 +61,10 @@ actor BusAdapter {
         let (options, replaces) = try Self.options(fields)
         let handler = try handlers[name] ?? bus.handler(named: name)
         handlers[name] = handler
-        if replaces { wishes[name] = nil }
+        if replaces { expectations[name] = nil }
         guard options.progressInterval == nil else {
             let download = try handler.download(url, options, replaces: replaces)
-            wishes[name, default: [:]][request] = .download(download)
+            expectations[name, default: [:]][request] = .download(download)
             Task { await follow(download, name, request) }
             return
         }
@@ -78,13 +78,13 @@ actor BusAdapter {
                 await ended(name, request, .failure(error))
             }
         }
-        wishes[name, default: [:]][request] = .task(task)
+        expectations[name, default: [:]][request] = .task(task)
     }
 
     private func follow(_ download: Download, _ name: String, _ request: String) async {
         for await progress in download.progress {
             let total = progress.total.map { String($0) } ?? "-"
-            heard.append("progress \(name) \(request) \(progress.received)/\(total)")
+            received.append("progress \(name) \(request) \(progress.received)/\(total)")
             answer()
         }
         do {
@@ -95,15 +95,15 @@ actor BusAdapter {
     }
 
     private func remove(_ pattern: String) {
-        for name in wishes.keys where name == pattern || pattern.hasSuffix("/") && name.hasPrefix(pattern) {
-            wishes[name] = nil
+        for name in expectations.keys where name == pattern || pattern.hasSuffix("/") && name.hasPrefix(pattern) {
+            expectations[name] = nil
         }
         Task.immediate {
             do {
                 let count = try await bus.remove(pattern)
-                heard.append("removed \(pattern) \(count)")
+                received.append("removed \(pattern) \(count)")
             } catch {
-                heard.append(Self.line(of: error))
+                received.append(Self.line(of: error))
             }
             answer()
         }
@@ -113,11 +113,11 @@ actor BusAdapter {
         Task.immediate {
             do {
                 let watch = try await bus.watch(pattern)
-                heard.append("listening")
+                received.append("listening")
                 answer()
-                for try await ended in watch { try await tell(ended.handler, ended.request, ended.result) }
+                for try await ended in watch { try await report(ended.handler, ended.request, ended.result) }
             } catch {
-                heard.append(Self.line(of: error))
+                received.append(Self.line(of: error))
                 answer()
             }
         }
@@ -128,32 +128,33 @@ actor BusAdapter {
     /// Handles the end of a request of this program.
     private func ended(_ name: String, _ request: String, _ result: Result<Response, any Error>) async {
         do {
-            try await tell(name, request, .success(result.get()))
+            try await report(name, request, .success(result.get()))
         } catch is CancellationError {
-            heard.append("cancelled \(name) \(request)")
-        } catch let error as BusError where [.removed, .replaced].contains(error.code) && wishes[name]?[request] == nil
+            received.append("cancelled \(name) \(request)")
+        } catch let error as BusError
+            where [.removed, .replaced].contains(error.code) && expectations[name]?[request] == nil
         {
             // Removed by this program, so the scenario expects no line.
         } catch let error as BusError where [.idInUse, .invalidRequest, .noBroker].contains(error.code) {
-            heard.append(Self.line(of: error))
+            received.append(Self.line(of: error))
         } catch let error as BusError {
-            do { try await tell(name, request, .failure(error)) } catch { heard.append(Self.line(of: error)) }
+            do { try await report(name, request, .failure(error)) } catch { received.append(Self.line(of: error)) }
         } catch {
-            heard.append(Self.line(of: error))
+            received.append(Self.line(of: error))
         }
         answer()
     }
 
-    private func tell(_ name: String, _ request: String, _ result: Result<Response, BusError>) async throws {
+    private func report(_ name: String, _ request: String, _ result: Result<Response, BusError>) async throws {
         count += 1
         let path = "\(bodies)/\(count)"
         switch result {
         case .success(let response):
             try await keep(response.body, path)
-            heard.append("result \(name) \(request) \(response.status) \(path)")
+            received.append("result \(name) \(request) \(response.status) \(path)")
         case .failure(let error):
             try await keep(error.page?.body, path)
-            heard.append("failed \(name) \(request) \(error.code) \(error.status.map { String($0) } ?? "-") \(path)")
+            received.append("failed \(name) \(request) \(error.code) \(error.status.map { String($0) } ?? "-") \(path)")
         }
         answer()
     }
@@ -170,9 +171,9 @@ actor BusAdapter {
     }
 
     private func answer() {
-        while wanted > 0, !heard.isEmpty {
+        while wanted > 0, !received.isEmpty {
             wanted -= 1
-            _ = output.write(Array("\(heard.removeFirst())\n".utf8))
+            _ = output.write(Array("\(received.removeFirst())\n".utf8))
         }
     }
 

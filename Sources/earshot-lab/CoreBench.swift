@@ -105,21 +105,21 @@ struct CoreBench {
 
     @inline(never)
     private mutating func counted(_ messages: [ClientMessage]) {
-        for (index, message) in messages.enumerated() { say(message, by: index % clients.count) }
+        for (index, message) in messages.enumerated() { send(message, by: index % clients.count) }
         for completion in completions { core.received(.done(completion), body: nil, from: worker, now: now) }
         if messages.isEmpty, completions.isEmpty { core.dispatch(now: now) }
     }
 
     private mutating func fill() {
-        for number in 0..<queued { say(fetch(number), by: number % clients.count) }
+        for number in 0..<queued { send(fetch(number), by: number % clients.count) }
     }
 
     /// Ends all requests, and the worker with its transfers.
     private mutating func empty() {
         core.workerLost(worker, now: now)
         for client in 0..<clients.count {
-            say(.bye, by: client)
-            say(.hello(Hello()), by: client)
+            send(.bye, by: client)
+            send(.hello(Hello()), by: client)
         }
         while core.isRemoving {
             core.dispatch(now: now)
@@ -131,7 +131,7 @@ struct CoreBench {
     /// Returns the core's processing time of all messages.
     private mutating func nanoseconds(_ messages: [ClientMessage]) -> Int {
         nanoseconds { bench in
-            for (index, message) in messages.enumerated() { bench.say(message, by: index % bench.clients.count) }
+            for (index, message) in messages.enumerated() { bench.send(message, by: index % bench.clients.count) }
         }
     }
 
@@ -152,7 +152,7 @@ struct CoreBench {
         return message
     }
 
-    private mutating func say(_ message: ClientMessage, by client: Int) {
+    private mutating func send(_ message: ClientMessage, by client: Int) {
         core.received(message, from: clients[client], now: now)
     }
 
@@ -163,6 +163,6 @@ struct CoreBench {
 
     private mutating func removeCrawl() {
         guard let pattern = HandlerPattern(Self.crawl) else { preconditionFailure("\(Self.crawl) is not a name") }
-        say(.remove(pattern), by: 0)
+        send(.remove(pattern), by: 0)
     }
 }

@@ -6,7 +6,8 @@ struct EarshotLab: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "earshot-lab", abstract: "Earshot's workbench.",
         subcommands: [
-            SimulateCommand.self, CanariesCommand.self, DurableCommand.self, ClusterCommand.self, BenchCommand.self,
+            SimulateCommand.self, CanariesCommand.self, DurableCommand.self, ClusterSimulationCommand.self,
+            BenchCommand.self,
             ClientCommand.self,
             AdapterCommand.self, BusAdapterCommand.self, ReadersCommand.self,
         ])

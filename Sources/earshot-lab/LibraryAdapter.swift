@@ -13,7 +13,7 @@ final class LibraryAdapter {
     private let output = Output(STDOUT_FILENO)
     private var connection: ClientConnection?
     private var input: [UInt8] = []
-    private var heard: [String] = []
+    private var received: [String] = []
     /// Number of unanswered `receive` commands.
     private var wanted = 1
     private var count = 0
@@ -24,7 +24,7 @@ final class LibraryAdapter {
         connection = try ClientConnection(
             endpoint: folder.busEndpoint, lease: lease, loop: loop
         ) {
-            [unowned self] event in tell(event)
+            [unowned self] event in report(event)
         }
         _ = try loop.add(STDIN_FILENO, .readable) { [unowned self] _ in takeCommands() }
     }
@@ -59,33 +59,33 @@ final class LibraryAdapter {
             case .subscribe(let pattern):
                 connection?.subscribe(pattern)
                 connection?.query(.ping)
-            default: heard.append("error bad-message: no such command")
+            default: received.append("error bad-message: no such command")
             }
         } catch {
-            heard.append("error \(error)")
+            received.append("error \(error)")
         }
     }
 
-    private func tell(_ event: ClientEvent) {
+    private func report(_ event: ClientEvent) {
         switch event {
-        case .terminal(let delivery, let body): heard.append(line(delivery, body))
+        case .terminal(let delivery, let body): received.append(line(delivery, body))
         case .progress(let progress):
             let total = progress.total.map { String($0) } ?? "-"
-            heard.append("progress \(progress.handler) \(progress.request) \(progress.received)/\(total)")
-        case .accepted(let key): heard.append("accepted \(key.handler) \(key.request)")
-        case .cancelled(let key, _): heard.append("cancelled \(key.handler) \(key.request)")
-        case .removed(let pattern, let count): heard.append("removed \(pattern) \(count)")
-        case .answer: heard.append("listening")
-        case .refused(let reply): heard.append("error \(reply.code): \(reply.detail ?? "")")
+            received.append("progress \(progress.handler) \(progress.request) \(progress.received)/\(total)")
+        case .accepted(let key): received.append("accepted \(key.handler) \(key.request)")
+        case .cancelled(let key, _): received.append("cancelled \(key.handler) \(key.request)")
+        case .removed(let pattern, let count): received.append("removed \(pattern) \(count)")
+        case .answer: received.append("listening")
+        case .refused(let reply): received.append("error \(reply.code): \(reply.detail ?? "")")
         case .state(.connected) where !isGreeted:
             isGreeted = true
-            heard.append("ready")
+            received.append("ready")
         case .state, .changed: break
         }
         answer()
     }
 
-    private func line(_ delivery: Delivery, _ body: [UInt8]) -> String {
+    private func line(_ delivery: DeliveredTerminal, _ body: [UInt8]) -> String {
         let terminal = delivery.terminal
         let path = keep(terminal.response?.file, body)
         connection?.finish(delivery)
@@ -117,9 +117,9 @@ final class LibraryAdapter {
     }
 
     private func answer() {
-        while wanted > 0, !heard.isEmpty {
+        while wanted > 0, !received.isEmpty {
             wanted -= 1
-            isOver = output.write(Array("\(heard.removeFirst())\n".utf8)) != .done || isOver
+            isOver = output.write(Array("\(received.removeFirst())\n".utf8)) != .done || isOver
         }
     }
 }

@@ -4,12 +4,12 @@ internal import EarshotWire
 
 /// Step of a plan: an action of a ``PlannedClient`` with its time.
 ///
-/// `MS ask NAME HANDLER URL [FIELD=VALUE]…`, `MS cancel NAME`, `MS remove PATTERN`, `MS watch PATTERN`, `MS unwatch
+/// `MS submit NAME HANDLER URL [FIELD=VALUE]…`, `MS cancel NAME`, `MS remove PATTERN`, `MS watch PATTERN`, `MS unwatch
 /// PATTERN`. A name identifies one request in the whole run; it serves as request ID.
 struct PlanStep {
     enum Action {
         /// `hold`: delay before a body file is read.
-        case ask(Fetch, hold: Duration)
+        case submit(Fetch, hold: Duration)
         case cancel(RequestID)
         case remove(HandlerPattern)
         case watch(HandlerPattern)
@@ -34,7 +34,7 @@ struct PlanStep {
     private static func action(_ verb: Substring, _ words: ArraySlice<Substring>) -> Action? {
         let first = String(words.first ?? "")
         switch verb {
-        case "ask": return ask(Array(words))
+        case "ask": return submit(Array(words))
         case "cancel": return RequestID(first).map { .cancel($0) }
         case "remove": return HandlerPattern(first).map { .remove($0) }
         case "watch": return HandlerPattern(first).map { .watch($0) }
@@ -44,7 +44,7 @@ struct PlanStep {
     }
 
     /// Parses a request with the decoder of the protocol, which also defines its fields.
-    private static func ask(_ words: [Substring]) -> Action? {
+    private static func submit(_ words: [Substring]) -> Action? {
         guard words.count >= 3 else { return nil }
         var hold = Duration.zero
         var head = "FETCH \(words[1]) \(words[0]) \(words[2])\ntag: \(words[0])\n"
@@ -58,6 +58,6 @@ struct PlanStep {
             }
         }
         guard case .fetch(let fetch)? = try? ClientMessage(head: Array(head.utf8)) else { return nil }
-        return .ask(fetch, hold: hold)
+        return .submit(fetch, hold: hold)
     }
 }

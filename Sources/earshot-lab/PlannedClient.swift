@@ -20,7 +20,7 @@ final class PlannedClient {
     /// Number of removals and cancellations without a reply, and of unread files.
     private var unfinished = 0
     private var broker = "-"
-    private var saidIdle = false
+    private var hasReportedIdle = false
 
     /// - Parameter onIdle: Called once, after the plan is executed and all requests have ended.
     init(
@@ -33,7 +33,7 @@ final class PlannedClient {
         stepsLeft = steps.count
         connection = try ClientConnection(
             endpoint: folder.busEndpoint, window: window, lease: lease, loop: loop
-        ) { [unowned self] in heard($0) }
+        ) { [unowned self] in handle($0) }
         for step in steps {
             loop.setTimer(after: step.delay) { [unowned self] in take(step.action) }
         }
@@ -53,7 +53,7 @@ final class PlannedClient {
     private func take(_ action: PlanStep.Action) {
         stepsLeft -= 1
         switch action {
-        case .ask(let fetch, let hold): ask(fetch, hold)
+        case .submit(let fetch, let hold): submit(fetch, hold)
         case .cancel(let request): cancel(request)
         case .remove(let pattern):
             journal.note("remove", pattern.description)
@@ -67,10 +67,10 @@ final class PlannedClient {
             journal.note("unwatch", pattern.description)
             connection?.unsubscribe(pattern)
         }
-        tellIfIdle()
+        reportIfIdle()
     }
 
-    private func ask(_ fetch: Fetch, _ hold: Duration) {
+    private func submit(_ fetch: Fetch, _ hold: Duration) {
         let key = RequestKey(fetch.handler, fetch.request)
         if fetch.options.replacesHandler { drop { $0.handler == fetch.handler } }
         journal.note("ask", fetch.request.description, fetch.handler.description, fetch.url)
@@ -102,7 +102,7 @@ final class PlannedClient {
 
     // MARK: Events
 
-    private func heard(_ event: ClientEvent) {
+    private func handle(_ event: ClientEvent) {
         switch event {
         case .terminal(let delivery, let body):
             ended(delivery, body)
@@ -122,15 +122,15 @@ final class PlannedClient {
             journal.note("state", "\(state)")
         case .accepted, .progress, .answer, .changed: break
         }
-        tellIfIdle()
+        reportIfIdle()
     }
 
-    private func ended(_ delivery: Delivery, _ body: [UInt8]) {
+    private func ended(_ delivery: DeliveredTerminal, _ body: [UInt8]) {
         let terminal = delivery.terminal
         let name = terminal.request.description
         // The Python package adds `~` and a number to the ID of a request that it repeats.
-        let wish = String(name.prefix { $0 != "~" })
-        journal.note("heard", terminal.handler.description, name, wish, Self.word(terminal), broker)
+        let fault = String(name.prefix { $0 != "~" })
+        journal.note("heard", terminal.handler.description, name, fault, Self.word(terminal), broker)
         guard let hold = open[delivery.key], delivery.fetch != nil else {
             connection?.finish(delivery)
             return
@@ -143,12 +143,12 @@ final class PlannedClient {
         loop.setTimer(after: hold) { [unowned self] in
             unfinished -= 1
             read(delivery)
-            tellIfIdle()
+            reportIfIdle()
         }
     }
 
     /// Reads the body from its file, unless the request was dropped meanwhile.
-    private func read(_ delivery: Delivery) {
+    private func read(_ delivery: DeliveredTerminal) {
         guard open[delivery.key] != nil, let connection else {
             connection?.finish(delivery)
             return
@@ -159,7 +159,7 @@ final class PlannedClient {
             return connection.finish(delivery)
         }
         journal.note("lost", delivery.key.request.description)
-        if !connection.askAgain(delivery) {
+        if !connection.resubmit(delivery) {
             open[delivery.key] = nil
             journal.note("end", delivery.key.request.description, broker, "internal", "-", "0", "-", "-", "-")
         }
@@ -179,9 +179,9 @@ final class PlannedClient {
             Self.generation(response?.httpFields ?? []))
     }
 
-    private func tellIfIdle() {
-        guard stepsLeft == 0, open.isEmpty, unfinished == 0, !saidIdle else { return }
-        saidIdle = true
+    private func reportIfIdle() {
+        guard stepsLeft == 0, open.isEmpty, unfinished == 0, !hasReportedIdle else { return }
+        hasReportedIdle = true
         journal.note("idle")
         onIdle()
     }

@@ -51,7 +51,7 @@ struct ReadersCommand: ParsableCommand {
         loop.remove(input)
         if let ask {
             readers.ask(for: ask, rate: rate, count: count)
-            try loop.run(for: .seconds(count / rate + 60)) { readers.heardAll }
+            try loop.run(for: .seconds(count / rate + 60)) { readers.hasReceivedAll }
         }
         print(readers.report)
     }
@@ -65,7 +65,7 @@ private final class Readers {
     private var ready = 0
     /// Number of requests to send; 0 if another process sends them.
     private var count = 0
-    private var asked = 0
+    private var requested = 0
     /// Delay of each terminal in microseconds.
     private var delays: [Int64] = []
 
@@ -78,7 +78,7 @@ private final class Readers {
         for _ in 0..<count {
             let connection = try ClientConnection(
                 endpoint: folder.busEndpoint, window: window, loop: loop
-            ) { [unowned self] in heard($0) }
+            ) { [unowned self] in handle($0) }
             connection.subscribe(pattern)
             // The reply follows the execution of the subscription.
             connection.query(.ping)
@@ -88,7 +88,7 @@ private final class Readers {
 
     var areReady: Bool { ready == connections.count }
 
-    var heardAll: Bool { missing == 0 }
+    var hasReceivedAll: Bool { missing == 0 }
 
     private var missing: Int { max(0, count * connections.count - delays.count) }
 
@@ -99,7 +99,7 @@ private final class Readers {
             let value = sorted.isEmpty ? 0 : sorted[max(0, (sorted.count * share + 99) / 100 - 1)]
             return "\"p\(share)\": \(value)"
         }
-        let counts = ["\"asked\": \(asked)", "\"heard\": \(delays.count)", "\"missing\": \(missing)"]
+        let counts = ["\"asked\": \(requested)", "\"heard\": \(delays.count)", "\"missing\": \(missing)"]
         return "{\((counts + figures).joined(separator: ", "))}"
     }
 
@@ -110,10 +110,10 @@ private final class Readers {
 
     /// The ID of each request is its planned time, so that delays of this process count as well.
     private func ask(for url: String, every pace: Duration, at due: LoopTime) {
-        guard asked < count, let request = RequestID("\(due.nanoseconds)") else { return }
-        var fetch = Fetch(handler: handler, request: request, url: "\(url)?\(asked)")
+        guard requested < count, let request = RequestID("\(due.nanoseconds)") else { return }
+        var fetch = Fetch(handler: handler, request: request, url: "\(url)?\(requested)")
         fetch.options.subscribes = false
-        asked += 1
+        requested += 1
         do {
             try connections[0].fetch(fetch)
         } catch {
@@ -123,7 +123,7 @@ private final class Readers {
         loop.setTimer(at: next) { [unowned self] in ask(for: url, every: pace, at: next) }
     }
 
-    private func heard(_ event: ClientEvent) {
+    private func handle(_ event: ClientEvent) {
         switch event {
         case .answer: ready += 1
         case .terminal(let delivery, _):

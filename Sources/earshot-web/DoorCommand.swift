@@ -38,15 +38,16 @@ struct DoorCommand: ParsableCommand {
         options.parentPid = parentPid
         do {
             options.door.tokens = try tokens.map { try TokenFile.token(in: $0) }
-            try DoorProcess.run(options) { EarshotWebCommand.say($0) }
+            try DoorProcess.run(options) { EarshotWebCommand.writeMessage($0) }
         } catch let error as SystemError {
-            EarshotWebCommand.say("cannot open the HTTP door at \((at + api).joined(separator: ", ")): \(error)")
+            EarshotWebCommand.writeMessage(
+                "cannot open the HTTP door at \((at + api).joined(separator: ", ")): \(error)")
             throw ExitCode(73)
         } catch let error as DescriptorShortage {
-            EarshotWebCommand.say("cannot open the HTTP door: \(error)")
+            EarshotWebCommand.writeMessage("cannot open the HTTP door: \(error)")
             throw ExitCode(73)
         } catch let error as TokenFile.Failure {
-            EarshotWebCommand.say(error.description)
+            EarshotWebCommand.writeMessage(error.description)
             throw ExitCode(78)
         }
     }

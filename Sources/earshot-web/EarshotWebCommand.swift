@@ -87,8 +87,8 @@ struct EarshotWebCommand: ParsableCommand {
         let registration = try loop.add(signals.descriptor, .readable) { _ in
             while signals.next() != nil { isOver = true }
         }
-        Self.say("listening at \(server.address)")
-        manager?.tell([("READY", "1"), ("STATUS", "listening at \(server.address)")], loop: loop)
+        Self.writeMessage("listening at \(server.address)")
+        manager?.notify([("READY", "1"), ("STATUS", "listening at \(server.address)")], loop: loop)
         try loop.run { isOver || server.failure != nil }
         server.close()
         loop.remove(registration)
@@ -97,11 +97,11 @@ struct EarshotWebCommand: ParsableCommand {
     }
 
     private func fail(_ code: Int32, _ sentence: String) throws {
-        Self.say(sentence)
+        Self.writeMessage(sentence)
         throw ExitCode(code)
     }
 
-    static func say(_ line: String) {
+    static func writeMessage(_ line: String) {
         let bytes = Array((TerminalText.escaped("earshot-web: \(line)") + "\n").utf8)
         _ = unsafe bytes.withUnsafeBytes { unsafe write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }

@@ -40,9 +40,9 @@ import Testing
     func `a wrong value is an error that names the file and the key`(text: String) throws {
         let path = try folder.file("config.toml", text)
         for read in [{ _ = try ConfigurationFile.network(path) }, { _ = try ConfigurationFile.read(path) }] {
-            let complaint = #expect(throws: Complaint.self) { try read() }
-            #expect(complaint?.status == .configuration)
-            #expect(complaint?.description.hasPrefix("\(path): \(text.prefix { $0 != " " }) must be") == true)
+            let commandError = #expect(throws: CommandError.self) { try read() }
+            #expect(commandError?.status == .configuration)
+            #expect(commandError?.description.hasPrefix("\(path): \(text.prefix { $0 != " " }) must be") == true)
         }
     }
 

@@ -17,7 +17,7 @@ import Testing
         try #require(unsafe truncate(runtime.supervisorLock, 0) == 0)
         #expect(
             performing: { try BusProcess(in: runtime) },
-            throws: { ($0 as? Complaint)?.sentence?.contains("cannot find the process") == true })
+            throws: { ($0 as? CommandError)?.sentence?.contains("cannot find the process") == true })
         withExtendedLifetime((broker, supervisor)) {}
     }
 }

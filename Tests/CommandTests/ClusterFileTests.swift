@@ -62,12 +62,12 @@ import Testing
         #expect("\(cluster.node)" == "localhost:5766")
         #expect(["127.0.0.1:5766", "[::1]:5766"].contains(try cluster.membership().place))
         #expect(cluster.engine == .servers([EngineAddress("redis.example:6379")].compactMap(\.self)))
-        let place = try #require(NodePlace("nowhere.invalid:5766"))
-        let complaint = #expect(throws: Complaint.self) {
+        let place = try #require(NodeEndpoint("nowhere.invalid:5766"))
+        let commandError = #expect(throws: CommandError.self) {
             try place.address { (name) throws(HostName.Failure) in throw HostName.Failure(name, "not known") }
         }
-        #expect(complaint?.description.contains("the host name nowhere.invalid does not resolve") == true)
-        #expect(complaint?.status == .unknownHost)
+        #expect(commandError?.description.contains("the host name nowhere.invalid does not resolve") == true)
+        #expect(commandError?.status == .unknownHost)
     }
 
     @Test func `the membership has the engine and the place of the node`() throws {
@@ -87,15 +87,15 @@ import Testing
         let keys = try ClusterFile(path).gatewayKeys(path)
         #expect(keys.secretKey == secretKey && keys.count == 1)
         let changed = try file(text(["public-key": "\"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID\""]))
-        let fault = #expect(throws: Complaint.self) { try ClusterFile(changed).gatewayKeys(changed) }
+        let fault = #expect(throws: CommandError.self) { try ClusterFile(changed).gatewayKeys(changed) }
         #expect(fault?.description.contains("public-key does not belong to secret-key") == true)
     }
 
     @Test func `a new file is read as it was written`() throws {
-        let node = try #require(NodePlace("10.0.0.1:5766"))
+        let node = try #require(NodeEndpoint("10.0.0.1:5766"))
         let login = EngineOptions.Login(user: "b\\us", password: "p\"w\n\u{e4}\u{1}")
         let server = try #require(EngineAddress("[::1]:6379"))
-        for engine: EngineOptions.Place in [.servers([server]), .sentinels([server], primary: "earshot")] {
+        for engine: EngineOptions.EngineLocation in [.servers([server]), .sentinels([server], primary: "earshot")] {
             let new = try ClusterFile(new: "shop", node: node, members: 3, engine: engine, login: login)
             let path = try file(new.text)
             #expect(try ClusterFile(path) == new)
@@ -111,9 +111,9 @@ import Testing
     @Test(arguments: [0o640, 0o604, 0o660, 0o777] as [UInt32])
     func `a file that others can read is refused`(_ mode: UInt32) throws {
         let path = try file(text(), mode: mode)
-        let complaint = #expect(throws: Complaint.self) { try ClusterFile(path) }
-        #expect(complaint?.status == .configuration)
-        #expect(complaint?.description.contains("chmod 600") == true)
+        let commandError = #expect(throws: CommandError.self) { try ClusterFile(path) }
+        #expect(commandError?.status == .configuration)
+        #expect(commandError?.description.contains("chmod 600") == true)
     }
 
     @Test func `a file that only a group of the process reads is accepted`() throws {
@@ -122,14 +122,14 @@ import Testing
         #expect(try ClusterFile(path).name == "shop")
         // Another group, which only root can set.
         guard getuid() == 0, unsafe chown(path, 0, 4_000_000_000) == 0 else { return }
-        let complaint = #expect(throws: Complaint.self) { try ClusterFile(path) }
-        #expect(complaint?.description.contains("chmod 600") == true)
+        let commandError = #expect(throws: CommandError.self) { try ClusterFile(path) }
+        #expect(commandError?.description.contains("chmod 600") == true)
     }
 
     @Test func `a missing file is a fault that names the command`() {
-        let complaint = #expect(throws: Complaint.self) { try ClusterFile(folder.path + "/none.toml") }
-        #expect(complaint?.status == .configuration)
-        #expect(complaint?.description.contains("earshot cluster new") == true)
+        let commandError = #expect(throws: CommandError.self) { try ClusterFile(folder.path + "/none.toml") }
+        #expect(commandError?.status == .configuration)
+        #expect(commandError?.description.contains("earshot cluster new") == true)
     }
 
     @Test func `a fault names its place`() throws {
@@ -163,14 +163,14 @@ import Testing
         ]
         for (text, part) in cases {
             let path = try file(text)
-            let complaint = #expect(throws: Complaint.self, "\(text)") { try ClusterFile(path) }
-            #expect(complaint?.description.contains(part) == true, "\(complaint?.description ?? "-") for \(part)")
-            #expect(complaint?.description.hasPrefix(path) == true)
-            #expect(complaint?.status == .configuration)
+            let commandError = #expect(throws: CommandError.self, "\(text)") { try ClusterFile(path) }
+            #expect(commandError?.description.contains(part) == true, "\(commandError?.description ?? "-") for \(part)")
+            #expect(commandError?.description.hasPrefix(path) == true)
+            #expect(commandError?.status == .configuration)
         }
         let path = try file(String(text().prefix { $0 != "[" }))
-        let complaint = #expect(throws: Complaint.self) { try ClusterFile(path) }
-        #expect(complaint?.description.contains("engine: is missing; add the table [engine]") == true)
+        let commandError = #expect(throws: CommandError.self) { try ClusterFile(path) }
+        #expect(commandError?.description.contains("engine: is missing; add the table [engine]") == true)
     }
 
     @Test func `the configuration names the file of the cluster`() throws {
@@ -182,8 +182,8 @@ import Testing
         for text in ["cluster = 3", "cluster = \"\""] {
             let path = try folder.file("other.toml", text)
             let other = Configuration(file: path, flags: [], pool: ConfigurationOptions.pool)
-            let complaint = #expect(throws: Complaint.self) { try other.read() }
-            #expect(complaint?.description.contains("cluster must be the path") == true)
+            let commandError = #expect(throws: CommandError.self) { try other.read() }
+            #expect(commandError?.description.contains("cluster must be the path") == true)
         }
         let none = try folder.file("none.toml", "slots = 3")
         #expect(try Configuration(file: none, flags: [], pool: nil).cluster() == nil)

@@ -11,7 +11,7 @@ import Testing
             {"node":"b2","self":false,"address":"10.0.0.2:5767","lease-ms":0,"flights":0},
             {"node":"c3","self":false,"readable":false,"address":"10.0.0.3:5767","lease-ms":1,"flights":0}]}}
             """
-        let lines = ClusterReport(try #require(JSONValue(Array(json.utf8)))).text.split(separator: "\n").suffix(4)
+        let lines = ClusterStatusText(try #require(JSONValue(Array(json.utf8)))).text.split(separator: "\n").suffix(4)
         let words = lines.map { $0.split(separator: " ").joined(separator: " ") }
         #expect(
             words == [
@@ -23,7 +23,7 @@ import Testing
     @Test(arguments: [(true, "of all users and remote clients"), (false, "share-between-users = on")])
     func `a node tells whether remote clients share`(isOn: Bool, part: String) throws {
         let json = #"{"cluster":{"mode":"member","share-between-users":\#(isOn)}}"#
-        let lines = ClusterReport(try #require(JSONValue(Array(json.utf8)))).text.split(separator: "\n")
+        let lines = ClusterStatusText(try #require(JSONValue(Array(json.utf8)))).text.split(separator: "\n")
         let line = try #require(lines.first { $0.hasPrefix("sharing") })
         #expect(line.contains(part))
     }

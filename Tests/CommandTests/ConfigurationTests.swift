@@ -60,8 +60,8 @@ import Testing
             #expect(try SettingOptions.parse(line.flatMap(\.option)).changes() == line.map(\.change))
         }
         let path = try folder.file("config.toml", "cache-size = \"2 G\"")
-        let complaint = #expect(throws: Complaint.self) { try ConfigurationFile.read(path) }
-        #expect(complaint?.description.hasPrefix("\(path): cache-size must be 0 to ") == true)
+        let commandError = #expect(throws: CommandError.self) { try ConfigurationFile.read(path) }
+        #expect(commandError?.description.hasPrefix("\(path): cache-size must be 0 to ") == true)
     }
 
     @Test func `variables that begin like those of this program and mean nothing are named`() {
@@ -82,8 +82,8 @@ import Testing
         let program = try #require(try hook("on-complete = [\"true\", \"a b\", \"\"]"))
         #expect(program.words == ["true", "a b", ""] && program.path?.hasSuffix("/true") == true)
         for text in ["on-complete = [\"/no/such/tool\"]", "on-complete = [\"\"]"] {
-            let complaint = #expect(throws: Complaint.self) { try hook(text) }
-            #expect(complaint?.status == .configuration && complaint?.description.contains("on-complete") == true)
+            let commandError = #expect(throws: CommandError.self) { try hook(text) }
+            #expect(commandError?.status == .configuration && commandError?.description.contains("on-complete") == true)
         }
         #expect(try changes("on-complete = [\"true\"]").isEmpty, "no client can change it")
     }
@@ -131,15 +131,15 @@ import Testing
 
     @Test func `an unknown user or group is an error that names the source`() throws {
         let path = try folder.file("config.toml", "users = [\"no-such-user\"]\n")
-        let file = #expect(throws: Complaint.self) { try Configuration(file: path, flags: [], pool: nil).read() }
+        let file = #expect(throws: CommandError.self) { try Configuration(file: path, flags: [], pool: nil).read() }
         #expect(file?.description.hasPrefix("users of \(path): there is no user no-such-user") == true)
-        let option = #expect(throws: Complaint.self) {
+        let option = #expect(throws: CommandError.self) {
             try Configuration(file: path, flags: [.list(.users, ["@no-such-group"])], pool: nil).read()
         }
         #expect(option?.description.hasPrefix("--users: there is no group no-such-group") == true)
         let settings = try Configuration(file: path, flags: [.list(.users, ["root"])], pool: nil).read()
         #expect(settings[.users] == ["root"])
-        let address = #expect(throws: Complaint.self) {
+        let address = #expect(throws: CommandError.self) {
             try Configuration(file: path, flags: [.list(.users, ["root"]), .list(.listen, ["here"])], pool: nil).read()
         }
         #expect(address?.description.hasPrefix("--listen: here: give a numeric address") == true)
@@ -160,7 +160,7 @@ import Testing
     }
 
     @Test func `a file that an option names must exist`() {
-        #expect(throws: Complaint.self) {
+        #expect(throws: CommandError.self) {
             try Configuration(file: folder.path + "/none.toml", flags: [], pool: nil).read()
         }
     }

@@ -64,10 +64,10 @@ import Testing
 
     @Test func `an error names the file and the line`() {
         let file = Array("# comment\n\na.example\tFALSE\t/\tFALSE\tx\tn\tsecret\n".utf8)
-        let complaint = #expect(throws: Complaint.self) { try CookieFile.parse(file, "jar.txt") }
-        #expect(complaint?.status == .noInput)
-        #expect(complaint?.description.contains("jar.txt: line 3: the fifth field") == true)
-        #expect(complaint?.description.contains("secret") == false)
+        let commandError = #expect(throws: CommandError.self) { try CookieFile.parse(file, "jar.txt") }
+        #expect(commandError?.status == .noInput)
+        #expect(commandError?.description.contains("jar.txt: line 3: the fifth field") == true)
+        #expect(commandError?.description.contains("secret") == false)
     }
 
     @Test func `a file has at most as many cookies as a jar`() throws {
@@ -75,7 +75,7 @@ import Testing
             (0..<count).flatMap { Array("h\($0 / 50).example\tFALSE\t/\tFALSE\t0\tn\($0)\tv\n".utf8) }
         }
         #expect(try CookieFile.parse(file(3_000), "jar").count == 3_000)
-        #expect(throws: Complaint.self) { try CookieFile.parse(file(3_001), "jar") }
+        #expect(throws: CommandError.self) { try CookieFile.parse(file(3_001), "jar") }
     }
 
     @Test(arguments: [

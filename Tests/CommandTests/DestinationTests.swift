@@ -90,7 +90,7 @@ import Testing
         #expect {
             try Destination.folder(file + "/below", interrupt: -1)
         } throws: { error in
-            (error as? Complaint)?.status == .cannotWrite
+            (error as? CommandError)?.status == .cannotWrite
         }
     }
 

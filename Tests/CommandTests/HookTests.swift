@@ -26,7 +26,7 @@ import Testing
         #expect(program.arguments(file: nil)[2] == "")
         #expect(HookProgram(argument: "  ") == nil)
         #expect(HookProgram(argument: "{} x") == nil)
-        #expect(throws: Complaint.self) {
+        #expect(throws: CommandError.self) {
             try #require(HookProgram(argument: "/no/such/tool")).found()
         }
     }
@@ -47,7 +47,7 @@ import Testing
     @Test func `beyond a bound requests of the bus end without a program, and later ones have one again`() throws {
         let loop = try EventLoop()
         let hooks = BusHooks(try #require(HookProgram(words: ["true"])).found(), loop, ServiceLog("serve", .text))
-        #expect(hooks.word == SupervisorWord.reportEnds)
+        #expect(hooks.word == SupervisorCommand.reportEnds)
         let ended = EndedRequest(handler: key.handler, request: key.request)
         // No program ends before the loop runs.
         for _ in 0..<BusHooks.most + 3 { hooks.add(ended) }
@@ -56,7 +56,7 @@ import Testing
         hooks.add(ended)
         #expect(hooks.dropped == 0, "there is room again")
         hooks.change(nil)
-        #expect(hooks.word == SupervisorWord.ignoreEnds && hooks.count > 0, "earlier ones go on")
+        #expect(hooks.word == SupervisorCommand.ignoreEnds && hooks.count > 0, "earlier ones go on")
         try loop.run { hooks.count == 0 }
     }
 

@@ -19,9 +19,9 @@ import ZeroMQ
         return path
     }
 
-    private func fault(_ text: String, mode: UInt32 = 0o600) throws -> Complaint? {
+    private func fault(_ text: String, mode: UInt32 = 0o600) throws -> CommandError? {
         let path = try file(text, mode: mode)
-        return #expect(throws: Complaint.self) { try KeyFile(path) }
+        return #expect(throws: CommandError.self) { try KeyFile(path) }
     }
 
     @Test func `a file is read as it was written`() throws {
@@ -34,7 +34,7 @@ import ZeroMQ
             server = try file.makeServer()
             try file.add(client)
         }
-        #expect(throws: Complaint.self) { try KeyFile.change(path) { file in try file.add(client) } }
+        #expect(throws: CommandError.self) { try KeyFile.change(path) { file in try file.add(client) } }
         #expect(server.utf8.count == 40)
         let read = try KeyFile(path)
         #expect(read.server?.publicKey == server)
@@ -48,14 +48,14 @@ import ZeroMQ
             #expect(again == server)
             try file.revoke(name)
         }
-        #expect(throws: Complaint.self) { try KeyFile.change(path) { file in try file.revoke(name) } }
+        #expect(throws: CommandError.self) { try KeyFile.change(path) { file in try file.revoke(name) } }
         #expect(try KeyFile(path).clients.isEmpty)
     }
 
     @Test func `a missing file has no keys`() throws {
         let file = try KeyFile(folder.path + "/none.toml")
         #expect(file.clients.isEmpty && file.server == nil)
-        let fault = #expect(throws: Complaint.self) { try file.keys() }
+        let fault = #expect(throws: CommandError.self) { try file.keys() }
         #expect(fault?.status == .configuration)
     }
 
@@ -105,9 +105,9 @@ import ZeroMQ
 
     @Test(arguments: [0o640, 0o604, 0o660, 0o777] as [UInt32])
     func `a file that others can read is refused`(_ mode: UInt32) throws {
-        let complaint = try fault("", mode: mode)
-        #expect(complaint?.status == .configuration)
-        #expect(complaint?.description.contains("chmod 600") == true)
+        let commandError = try fault("", mode: mode)
+        #expect(commandError?.status == .configuration)
+        #expect(commandError?.description.contains("chmod 600") == true)
     }
 
     @Test func `a fault names its place`() throws {

@@ -59,10 +59,10 @@ import Testing
         try share(mode: mode)
         for path in [file, pipe, link, linked] {
             #expect(throws: OutputFailure.self) { try OutputPath(path) }
-            #expect(throws: Complaint.self) { try HeaderOutput(path, interrupt: -1) }
-            #expect(throws: Complaint.self) { try FailureList(path) }
-            #expect(throws: Complaint.self) { try CookieFile.write([], to: path) }
-            #expect(throws: Complaint.self) { try SecretFile.create(path, with: "x") }
+            #expect(throws: CommandError.self) { try HeaderOutput(path, interrupt: -1) }
+            #expect(throws: CommandError.self) { try FailureList(path) }
+            #expect(throws: CommandError.self) { try CookieFile.write([], to: path) }
+            #expect(throws: CommandError.self) { try SecretFile.create(path, with: "x") }
             var destination = Destination.file(path, interrupt: -1)
             #expect(destination.existing(nil) == nil)
             #expect(throws: OutputFailure.self) { try destination.write(.bytes([65]), of: "http://h/x") }

@@ -153,7 +153,7 @@ import Testing
     }
 
     @Test func `a place that cannot be written is a complaint at the start`() {
-        #expect(throws: Complaint.self) { try FailureList(folder.path + "/none/failed") }
+        #expect(throws: CommandError.self) { try FailureList(folder.path + "/none/failed") }
     }
 }
 

@@ -119,7 +119,7 @@ import Testing
         let path = try pipe("pipe")
         let interrupt = try EventCounter()
         interrupt.signal()
-        let isInterrupt = { (error: any Error) in (error as? Complaint)?.status == .interrupted }
+        let isInterrupt = { (error: any Error) in (error as? CommandError)?.status == .interrupted }
         #expect(performing: { try HeaderOutput(path, interrupt: interrupt.descriptor) }, throws: isInterrupt)
         #expect(performing: { try FailureList(path, interrupt: interrupt.descriptor) }, throws: isInterrupt)
         var destination = Destination.file(path, interrupt: interrupt.descriptor)

@@ -9,7 +9,7 @@ import Testing
 /// Directory of partial bodies of each way to start a broker.
 @Suite struct PartsFolderTests {
     private func parts(_ cache: [String], _ place: [String] = []) throws -> String? {
-        let place = try PlaceOptions.parse(place)
+        let place = try RuntimeOptions.parse(place)
         return try CacheOptions.parse(cache).parts(place, place.folder())
     }
 

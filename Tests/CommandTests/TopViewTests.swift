@@ -6,13 +6,13 @@ import Testing
 
 /// A sample with the numbers of the test.
 private func sample(
-    seconds: Double = 1, broker: String = "b", submitted: Int = 10, asked: Int = 10, used: Int = 5, joined: Int = 2,
+    seconds: Double = 1, broker: String = "b", submitted: Int = 10, requested: Int = 10, used: Int = 5, joined: Int = 2,
     handlers: [(name: String, pending: Int, answered: Int)] = []
 ) throws -> TopSample {
     let status = """
         {"broker":"\(broker)","phase":"serving","requests":{"submitted":\(submitted),"answered":3,\
         "failed":{"timeout":2,"reset":1},"removed":0,"pending":4},"flights":{"started":8,"joined":\(joined)},\
-        "cache":{"asked":\(asked),"used":\(used)},"queue":{"high":1,"normal":2,"low":0,"background":0},\
+        "cache":{"asked":\(requested),"used":\(used)},"queue":{"high":1,"normal":2,"low":0,"background":0},\
         "flights-now":{"running":3,"queued":1},"clients":2,"handlers":\(handlers.count),\
         "workers":[{"pid":71,"phase":"ready","slots":64,"running":3},{"pid":72,"phase":"draining","slots":64,"running":0}],\
         "origins":[{"origin":"http://a","running":1,"limit":6,"flights":1},\
@@ -53,8 +53,8 @@ private func sample(
     }
 
     @Test func `rates and shares are those since the sample before`() throws {
-        let first = try sample(seconds: 1, submitted: 10, asked: 10, used: 5, joined: 2)
-        let second = try sample(seconds: 3, submitted: 20, asked: 14, used: 8, joined: 2)
+        let first = try sample(seconds: 1, submitted: 10, requested: 10, used: 5, joined: 2)
+        let second = try sample(seconds: 3, submitted: 20, requested: 14, used: 8, joined: 2)
         #expect(second.rate(since: first) { $0.count("requests.submitted") } == 5)
         #expect(second.percent(since: first, TopSample.cacheUses, of: TopSample.cacheLookups) == 75)
         #expect(second.percent(since: nil, TopSample.cacheUses, of: TopSample.cacheLookups) == 57)

@@ -119,6 +119,6 @@ import Testing
         ("user:pass@h/a", "h/a"), ("h/a", "h/a"), ("", ""), ("?s", "?..."),
     ])
     func `messages show no part of a URL that may be secret`(text: String, shown: String) {
-        #expect(URLText.discreet(text) == shown)
+        #expect(URLText.redacted(text) == shown)
     }
 }

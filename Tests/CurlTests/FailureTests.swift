@@ -23,13 +23,13 @@ import Testing
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n", .open, .protocolError),
         ])
     func brokenAnswer(bytes: String, end: LoopbackOrigin.Reply.End, failure: TransferFailure) throws {
-        let loop = try TestLoop(origin: LoopbackOrigin(bytes, end: end))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin(bytes, end: end))
         let result = try #require(try loop.fetch(TransferRequest(url: loop.url)))
         #expect(result.failure == failure, "\(result)")
     }
 
     @Test func `a folded line that continues none is a broken answer, or the sink sees it`() throws {
-        let loop = try TestLoop(
+        let loop = try CurlTestLoop(
             origin: LoopbackOrigin("HTTP/1.1 200 OK\r\n folded: first\r\nContent-Length: 2\r\n\r\nok"))
         let sink = RecordingSink()
         let failure = try #require(try loop.fetch(TransferRequest(url: loop.url), sink: sink)).failure
@@ -40,7 +40,7 @@ import Testing
     @Test func `a port nobody listens on refuses`() throws {
         let (descriptor, port) = try Loopback.bind()
         defer { close(descriptor) }
-        let loop = try TestLoop(origin: LoopbackOrigin(""))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin(""))
         let result = try #require(try loop.fetch(TransferRequest(url: "http://127.0.0.1:\(port)/")))
         #expect(result.failure == .connectRefused)
         #expect(result.osError == ECONNREFUSED)
@@ -52,7 +52,7 @@ import Testing
         // A listener's queue holds one more than its backlog; later connections wait.
         let waiting = (0..<4).map { _ in Loopback.connect(port: port) }
         defer { for descriptor in waiting + [listener] { close(descriptor) } }
-        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
         var request = TransferRequest(url: "http://127.0.0.1:\(port)/")
         request.connectTimeout = .milliseconds(100)
         #expect(try loop.fetch(request)?.failure == .connectTimeout)
@@ -64,7 +64,7 @@ import Testing
     }
 
     @Test func `the silence of a connection ends with each byte, and not only with each line`() throws {
-        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200"))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin("HTTP/1.1 200"))
         let sink = RecordingSink()
         let transfer = try loop.start(TransferRequest(url: loop.url), sink: sink)
         #expect(transfer.silentMilliseconds == nil)
@@ -83,7 +83,7 @@ import Testing
     @Test func `silence in the TLS handshake has its own cause, and no certificates to trust is a TLS failure`() throws
     {
         let origin = try LoopbackOrigin("")
-        let loop = try TestLoop(origin: origin)
+        let loop = try CurlTestLoop(origin: origin)
         var request = TransferRequest(url: "https://127.0.0.1:\(origin.port)/")
         // A busy machine may need the first times for the connection.
         var failure: TransferFailure?
@@ -107,14 +107,14 @@ import Testing
             ("http://", .malformedURL),
         ])
     func badURL(url: String, failure: TransferFailure) throws {
-        let loop = try TestLoop(origin: LoopbackOrigin(""))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin(""))
         #expect(try loop.fetch(TransferRequest(url: url))?.failure == failure)
     }
 
     @Test func `header lines beyond the limit end the transfer`() throws {
         let line = "X-Pad: " + String(repeating: "x", count: 4000) + "\r\n"
         let head = "HTTP/1.1 200 OK\r\n" + String(repeating: line, count: 17) + "Content-Length: 0\r\n\r\n"
-        let loop = try TestLoop(origin: LoopbackOrigin(head))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin(head))
         let sink = RecordingSink()
         #expect(try loop.fetch(TransferRequest(url: loop.url), sink: sink)?.failure == .headerTooLarge)
         #expect(sink.head.utf8.count <= Multi.headerBytesLimit)
@@ -122,13 +122,13 @@ import Testing
 
     @Test func `one header line that libcurl does not keep is too large as well`() throws {
         let head = "HTTP/1.1 200 OK\r\nX-Pad: " + String(repeating: "x", count: 300_000) + "\r\n\r\n"
-        let loop = try TestLoop(origin: LoopbackOrigin(head))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin(head))
         #expect(try loop.fetch(TransferRequest(url: loop.url))?.failure == .headerTooLarge)
     }
 
     @Test func `a sink that refuses body bytes aborts the transfer and closes its socket`() throws {
         let body = [UInt8](repeating: 7, count: 1_000_000)
-        let loop = try TestLoop(
+        let loop = try CurlTestLoop(
             origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", body: body))
         let sink = RecordingSink()
         sink.bodyLimit = 1000
@@ -138,7 +138,7 @@ import Testing
     }
 
     @Test func `a sink that refuses the head aborts the transfer`() throws {
-        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
         let sink = RecordingSink()
         sink.refusesHeader = true
         #expect(try loop.fetch(TransferRequest(url: loop.url), sink: sink)?.failure == .aborted)
@@ -147,7 +147,7 @@ import Testing
     }
 
     @Test func `cancelling a running transfer closes its socket and silences it`() throws {
-        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nonly"))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nonly"))
         let sink = RecordingSink()
         let transfer = try loop.start(TransferRequest(url: loop.url), sink: sink)
         #expect(loop.run { _ in sink.text == "only" })
@@ -159,7 +159,7 @@ import Testing
     }
 
     @Test func `giving up a multi handle closes the sockets of what runs in it`() throws {
-        let loop = try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nonly"))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nonly"))
         let sink = RecordingSink()
         _ = try loop.start(TransferRequest(url: loop.url), sink: sink)
         #expect(loop.run { _ in !sink.body.isEmpty })

@@ -5,11 +5,11 @@ import Testing
 
 /// Requests whose connection serves no other request.
 @Suite struct OwnConnectionTests {
-    private func loop() throws -> TestLoop {
-        try TestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+    private func loop() throws -> CurlTestLoop {
+        try CurlTestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
     }
 
-    private func own(_ loop: TestLoop) -> TransferRequest {
+    private func own(_ loop: CurlTestLoop) -> TransferRequest {
         var request = TransferRequest(url: loop.url)
         request.ownsConnection = true
         return request

@@ -14,12 +14,12 @@ final class RecordingSink: TransferSink {
     /// Addresses that it does not admit.
     var refusedAddresses: Set<String> = []
     /// Addresses that it was asked to admit, in order.
-    private(set) var askedAddresses: [String] = []
+    private(set) var requestedAddresses: [String] = []
 
     var text: String { String(decoding: body, as: UTF8.self) }
 
     func admits(address: String) -> Bool {
-        askedAddresses.append(address)
+        requestedAddresses.append(address)
         return !refusedAddresses.contains(address)
     }
 

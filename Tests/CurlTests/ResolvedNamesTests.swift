@@ -42,16 +42,16 @@ import Testing
 
     @Test func `libcurl forgets an address with the last transfer that needs it`() throws {
         let origin = try LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-        let loop = try TestLoop(origin: origin)
+        let loop = try CurlTestLoop(origin: origin)
         // A name that libcurl resolves itself, so that a removed address shows at once.
         var request = TransferRequest(url: "http://a.localhost:\(origin.port)/")
         request.resolve = ["a.localhost:\(origin.port):127.0.0.2"]
         let elsewhere = RecordingSink()
         #expect(try loop.fetch(request, sink: elsewhere)?.failure == .connectRefused)
-        #expect(elsewhere.askedAddresses == ["127.0.0.2"])
+        #expect(elsewhere.requestedAddresses == ["127.0.0.2"])
         request.resolve = []
         let sink = RecordingSink()
         #expect(try loop.fetch(request, sink: sink)?.failure == nil)
-        #expect(!sink.askedAddresses.contains("127.0.0.2"))
+        #expect(!sink.requestedAddresses.contains("127.0.0.2"))
     }
 }

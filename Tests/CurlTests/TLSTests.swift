@@ -7,7 +7,7 @@ import Testing
 @Suite struct TLSTests {
     @Test func `a certificate is believed only if it is trusted and for this name`() throws {
         let tls = try TLSOrigin()
-        let loop = try TestLoop(origin: LoopbackOrigin(""))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin(""))
         var request = TransferRequest(url: "https://localhost:\(tls.port)/")
         request.resolve = ["localhost:\(tls.port):127.0.0.1"]
         // X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT
@@ -32,7 +32,7 @@ import Testing
 
     @Test func `an unverified connection serves no verified request`() throws {
         let tls = try TLSOrigin()
-        let loop = try TestLoop(origin: LoopbackOrigin(""))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin(""))
         var request = TransferRequest(url: "https://other.test:\(tls.port)/")
         request.resolve = ["+other.test:\(tls.port):127.0.0.1"]
         for _ in 0..<2 {
@@ -48,7 +48,7 @@ import Testing
     @Test(arguments: ["-tls1_2", "-tls1_3"])
     func `a server that refuses the client certificate, or misses it, is told apart`(version: String) throws {
         let tls = try TLSOrigin(arguments: ["-Verify", "1", "-verify_return_error", version])
-        let loop = try TestLoop(origin: LoopbackOrigin(""))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin(""))
         var request = TransferRequest(url: "https://localhost:\(tls.port)/")
         request.resolve = ["+localhost:\(tls.port):127.0.0.1"]
         request.caCertificates = try contents(tls.certificate)
@@ -64,7 +64,7 @@ import Testing
 
     @Test func `an encrypted key is a TLS failure, and nobody is asked for its passphrase`() throws {
         let tls = try TLSOrigin()
-        let loop = try TestLoop(origin: LoopbackOrigin(""))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin(""))
         var request = TransferRequest(url: "https://localhost:\(tls.port)/")
         request.resolve = ["+localhost:\(tls.port):127.0.0.1"]
         request.caCertificates = try contents(tls.certificate)

@@ -11,7 +11,7 @@ import Testing
         "bytes that came before a request are no answer to it, and their connection is closed",
         arguments: [answer("evil"), "HTTP/1.1 200 OK\r\nContent-Le", "\r\n", "x"])
     func unsolicited(bytes: String) throws {
-        let loop = try TestLoop(origin: LoopbackOrigin(Self.answer("good")))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin(Self.answer("good")))
         #expect(try loop.fetch(TransferRequest(url: loop.url))?.failure == nil)
         #expect(loop.sendUnsolicited(bytes, connections: 1))
 
@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test func `each of several connections is looked at before it is used again`() throws {
-        let loop = try TestLoop(origin: LoopbackOrigin(Self.answer("good")))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin(Self.answer("good")))
         for _ in 0..<3 {
             let sinks = (0..<4).map { _ in RecordingSink() }
             let count = loop.finished.count
@@ -46,7 +46,7 @@ import Testing
     }
 
     @Test func `a connection that was the second to be tried is used again`() throws {
-        let loop = try TestLoop(origin: LoopbackOrigin(Self.answer("good")))
+        let loop = try CurlTestLoop(origin: LoopbackOrigin(Self.answer("good")))
         var request = TransferRequest(url: "http://name.test:\(loop.origin.port)/")
         request.resolve = ["name.test:\(loop.origin.port):[::1],127.0.0.1"]
         #expect(try loop.fetch(request)?.connectsMade == 1)
@@ -64,7 +64,7 @@ import Testing
         for method in [
             TransferRequest.Method.get, .other("PUT", isRepeatable: true), .other("POST", isRepeatable: false),
         ] {
-            let loop = try TestLoop(
+            let loop = try CurlTestLoop(
                 origin: LoopbackOrigin { head in
                     if head.contains("/bad") { return .init(bytes: [], end: end) }
                     return .init(bytes: Array(Self.answer("good").utf8), end: .open)

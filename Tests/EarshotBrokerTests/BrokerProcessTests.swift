@@ -35,7 +35,7 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)
         #expect(job.url == Self.url)
-        worker.say(.done(Self.done(job, "hello")), Array("hello".utf8))
+        worker.send(.done(Self.done(job, "hello")), Array("hello".utf8))
         #expect(try rig.reaches { client.ends == ["200"] })
         #expect(client.terminals[0].body == Array("hello".utf8))
         #expect(rig.spool.isEmpty)
@@ -66,14 +66,14 @@ struct BrokerProcessTests {
     @Test func `bytes that are no message are answered with an error, and the connection stands`() throws {
         let rig = try BrokerRig()
         let client = try rig.client()
-        client.say(head: Array("NONSENSE".utf8))
+        client.send(head: Array("NONSENSE".utf8))
         #expect(try rig.reaches { client.messages.count == 2 })
         guard case .error(let reply) = client.messages[1] else {
             Issue.record("\(client.messages[1]) is not an error")
             return
         }
         #expect(reply.code == "unknown-verb")
-        client.say(.query(.status))
+        client.send(.query(.status))
         #expect(try rig.reaches { client.messages.last == .answer(.status) })
     }
 
@@ -84,14 +84,14 @@ struct BrokerProcessTests {
         let worker = try rig.worker()
         var parts = SandboxParts()
         parts.filtersCalls = true
-        worker.say(.sandbox(parts))
+        worker.send(.sandbox(parts))
         #expect(
             try rig.reaches { rig.broker.work.admission.barred.contains(ProcessInfo.processInfo.processIdentifier) })
         let second = try rig.unready()
         #expect(try rig.reaches { second.isEnded })
         #expect(second.messages.isEmpty)
-        worker.say(.slots(3))
-        #expect(try rig.reaches { rig.broker.core.workersTakenIn == 1 })
+        worker.send(.slots(3))
+        #expect(try rig.reaches { rig.broker.core.acceptingWorkers == 1 })
     }
 
     @Test func `a worker in a sandbox serves no further schemes, also with a later broker`() throws {
@@ -100,7 +100,7 @@ struct BrokerProcessTests {
         try #require(try rig.reaches { worker.isOpen })
         var ready = Ready(slots: 1)
         ready.schemes = ["gpu"]
-        worker.say(.ready(ready))
+        worker.send(.ready(ready))
         #expect(try rig.reaches { worker.isEnded })
         #expect(worker.messages.isEmpty)
         let usual = try rig.worker()
@@ -113,7 +113,7 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)
         try rig.write("hello", rig.part(of: job))
-        worker.say(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        worker.send(.done(Self.done(job, "hello", file: rig.part(of: job))))
         #expect(try rig.reaches { client.ends == ["200"] })
         #expect(client.terminals[0].terminal.response?.file == "\(rig.folder)/spool/\(Self.sum)")
         #expect(rig.spool == [Self.sum])
@@ -135,7 +135,7 @@ struct BrokerProcessTests {
         try #require(try rig.reaches { worker.jobs.count == 1 })
         let job = worker.jobs[0].job
         try rig.write(text, rig.part(of: job))
-        worker.say(.done(Self.done(job, text, file: rig.part(of: job))))
+        worker.send(.done(Self.done(job, text, file: rig.part(of: job))))
         try #require(try rig.reaches { client.ends == ["200"] })
         // A timer wakes the broker, too: the READs must be answered before it is due.
         var due = Int64.max
@@ -147,7 +147,7 @@ struct BrokerProcessTests {
         // The kernel takes several parts. A client that reads would wake the broker, because they share the loop.
         client.isReading = false
         let taken = rig.broker.bus.taken
-        client.say(together: (0..<count).map { .read(BodyRead(.terminal(1), offset: $0 * bytes, length: bytes)) })
+        client.send(together: (0..<count).map { .read(BodyRead(.terminal(1), offset: $0 * bytes, length: bytes)) })
         #expect(try rig.reaches { rig.broker.bus.taken == taken + count && rig.broker.refusing.isEmpty })
         #expect(rig.broker.loop.now.nanoseconds < due)
         client.isReading = true
@@ -158,12 +158,12 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)
         try rig.write("hello", rig.part(of: job))
-        worker.say(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        worker.send(.done(Self.done(job, "hello", file: rig.part(of: job))))
         #expect(try rig.reaches { client.ends == ["200"] })
         let path = try #require(client.terminals[0].terminal.response?.file)
         if isLinked { try FileManager.default.linkItem(atPath: path, toPath: path + ".link") }
-        client.say(.take(1))
-        client.say(.query(.ping))
+        client.send(.take(1))
+        client.send(.query(.ping))
         #expect(try rig.reaches { client.messages.last == .answer(.ping) })
         guard case .taken(1, let taken) = client.messages[client.messages.count - 2] else {
             Issue.record("TAKE has no answer before the next one's")
@@ -172,7 +172,7 @@ struct BrokerProcessTests {
         #expect((taken == nil) == isLinked)
         #expect(FileManager.default.fileExists(atPath: path) == isLinked)
         if let taken { #expect(try String(contentsOfFile: taken, encoding: .utf8) == "hello") }
-        client.say(.acknowledge(1))
+        client.send(.acknowledge(1))
         #expect(try rig.reaches { rig.spool.allSatisfy { $0.hasSuffix(".link") } })
     }
 
@@ -180,7 +180,7 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)
         try rig.write("hell", rig.part(of: job))
-        worker.say(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        worker.send(.done(Self.done(job, "hello", file: rig.part(of: job))))
         #expect(try rig.reaches { client.ends == ["internal"] })
     }
 
@@ -194,10 +194,10 @@ struct BrokerProcessTests {
         for job in [job, worker.jobs[1].job] {
             var completion = Self.done(job)
             completion.length = WireLimits.bodyBytes
-            worker.say(.done(completion), body)
+            worker.send(.done(completion), body)
         }
         #expect(try rig.reaches { client.ends == ["internal", "internal"] })
-        client.say(.query(.status))
+        client.send(.query(.status))
         #expect(try rig.reaches { client.messages.last == .answer(.status) })
     }
 
@@ -205,7 +205,7 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)
         try rig.write("hello", "precious")
-        worker.say(.done(Self.done(job, "hello", file: "precious")))
+        worker.send(.done(Self.done(job, "hello", file: "precious")))
         #expect(try rig.reaches { client.ends == ["internal"] })
         #expect(rig.spool == ["precious"])
     }
@@ -216,19 +216,19 @@ struct BrokerProcessTests {
         var other = job
         other.attempt.flight += 1
         try rig.write("hello", rig.part(of: other))
-        worker.say(.done(Self.done(other, "hello", file: rig.part(of: other))))
+        worker.send(.done(Self.done(other, "hello", file: rig.part(of: other))))
         #expect(try rig.reaches { rig.spool.isEmpty })
-        worker.say(.done(Self.done(job)))
+        worker.send(.done(Self.done(job)))
         #expect(try rig.reaches { client.ends == ["200"] })
     }
 
     @Test func `the file of a cancelled attempt is removed`() throws {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)
-        client.say(.removeRequest(try #require(HandlerID("app/list")), try #require(RequestID("1"))))
+        client.send(.removeRequest(try #require(HandlerID("app/list")), try #require(RequestID("1"))))
         #expect(try rig.reaches { worker.messages.contains(.cancel(job.attempt)) })
         try rig.write("hello", rig.part(of: job))
-        worker.say(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        worker.send(.done(Self.done(job, "hello", file: rig.part(of: job))))
         #expect(try rig.reaches { rig.spool.isEmpty })
     }
 
@@ -237,7 +237,7 @@ struct BrokerProcessTests {
         let (client, worker, job) = try fetching(rig) { $0.options.delivery = .file }
         var done = Self.done(job, "hello")
         done.sha256 = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
-        worker.say(.done(done), Array("hello".utf8))
+        worker.send(.done(done), Array("hello".utf8))
         #expect(try rig.reaches { client.ends == ["200"] })
         let file = try #require(client.terminals[0].terminal.response?.file)
         #expect(try String(contentsOfFile: file, encoding: .utf8) == "hello")
@@ -247,7 +247,7 @@ struct BrokerProcessTests {
     @Test func `a file is not written under a digest that a worker has invented`() throws {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig) { $0.options.delivery = .file }
-        worker.say(.done(Self.done(job, "hello")), Array("hello".utf8))
+        worker.send(.done(Self.done(job, "hello")), Array("hello".utf8))
         #expect(try rig.reaches { client.ends == ["spool-full"] })
     }
 
@@ -255,10 +255,10 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig) { $0.options.delivery = .inline }
         try rig.write("hello", rig.part(of: job))
-        worker.say(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        worker.send(.done(Self.done(job, "hello", file: rig.part(of: job))))
         #expect(try rig.reaches { client.ends == ["200"] })
         #expect(client.terminals[0].body == Array("hello".utf8) && client.terminals[0].terminal.response?.file == nil)
-        client.say(.acknowledge(1))
+        client.send(.acknowledge(1))
         #expect(try rig.reaches { rig.spool.isEmpty })
     }
 
@@ -266,10 +266,10 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)
         try FileManager.default.removeItem(atPath: rig.folder + "/spool")
-        worker.say(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        worker.send(.done(Self.done(job, "hello", file: rig.part(of: job))))
         #expect(try rig.reaches { client.ends == ["spool-failed"] })
         #expect(FileManager.default.fileExists(atPath: rig.folder + "/spool/broker.lock"))
-        #expect(rig.broker.core.placeFaults.map(\.place) == ["spool"])
+        #expect(rig.broker.core.pathFaults.map(\.place) == ["spool"])
     }
 
     // MARK: Stores
@@ -279,7 +279,7 @@ struct BrokerProcessTests {
         let (client, worker, job) = try fetching(rig)
         var completion = Self.done(job, "hello")
         completion.httpFields = Array("cache-control: max-age=600".utf8)
-        worker.say(.done(completion), Array("hello".utf8))
+        worker.send(.done(completion), Array("hello".utf8))
         #expect(try rig.reaches { client.ends == ["200"] })
         try client.fetch("2", Self.url)
         #expect(try rig.reaches { client.ends == ["200", "200"] })
@@ -305,12 +305,12 @@ struct BrokerProcessTests {
         let second = try BrokerRig(in: folder) { $0.durableFolder = $0.runtimeFolder + "-durable" }
         #expect(second.broker.core.isLoadingDurables, "it serves before it has loaded the request")
         let (client, worker) = (try second.client(), try second.worker())
-        client.say(together: [.removeRequest(handler, try #require(RequestID("9"))), .query(.ping)])
+        client.send(together: [.removeRequest(handler, try #require(RequestID("9"))), .query(.ping)])
         #expect(try second.reaches { client.messages.contains(.answer(.ping)) })
         #expect(!second.broker.core.isLoadingDurables, "a message that waits holds those behind it")
         #expect(try second.reaches { worker.jobs.count == 1 })
-        worker.say(.done(Self.done(worker.jobs[0].job, "hello")), Array("hello".utf8))
-        client.say(.subscribe(.handler(handler)))
+        worker.send(.done(Self.done(worker.jobs[0].job, "hello")), Array("hello".utf8))
+        client.send(.subscribe(.handler(handler)))
         #expect(try second.reaches { client.ends == ["200"] })
         #expect(client.terminals[0].terminal.isDurable)
         #expect(client.terminals[0].body == Array("hello".utf8))
@@ -325,7 +325,7 @@ struct BrokerProcessTests {
         var lines: [String] = []
         let supervisor = try LineChannel(ends.own, loop: rig.broker.loop) { lines.append($0) }
         let client = try rig.client()
-        client.say(.set(try #require(SettingWords(["origin-limit", "3"]))))
+        client.send(.set(try #require(SettingWords(["origin-limit", "3"]))))
         #expect(try rig.reaches { lines.contains("origin-limit 3") })
         var settings = Settings()
         try settings.apply(try SettingChange(["origin-limit", "5"]), source: "flag")
@@ -343,8 +343,8 @@ struct BrokerProcessTests {
         let proof = try #require(GatewayProof(String(repeating: "0a", count: 32)))
         // This process is the gateway from here on. The broker reads the lines before it accepts the next connection.
         supervisor.send([
-            "\(SupervisorWord.proof) \(proof)",
-            "\(SupervisorWord.gateway) \(ProcessInfo.processInfo.processIdentifier)",
+            "\(SupervisorCommand.proof) \(proof)",
+            "\(SupervisorCommand.gateway) \(ProcessInfo.processInfo.processIdentifier)",
         ])
         let laptop = try #require(PrincipalName("key:laptop"))
         for (name, proof, isOpen) in [(nil, nil, false), (laptop, nil, false), (laptop, proof, true)] {
@@ -361,9 +361,9 @@ struct BrokerProcessTests {
         var lines: [String] = []
         let supervisor = try LineChannel(ends.own, loop: rig.broker.loop) { lines.append($0) }
         let worker = try rig.worker()
-        #expect(try rig.reaches { lines == ["\(SupervisorWord.workers) 1"] })
-        worker.say(.bye)
-        #expect(try rig.reaches { lines.last == "\(SupervisorWord.workers) 0" })
+        #expect(try rig.reaches { lines == ["\(SupervisorCommand.workers) 1"] })
+        worker.send(.bye)
+        #expect(try rig.reaches { lines.last == "\(SupervisorCommand.workers) 0" })
         withExtendedLifetime(supervisor) {}
     }
 
@@ -372,7 +372,7 @@ struct BrokerProcessTests {
         let (client, worker, job) = try fetching(rig)
         rig.broker.drain("test")
         #expect(try rig.reaches { client.messages.contains { if case .goodbye = $0 { true } else { false } } })
-        worker.say(.done(Self.done(job, "hello")), Array("hello".utf8))
+        worker.send(.done(Self.done(job, "hello")), Array("hello".utf8))
         #expect(try rig.reaches { client.ends == ["200"] })
         client.acknowledge()
         #expect(try rig.ends())

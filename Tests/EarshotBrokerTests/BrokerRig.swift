@@ -26,7 +26,7 @@ final class BrokerRig {
             ) {}
         }
 
-        func say(head: [UInt8], _ body: [UInt8]? = nil) {
+        func send(head: [UInt8], _ body: [UInt8]? = nil) {
             _ = stream.send(Message(head: head, body: body))
             stream.flush()
         }
@@ -64,10 +64,10 @@ final class BrokerRig {
             }
         }
 
-        func say(_ message: ClientMessage) { say(head: message.encoded(), message.body) }
+        func send(_ message: ClientMessage) { send(head: message.encoded(), message.body) }
 
         /// Sends messages in one write.
-        func say(together messages: [ClientMessage]) {
+        func send(together messages: [ClientMessage]) {
             for message in messages { _ = stream.send(Message(head: message.encoded())) }
             stream.flush()
         }
@@ -78,11 +78,11 @@ final class BrokerRig {
             var fetch = Fetch(handler: handler, request: try #require(RequestID(request)), url: url)
             fetch.options.retries = 0
             change(&fetch)
-            say(.fetch(fetch))
+            send(.fetch(fetch))
         }
 
         /// Acknowledges all terminals so far.
-        func acknowledge() { say(.acknowledge(terminals.last?.terminal.sequence ?? 0)) }
+        func acknowledge() { send(.acknowledge(terminals.last?.terminal.sequence ?? 0)) }
     }
 
     /// A worker after its READY, which answers each PING.
@@ -97,12 +97,12 @@ final class BrokerRig {
             }
         }
 
-        func say(_ message: WorkerMessage, _ body: [UInt8]? = nil) { say(head: message.encoded(), body) }
+        func send(_ message: WorkerMessage, _ body: [UInt8]? = nil) { send(head: message.encoded(), body) }
 
         fileprivate override func read() {
             let known = received.count
             super.read()
-            for message in messages[min(known, messages.count)...] where message == .ping { say(.pong) }
+            for message in messages[min(known, messages.count)...] where message == .ping { send(.pong) }
         }
     }
 
@@ -146,7 +146,7 @@ final class BrokerRig {
         try #require(try reaches { client.stream.isOpen })
         var hello = Hello()
         change(&hello)
-        client.say(.hello(hello))
+        client.send(.hello(hello))
         try #require(try reaches { client.messages.count == 1 })
         return client
     }
@@ -157,7 +157,7 @@ final class BrokerRig {
         try #require(try reaches { worker.stream.isOpen })
         var ready = Ready(slots: slots)
         ready.schemes = schemes
-        worker.say(.ready(ready))
+        worker.send(.ready(ready))
         try #require(try reaches { !worker.messages.isEmpty })
         return worker
     }

@@ -28,7 +28,7 @@ final class PortRig {
             return sent == .bytes(bytes.count)
         }
 
-        func say(_ heads: String...) {
+        func send(_ heads: String...) {
             for head in heads { _ = stream.send(Message(head: Array(head.utf8))) }
             stream.flush()
         }
@@ -72,7 +72,7 @@ final class PortRig {
         try (0..<count).map { _ in
             let reported = events.count
             let peer = try peer()
-            peer.say("hello")
+            peer.send("hello")
             try #require(try reaches { events.count == reported + 2 })
             return peer
         }

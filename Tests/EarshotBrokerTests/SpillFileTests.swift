@@ -22,7 +22,7 @@ struct SpillFileTests {
         let bed = try SpoolBed()
         let file = SpillFile(in: bed.spool)
         var random = Chance(seed: UInt64(seed))
-        var model: [(place: SpillFile.Place, bytes: [UInt8])] = []
+        var model: [(place: SpillFile.Extent, bytes: [UInt8])] = []
         for step in 0..<300 {
             // The file grows to some dozens of mebibytes and is empty now and then.
             if model.count > 20 || !model.isEmpty && random.below(100) < (step / 100 % 2 == 0 ? 30 : 80) {

@@ -6,9 +6,9 @@ import Foundation
 /// A spool in a temporary folder. After the folder is removed no file can be created in it, as on a full disk.
 final class SpoolBed {
     let folder = FileManager.default.temporaryDirectory.appending(path: "earshot-\(UUID().uuidString.prefix(8))")
-    let spool: Spool
+    let spool: SpoolFiles
 
-    init() throws { spool = try Spool(folder.path) }
+    init() throws { spool = try SpoolFiles(folder.path) }
 
     deinit { removeFolder() }
 

@@ -11,10 +11,10 @@ struct StreamPortTests {
     @Test func `a peer is reported with its first message, and its loss after its last`() throws {
         let rig = try PortRig()
         let peer = try rig.peer()
-        peer.say("a", "b")
+        peer.send("a", "b")
         #expect(try rig.reaches { rig.events.count == 3 })
         #expect(rig.port.pid(of: 1) == ProcessInfo.processInfo.processIdentifier)
-        peer.say("c")
+        peer.send("c")
         rig.drop(peer)
         #expect(try rig.reaches { rig.events.last == "lost 1" })
         #expect(rig.events == ["connected 1", "message 1 a", "message 1 b", "message 1 c", "lost 1"])
@@ -26,11 +26,11 @@ struct StreamPortTests {
         let rig = try PortRig()
         let (first, second) = (try rig.peer(), try rig.peer())
         rig.heldAfter = "b"
-        first.say("a", "b", "c")
+        first.send("a", "b", "c")
         #expect(try rig.reaches { rig.events.last == "message 1 b" })
-        first.say("d")
+        first.send("d")
         rig.drop(first)
-        second.say("e")
+        second.send("e")
         #expect(try rig.reaches { rig.events.last == "message 2 e" })
         rig.heldAfter = nil
         #expect(try rig.reaches { rig.events.last == "lost 1" })
@@ -43,7 +43,7 @@ struct StreamPortTests {
         #expect(silent.isOpen)
         rig.drop(silent)
         let next = try rig.peer()
-        next.say("a")
+        next.send("a")
         #expect(try rig.reaches { rig.events.count == 2 })
         #expect(rig.events == ["connected 2", "message 2 a"])
     }
@@ -69,7 +69,7 @@ struct StreamPortTests {
         #expect(try rig.reaches { rig.events.last == "lost 2" })
         _ = try rig.greeted(1)
         #expect(rig.events.last == "message 3 hello")
-        peers[0].say("again")
+        peers[0].send("again")
         #expect(try rig.reaches { rig.events.last == "message 1 again" })
     }
 
@@ -77,8 +77,8 @@ struct StreamPortTests {
         let rig = try PortRig()
         let peers = try rig.greeted(2)
         rig.isTaking = false
-        for _ in 0..<1_000 { peers[0].say("much") }
-        peers[1].say("little")
+        for _ in 0..<1_000 { peers[0].send("much") }
+        peers[1].send("little")
         rig.isTaking = true
         #expect(try rig.reaches { rig.events.count == 1_005 })
         let place = try #require(rig.events.firstIndex { $0.hasSuffix("little") })
@@ -112,10 +112,10 @@ struct StreamPortTests {
         let (peer, other) = (try rig.stopped(), try rig.greeted(1)[0])
         for _ in 0..<20 { _ = rig.send(Self.body, to: 1) }
         rig.port.flush()
-        peer.say("question")
-        other.say("question")
+        peer.send("question")
+        other.send("question")
         #expect(try rig.reaches { rig.events.last == "message 2 question" })
-        other.say("another")
+        other.send("another")
         #expect(try rig.reaches { rig.events.last == "message 2 another" })
         #expect(!rig.events.contains("message 1 question"))
         peer.isReading = true
@@ -146,9 +146,9 @@ struct StreamPortTests {
         bounds.silence = .seconds(1)
         let rig = try PortRig(bounds)
         let (silent, other) = (try rig.peer(), try rig.peer())
-        other.say("hello")
+        other.send("hello")
         #expect(try rig.reaches { silent.isEnded })
-        other.say("again")
+        other.send("again")
         #expect(try rig.reaches { rig.events.last == "message 2 again" })
     }
 
@@ -176,7 +176,7 @@ struct StreamPortTests {
     @Test func `a socket whose file is gone is made again, and connections go on`() throws {
         let rig = try PortRig()
         let old = try rig.peer()
-        old.say("hello")
+        old.send("hello")
         #expect(try rig.reaches { rig.events.count == 2 })
         #expect(rig.port.isInPlace)
         try FileManager.default.removeItem(atPath: rig.path)
@@ -184,8 +184,8 @@ struct StreamPortTests {
         try rig.port.listenAgain()
         #expect(rig.port.isInPlace)
         let new = try rig.peer()
-        new.say("hello")
-        old.say("again")
+        new.send("hello")
+        old.send("again")
         #expect(try rig.reaches { rig.events.count == 5 })
         #expect(Set(rig.events[2...]) == ["connected 2", "message 2 hello", "message 1 again"])
     }

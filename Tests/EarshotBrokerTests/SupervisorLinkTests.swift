@@ -12,31 +12,31 @@ struct SupervisorLinkTests {
     private final class Rig {
         let loop: EventLoop
         let link: SupervisorLink
-        var settings: [Settings] { heard.settings }
-        var failures: [[ChildFailure]] { heard.failures }
-        var reports: [Bool] { heard.reports }
-        var door: [DoorNews] { heard.door }
+        var settings: [Settings] { received.settings }
+        var failures: [[ChildFailure]] { received.failures }
+        var reports: [Bool] { received.reports }
+        var door: [DoorEvent] { received.door }
         private(set) var lines: [String] = []
-        private let heard = Heard()
+        private let received = Received()
         private let end: Int32
         private var supervisor: LineChannel?
 
-        private final class Heard {
+        private final class Received {
             var settings: [Settings] = []
             var failures: [[ChildFailure]] = []
             var reports: [Bool] = []
-            var door: [DoorNews] = []
+            var door: [DoorEvent] = []
         }
 
         init() throws {
             loop = try EventLoop()
             let ends = try LineChannel.makePair()
             end = ends.own
-            let heard = heard
+            let received = received
             link = try SupervisorLink(
                 ends.child, loop: loop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-                onSettings: { heard.settings.append($0) }, onFailures: { heard.failures.append($0) },
-                onReports: { heard.reports.append($0) }, onDoor: { heard.door.append($0) })
+                onSettings: { received.settings.append($0) }, onFailures: { received.failures.append($0) },
+                onReports: { received.reports.append($0) }, onDoor: { received.door.append($0) })
         }
 
         /// Starts to read at the supervisor's end.
@@ -44,7 +44,7 @@ struct SupervisorLinkTests {
             supervisor = try LineChannel(end, loop: loop) { [unowned self] line in lines.append(line) }
         }
 
-        func say(_ lines: [String]) { supervisor?.send(lines) }
+        func send(_ lines: [String]) { supervisor?.send(lines) }
 
         /// Writes lines while the supervisor does not read.
         func write(_ lines: [String]) throws {
@@ -66,13 +66,13 @@ struct SupervisorLinkTests {
         try settings.apply(SettingChange(["http-users", "_apt"]), source: "flag")
         try settings.apply(SettingChange(["http-wait", "3"]), source: "flag")
         let (proof, url) = (String(repeating: "0", count: 64), "http://127.0.0.1:5768/")
-        rig.say(
-            ["\(SupervisorWord.doorProof) \(proof)"] + settings.lines + [Settings.end]
+        rig.send(
+            ["\(SupervisorCommand.doorProof) \(proof)"] + settings.lines + [Settings.end]
                 + [
-                    "\(SupervisorWord.doorListening) \(url) /a", "\(SupervisorWord.doorCounts) 1 2 3",
+                    "\(SupervisorCommand.doorListening) \(url) /a", "\(SupervisorCommand.doorCounts) 1 2 3",
                     "door-counts 1 -2 3",
                 ]
-                + ["\(SupervisorWord.doorProof) short", SupervisorWord.doorListening])
+                + ["\(SupervisorCommand.doorProof) short", SupervisorCommand.doorListening])
         #expect(try rig.reaches { rig.door.count == 4 })
         #expect(rig.settings == [settings])
         #expect(
@@ -85,13 +85,13 @@ struct SupervisorLinkTests {
     @Test func `a supervisor that does not read gets a bounded number of ends`() throws {
         let rig = try Rig()
         let ended = EndedRequest(handler: try #require(HandlerID("h")), request: try #require(RequestID("1")))
-        for _ in 0..<20_000 { rig.link.tell(ended) }
+        for _ in 0..<20_000 { rig.link.report(ended) }
         try rig.listen()
-        rig.link.tell(workersTakenIn: 7)
-        #expect(try rig.reaches { rig.lines.last == "\(SupervisorWord.workers) 7" })
+        rig.link.report(acceptingWorkers: 7)
+        #expect(try rig.reaches { rig.lines.last == "\(SupervisorCommand.workers) 7" })
         let ends = rig.lines.count { EndedRequest(line: $0) == ended }
-        #expect(ends >= SupervisorLink.mostUnsaidEnds && ends < 20_000)
-        rig.say([SupervisorWord.reportEnds, SupervisorWord.ignoreEnds])
+        #expect(ends >= SupervisorLink.mostUnsentEnds && ends < 20_000)
+        rig.send([SupervisorCommand.reportEnds, SupervisorCommand.ignoreEnds])
         #expect(try rig.reaches { rig.reports == [true, false] })
     }
 
@@ -100,7 +100,7 @@ struct SupervisorLinkTests {
         rig.link.kill(worker: 7)
         rig.link.kill(worker: 8)
         try rig.listen()
-        let lines = [7, 8].map { "\(SupervisorWord.killWorker) \($0)" }
+        let lines = [7, 8].map { "\(SupervisorCommand.killWorker) \($0)" }
         #expect(try rig.reaches { rig.lines == lines })
     }
 
@@ -114,21 +114,21 @@ struct SupervisorLinkTests {
         let rig = try rig()
         var settings = Settings()
         try settings.apply(try SettingChange(["slots", "7"]), source: "/etc/earshot/config.toml")
-        rig.say(settings.lines)
-        rig.say([SupervisorWord.alive])
-        #expect(try rig.reaches { rig.lines.contains(SupervisorWord.alive) })
+        rig.send(settings.lines)
+        rig.send([SupervisorCommand.alive])
+        #expect(try rig.reaches { rig.lines.contains(SupervisorCommand.alive) })
         #expect(rig.settings.isEmpty, "the end is missing")
-        rig.say([Settings.end])
+        rig.send([Settings.end])
         #expect(try rig.reaches { rig.lines.last == Settings.taken })
         #expect(rig.settings == [settings])
     }
 
     @Test func `unreadable settings are not confirmed, and the next ones apply`() throws {
         let rig = try rig()
-        rig.say(["slots 0\tflag", Settings.end, SupervisorWord.alive])
-        #expect(try rig.reaches { rig.lines == [SupervisorWord.alive] })
+        rig.send(["slots 0\tflag", Settings.end, SupervisorCommand.alive])
+        #expect(try rig.reaches { rig.lines == [SupervisorCommand.alive] })
         #expect(rig.settings.isEmpty)
-        rig.say(Settings().lines + [Settings.end])
+        rig.send(Settings().lines + [Settings.end])
         #expect(try rig.reaches { rig.lines.last == Settings.taken })
         #expect(rig.settings == [Settings()])
     }
@@ -138,17 +138,17 @@ struct SupervisorLinkTests {
         let failures = ["broker", "worker"].map { role in
             ChildFailure(role: role, deaths: 3, since: "2044-11-06T08:49:37Z", lastEnd: "signal 9")
         }
-        rig.say(failures.map(\.line) + [ChildFailure.end, ChildFailure.end])
+        rig.send(failures.map(\.line) + [ChildFailure.end, ChildFailure.end])
         #expect(try rig.reaches { rig.failures.count == 2 })
         #expect(rig.failures == [failures, []])
     }
 
     @Test func `the supervisor receives each change and each new number of workers`() throws {
         let rig = try rig()
-        rig.link.tell(try SettingChange(["slots", "7"]))
-        rig.link.tell(try SettingChange(["slots", "8"]))
-        for count in [1, 1, 2, 1] { rig.link.tell(workersTakenIn: count) }
-        let workers = [1, 2, 1].map { "\(SupervisorWord.workers) \($0)" }
+        rig.link.report(try SettingChange(["slots", "7"]))
+        rig.link.report(try SettingChange(["slots", "8"]))
+        for count in [1, 1, 2, 1] { rig.link.report(acceptingWorkers: count) }
+        let workers = [1, 2, 1].map { "\(SupervisorCommand.workers) \($0)" }
         #expect(try rig.reaches { rig.lines.count == 5 })
         #expect(rig.lines == ["slots 7", "slots 8"] + workers)
     }
@@ -156,25 +156,25 @@ struct SupervisorLinkTests {
     @Test func `a supervisor that reads late receives the last value of each subject`() throws {
         let rig = try Rig()
         let count = 20_000
-        for number in 0..<count { rig.link.tell(try SettingChange(["slots", "\(number % 1_000 + 1)"])) }
-        for workers in 1...count { rig.link.tell(workersTakenIn: workers) }
-        rig.link.tell(try SettingChange(["origin-limit", "9"]))
+        for number in 0..<count { rig.link.report(try SettingChange(["slots", "\(number % 1_000 + 1)"])) }
+        for workers in 1...count { rig.link.report(acceptingWorkers: workers) }
+        rig.link.report(try SettingChange(["origin-limit", "9"]))
         try rig.listen()
         #expect(try rig.reaches { rig.lines.contains("origin-limit 9") })
         #expect(rig.lines.count < count, "the later value took the place of the earlier one")
         #expect(rig.lines.last { $0.hasPrefix("slots ") } == "slots 1000")
-        #expect(rig.lines.last { $0.hasPrefix(SupervisorWord.workers) } == "\(SupervisorWord.workers) \(count)")
+        #expect(rig.lines.last { $0.hasPrefix(SupervisorCommand.workers) } == "\(SupervisorCommand.workers) \(count)")
     }
 
     @Test func `a supervisor that does not read loses the oldest changes beyond the bound`() throws {
         let rig = try Rig()
-        for workers in 1...20_000 { rig.link.tell(workersTakenIn: workers) }
-        rig.link.tell(try SettingChange(["origin-limit", "9"]))
-        for number in 1...SupervisorLink.mostUnsaid {
-            rig.link.tell(try SettingChange(["origin", "host-\(number).test", "limit=2"]))
+        for workers in 1...20_000 { rig.link.report(acceptingWorkers: workers) }
+        rig.link.report(try SettingChange(["origin-limit", "9"]))
+        for number in 1...SupervisorLink.mostUnsent {
+            rig.link.report(try SettingChange(["origin", "host-\(number).test", "limit=2"]))
         }
         try rig.listen()
-        let last = "host-\(SupervisorLink.mostUnsaid).test"
+        let last = "host-\(SupervisorLink.mostUnsent).test"
         #expect(try rig.reaches { rig.lines.contains { $0.contains(last) } })
         #expect(rig.lines.contains { $0.contains("host-1.test") })
         #expect(!rig.lines.contains("origin-limit 9"), "the oldest change")
@@ -182,8 +182,8 @@ struct SupervisorLinkTests {
 
     @Test func `settings of the supervisor replace changes that it has not received`() throws {
         let rig = try Rig()
-        for number in 0..<20_000 { rig.link.tell(try SettingChange(["slots", "\(number % 1_000 + 1)"])) }
-        rig.link.tell(try SettingChange(["origin-limit", "9"]))
+        for number in 0..<20_000 { rig.link.report(try SettingChange(["slots", "\(number % 1_000 + 1)"])) }
+        rig.link.report(try SettingChange(["origin-limit", "9"]))
         try rig.write(Settings().lines + [Settings.end])
         #expect(try rig.reaches { rig.settings == [Settings()] })
         try rig.listen()

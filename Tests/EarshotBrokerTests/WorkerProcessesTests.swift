@@ -20,13 +20,13 @@ struct WorkerProcessesTests {
     }
 
     @Test("each worker stops waiting for a report by itself")
-    func givingUp() {
+    func testEnd() {
         var ends = WorkerProcesses()
         ends.awaitReport(on: first, pid: 7)
         ends.awaitReport(on: second, pid: 7)
         for (worker, isAwaited) in [(first, true), (first, false), (second, true)] {
-            let gaveUp = ends.gaveUp(on: worker, pid: 7)
-            #expect(gaveUp == isAwaited)
+            let abandonedAwait = ends.abandonedAwait(on: worker, pid: 7)
+            #expect(abandonedAwait == isAwaited)
         }
         let late = ends.reported(end)
         #expect(late.workers.isEmpty)

@@ -52,19 +52,19 @@ final class CacheCrashTests {
     }
 
     /// Opens a copy of the files, stores one more response, and returns the earlier ones.
-    private func contents(of folder: CacheFolder) throws -> (items: [CacheItem], troubles: [CacheTrouble]) {
+    private func contents(of folder: CacheFolder) throws -> (items: [CacheItem], reportedFaults: [CacheFault]) {
         let store = try CacheStore(folder, lock: try folder.take(), spool: root, limit: 1 << 30)
         let new = try item(1_000)
-        store.ask(.store(new, file: nil))
+        store.submit(.store(new, file: nil))
         store.finish()
-        let troubles = store.answers.takeAll().compactMap { answer in
-            if case .trouble(let trouble) = answer { trouble } else { nil }
+        let reportedFaults = store.answers.takeAll().compactMap { answer in
+            if case .fault(let fault) = answer { fault } else { nil }
         }
         #expect(try CacheReport(folder).faults() == [])
         var items: [CacheItem] = []
         try CacheIndex(folder.database, isReadOnly: true).forEachItem { items.append($0) }
         #expect(items.first?.entry == new.entry, "it is the latest one")
-        return (Array(items.dropFirst()), troubles)
+        return (Array(items.dropFirst()), reportedFaults)
     }
 
     /// Copies the files of a cache while a process uses them, with a log of at most so many bytes.
@@ -93,14 +93,14 @@ final class CacheCrashTests {
         var invalid: Set<UInt64> = []
         var found = 0
         for (number, step) in zip(UInt64(1)..., try steps()) {
-            for request in step.requests { store.ask(request) }
+            for request in step.requests { store.submit(request) }
             gone.formUnion(step.gone)
             invalid.formUnion(step.invalid)
-            store.ask(.lookUp(ticket: number, try item(number).key))
+            store.submit(.lookUp(ticket: number, try item(number).key))
             try loop.run { executed == number }
             // A killed process leaves all that it wrote.
             let killed = try contents(of: try copy(folder))
-            #expect(killed.troubles.isEmpty)
+            #expect(killed.reportedFaults.isEmpty)
             for item in killed.items {
                 #expect(!gone.contains(item.entry) && item.response.isInvalidated == invalid.contains(item.entry))
             }
@@ -108,7 +108,7 @@ final class CacheCrashTests {
             // A power failure leaves a part of the log.
             let bytes = try Data(contentsOf: URL(filePath: folder.database + "-wal")).count
             let torn = try copy(folder, logBytes: bytes * Int(number % 16) / 16 + Int(number))
-            #expect(try contents(of: torn).troubles.isEmpty)
+            #expect(try contents(of: torn).reportedFaults.isEmpty)
         }
         #expect(found > 0)
         store.finish()
@@ -120,7 +120,7 @@ final class CacheCrashTests {
         try folder.prepare()
         let store = try CacheStore(folder, lock: try folder.take(), spool: root, limit: 1 << 30)
         func found(_ requests: [CacheRequest]) throws -> [[CacheItem]] {
-            for request in requests { store.ask(request) }
+            for request in requests { store.submit(request) }
             store.finish()
             return store.answers.takeAll().compactMap { if case .found(_, let items) = $0 { items } else { nil } }
         }
@@ -158,8 +158,8 @@ final class CacheCrashTests {
         }
         let store = try CacheStore(folder, lock: try folder.take(), spool: root, limit: 1 << 30)
         let new = try item(20_001)
-        store.ask(.store(new, file: nil))
-        store.ask(.discard(entry: 7))
+        store.submit(.store(new, file: nil))
+        store.submit(.discard(entry: 7))
         let loop = try EventLoop()
         var suffixes: Set<UInt64>?
         var gone: Set<UInt64> = []

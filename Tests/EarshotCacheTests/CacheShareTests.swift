@@ -25,7 +25,7 @@ final class CacheShareTests {
     /// Executes requests in a new store, which opens the index and closes it.
     private func life(limit: Int, _ requests: [CacheRequest] = []) throws {
         let store = try CacheStore(folder, lock: try folder.take(), spool: folder.path, limit: limit)
-        for request in requests { store.ask(request) }
+        for request in requests { store.submit(request) }
         store.finish()
     }
 

@@ -28,7 +28,7 @@ final class CacheStoreTests {
     /// - Returns: Its results.
     private func life(limit: Int = 1 << 30, _ requests: [CacheRequest]) throws -> [CacheAnswer] {
         let store = try CacheStore(folder, lock: try folder.take(), spool: spool, limit: limit)
-        for request in requests { store.ask(request) }
+        for request in requests { store.submit(request) }
         store.finish()
         return store.answers.takeAll()
     }
@@ -180,8 +180,8 @@ final class CacheStoreTests {
             try lookUp("a"), .store(try item("b", entry: 2, body: [1]), file: nil), try lookUp("b"),
         ])
         #expect(found(answers) == [2])
-        let complaints = answers.count { if case .trouble = $0 { true } else { false } }
-        #expect(complaints == 1)
+        let reports = answers.count { if case .fault = $0 { true } else { false } }
+        #expect(reports == 1)
         #expect(FileManager.default.fileExists(atPath: folder.database + ".damaged"))
     }
 

@@ -21,7 +21,7 @@ import Testing
         // The removal of an unused handler must not affect the answer of the removal by name.
         bus.handler().remove()
         #expect(try await bus.remove("page/") == 0)
-        await broker.hears(.remove(pattern("page/")))
+        await broker.awaitMessage(.remove(pattern("page/")))
         #expect(await #expect(throws: BusError.self) { try await first.value }?.code == .removed)
         broker.answer(secondFetch)
         #expect(try await second.value.status == 200)
@@ -82,7 +82,7 @@ import Testing
         let broker = try ScriptedBus()
         let bus = try await broker.connect()
         do { _ = try bus.handler(named: "page/1") }
-        await broker.hears(.remove(pattern("page/1")))
+        await broker.awaitMessage(.remove(pattern("page/1")))
     }
 
     @Test @MainActor func `nothing comes after a removal by name, though it was on its way`() async throws {
@@ -92,10 +92,10 @@ import Testing
         try handler.fetch(url, onMain: { _ in Issue.record("delivered") })
         await broker.answer(broker.fetch())
         // Occupies the main actor, so that the delivery is queued behind the removal.
-        while !broker.said.current.value.contains(.acknowledge(1)) {}
+        while !broker.sent.current.value.contains(.acknowledge(1)) {}
         let removal = Answer<Int>()
         bus.commands.put(.purge(pattern("page/"), removal))
-        while !broker.said.current.value.contains(.remove(pattern("page/"))) {}
+        while !broker.sent.current.value.contains(.remove(pattern("page/"))) {}
         for _ in 0..<10 { await Task { @MainActor in }.value }
         #expect(try await removal.value() == 0)
     }
@@ -110,7 +110,7 @@ import Testing
         // A second submission of a pending ID fails without a message.
         let twice = await #expect(throws: BusError.self) { try await bus.submit(url, under: "reports", id: "1") }
         #expect(twice?.code == .idInUse)
-        broker.say(.accepted(key.handler, key.request))
+        broker.send(.accepted(key.handler, key.request))
         try await submitted.value
         for (handler, id) in [("a b", "1"), ("reports/", "1"), ("reports", ""), ("reports", "a b")] {
             let error = await #expect(throws: BusError.self) { try await bus.submit(url, under: handler, id: id) }
@@ -124,23 +124,23 @@ import Testing
         let bus = try await broker.connect()
         let ids = ["1", "2", "3", "4"].compactMap { RequestID($0) }
         let first = Task { try await bus.retry("1", under: "reports") }
-        await broker.hears(.retry(key.handler, ids[0]))
+        await broker.awaitMessage(.retry(key.handler, ids[0]))
         #expect(await #expect(throws: BusError.self) { try await bus.retry("1", under: "reports") }?.code == .idInUse)
-        broker.say(.accepted(key.handler, ids[0]))
+        broker.send(.accepted(key.handler, ids[0]))
         try await first.value
         let second = Task { try await bus.retry("2", under: "reports") }
-        await broker.hears(.retry(key.handler, ids[1]))
+        await broker.awaitMessage(.retry(key.handler, ids[1]))
         broker.refuse(.retry(key.handler, ids[1]), ErrorReply(code: "unknown-request"))
         #expect(await #expect(throws: BusError.self) { try await second.value }?.code == .unknownRequest)
         let third = Task { try await bus.retry("3", under: "reports") }
-        await broker.hears(.retry(key.handler, ids[2]))
+        await broker.awaitMessage(.retry(key.handler, ids[2]))
         third.cancel()
         await #expect(throws: CancellationError.self) { try await third.value }
-        broker.say(.accepted(key.handler, ids[2]))
+        broker.send(.accepted(key.handler, ids[2]))
         let last = Task { try await bus.retry("4", under: "reports") }
-        await broker.hears(.retry(key.handler, ids[3]))
-        #expect(!broker.said.current.value.contains(.removeRequest(key.handler, ids[2])))
-        broker.say(.accepted(key.handler, ids[3]))
+        await broker.awaitMessage(.retry(key.handler, ids[3]))
+        #expect(!broker.sent.current.value.contains(.removeRequest(key.handler, ids[2])))
+        broker.send(.accepted(key.handler, ids[3]))
         try await last.value
         for (handler, id) in [("a b", "1"), ("reports/", "1"), ("reports", "")] {
             let error = await #expect(throws: BusError.self) { try await bus.retry(id, under: handler) }
@@ -154,7 +154,7 @@ import Testing
         let first = Task { try await bus.submit(url, under: "reports", id: "1") }
         await broker.end(broker.fetch(1), .failed(Terminal.Failure(code: "not-stored")))
         #expect(await #expect(throws: BusError.self) { try await first.value }?.code == .notStored)
-        await broker.hears(.acknowledge(1))
+        await broker.awaitMessage(.acknowledge(1))
         let second = Task { try await bus.submit(url, under: "reports", id: "2") }
         await broker.refuse(.fetch(broker.fetch(2)), ErrorReply(code: "id-in-use"))
         #expect(await #expect(throws: BusError.self) { try await second.value }?.code == .idInUse)
@@ -167,7 +167,7 @@ import Testing
         _ = await broker.fetch(1)
         first.cancel()
         await #expect(throws: CancellationError.self) { try await first.value }
-        await broker.hears(.removeRequest(key.handler, key.request))
+        await broker.awaitMessage(.removeRequest(key.handler, key.request))
         let second = Task { try await bus.submit(url, under: "reports", id: "2") }
         _ = await broker.fetch(2)
         try await bus.remove("reports")
@@ -182,11 +182,11 @@ import Testing
         for round in 1...500 {
             let submitted = Task { try await bus.submit(url, under: "reports", id: "\(round)") }
             let request = await broker.fetch(round).request
-            broker.say(.accepted(key.handler, request))
+            broker.send(.accepted(key.handler, request))
             submitted.cancel()
             guard case .failure(let error) = await submitted.result else { continue }
             #expect(error is CancellationError)
-            await broker.hears(.removeRequest(key.handler, request))
+            await broker.awaitMessage(.removeRequest(key.handler, request))
         }
     }
 
@@ -195,10 +195,10 @@ import Testing
             let answer = Answer<Void>()
             var answers = OpenAnswers()
             _ = answers.submitting(key, answer)
-            if isFirst { answer.giveUp() }
+            if isFirst { answer.abandon() }
             let isToBeWithdrawn = answers.accepted(key)
             #expect(isToBeWithdrawn == isFirst)
-            answer.giveUp()
+            answer.abandon()
             let isWithdrawnAgain = answers.withdraw(key, answer)
             #expect(!isWithdrawnAgain)
             if isFirst {
@@ -217,7 +217,7 @@ import Testing
         await first.die()
         let second = try ScriptedBus(in: first.home, instance: 2)
         #expect(await second.fetch() == fetch)
-        second.say(.accepted(key.handler, key.request))
+        second.send(.accepted(key.handler, key.request))
         try await submitted.value
     }
 
@@ -234,9 +234,9 @@ import Testing
         #expect(first.request == "1")
         #expect(try await second.result.get().body.bytes() == [2])
         try await second.acknowledge()
-        #expect(!broker.said.current.value.contains { if case .acknowledge = $0 { true } else { false } })
+        #expect(!broker.sent.current.value.contains { if case .acknowledge = $0 { true } else { false } })
         try await first.acknowledge()
-        #expect(broker.said.current.value.contains(.acknowledge(2)))
+        #expect(broker.sent.current.value.contains(.acknowledge(2)))
     }
 
     @Test func `what was claimed of a broker that is gone comes again`() async throws {
@@ -249,16 +249,16 @@ import Testing
         let old = try #require(try await reader.next())
         await first.die()
         let second = try ScriptedBus(in: first.home, instance: 2)
-        await second.hears(.subscribe(.handler(key.handler)))
+        await second.awaitMessage(.subscribe(.handler(key.handler)))
         let error = await #expect(throws: BusError.self) { try await old.acknowledge() }
         #expect(error?.code == .connectionLost)
         // The scripted broker sends to the client that sent last.
-        await second.hears(.hello(Hello()))
+        await second.awaitMessage(.hello(Hello()))
         let again = try await bus.claim("reports")
         second.answer(fetch)
         var next = again.makeAsyncIterator()
         try await #require(try await next.next()).acknowledge()
-        await second.hears(.acknowledge(1))
+        await second.awaitMessage(.acknowledge(1))
     }
 
     @Test func `a bus that is closed, or without a broker for too long, ends what waits`() async throws {
@@ -285,7 +285,7 @@ import Testing
         let bus = try await Bus.connect(to: choice, lease: .seconds(30))
         var hello = Hello()
         hello.leaseMilliseconds = 30_000
-        await broker.hears(.hello(hello))
+        await broker.awaitMessage(.hello(hello))
         for lease in [Duration.seconds(3_601), .seconds(-1)] {
             await #expect(throws: BusError.self) { try await Bus.connect(to: choice, lease: lease) }
         }
@@ -298,8 +298,8 @@ import Testing
         var options = FetchOptions()
         (options.isWarm, options.bodyForm, options.progressInterval) = (true, .inFile, .seconds(2))
         _ = try handler.fetch(url, options, onMain: { _ in })
-        let said = await broker.fetch().options
-        #expect(said.isWarm && said.delivery == .file && said.progressMilliseconds == 2_000)
+        let sent = await broker.fetch().options
+        #expect(sent.isWarm && sent.delivery == .file && sent.progressMilliseconds == 2_000)
         options.progressInterval = .milliseconds(49)
         #expect(throws: BusError.self) { try handler.download(url, options) }
     }

@@ -31,7 +31,7 @@ import Testing
 
     /// Waits without suspending, so that the calling actor stays occupied.
     private static func spin(until message: ClientMessage, _ broker: ScriptedBus) {
-        while !broker.said.current.value.contains(message) { sched_yield() }
+        while !broker.sent.current.value.contains(message) { sched_yield() }
     }
 
     @Test @MainActor func `a response comes once, on the main actor`() async throws {
@@ -53,15 +53,15 @@ import Testing
         let broker = try ScriptedBus()
         let handler = try await broker.connect().handler()
         let page = Page()
-        let told = Observed(false)
+        let reported = Observed(false)
         try handler.fetch(
             url, on: page,
             deliver: { page, result in
                 page.deliver(result)
-                told.change { $0 = true }
+                reported.change { $0 = true }
             })
         await broker.end(broker.fetch(), .failed(Terminal.Failure(code: "unknown-host")))
-        await told.changed(since: 0)
+        await reported.changed(since: 0)
         #expect(await page.failures == [.unknownHost])
     }
 

@@ -13,7 +13,7 @@ import Testing
         #expect(key.publicKey == CurveKeys.client && key.secretKey == CurveKeys.clientSecret)
     }
 
-    private func complaint(_ body: () throws -> Void) -> String {
+    private func commandError(_ body: () throws -> Void) -> String {
         do {
             try body()
             return ""
@@ -28,21 +28,21 @@ import Testing
         let home = try Home()
         defer { withExtendedLifetime(home) {} }
         let path = try CurveKeys.file("open", in: home, mode: mode)
-        let sentence = complaint { _ = try BusKey(file: path) }
+        let sentence = commandError { _ = try BusKey(file: path) }
         #expect(sentence.contains(path) && sentence.contains("chmod 600"))
     }
 
     @Test func `a missing file and one without keys are refused`() throws {
         let home = try Home()
         defer { withExtendedLifetime(home) {} }
-        #expect(complaint { _ = try BusKey(file: home.folder.path + "/none") }.contains("No such file"))
+        #expect(commandError { _ = try BusKey(file: home.folder.path + "/none") }.contains("No such file"))
         for lines in [
             [], ["public-key = \"\(CurveKeys.client)\""],
             ["public-key = \"\(CurveKeys.client)\"", "secret-key = \"abc\""],
             ["public-key = \(CurveKeys.client)", "secret-key = \(CurveKeys.clientSecret)"],
         ] {
             let path = try CurveKeys.file("bad", in: home, lines)
-            #expect(complaint { _ = try BusKey(file: path) }.contains("earshot key new"))
+            #expect(commandError { _ = try BusKey(file: path) }.contains("earshot key new"))
         }
     }
 
@@ -55,10 +55,10 @@ import Testing
         let shown = try CurveKeys.file("shown", in: home, mode: 0o644, [CurveKeys.server])
         #expect(try BusKey.serverKey(shown) == CurveKeys.server)
         let two = try CurveKeys.file("two", in: home, mode: 0o644, [CurveKeys.server, CurveKeys.client])
-        #expect(complaint { _ = try BusKey.serverKey(two) }.contains("public-key"))
-        #expect(complaint { _ = try BusKey.serverKey("short") }.contains("40 characters"))
+        #expect(commandError { _ = try BusKey.serverKey(two) }.contains("public-key"))
+        #expect(commandError { _ = try BusKey.serverKey("short") }.contains("40 characters"))
         let empty = try CurveKeys.file("empty", in: home, mode: 0o644, [])
-        #expect(complaint { _ = try BusKey.serverKey(empty) }.contains("public-key"))
+        #expect(commandError { _ = try BusKey.serverKey(empty) }.contains("public-key"))
     }
 
     @Test func `addresses have a host and a port`() throws {
@@ -84,8 +84,9 @@ import Testing
             #expect(endpoints.map(\.description) == addresses)
         }
         for keys in [[], Array(repeating: CurveKeys.server, count: 3)] {
-            #expect(complaint { _ = try BusEndpoint.list(addresses, keyFile: path, serverKeys: keys) } != "")
+            #expect(commandError { _ = try BusEndpoint.list(addresses, keyFile: path, serverKeys: keys) } != "")
         }
-        #expect(complaint { _ = try BusEndpoint.list(addresses, keyFile: nil, serverKeys: [CurveKeys.server]) } != "")
+        #expect(
+            commandError { _ = try BusEndpoint.list(addresses, keyFile: nil, serverKeys: [CurveKeys.server]) } != "")
     }
 }

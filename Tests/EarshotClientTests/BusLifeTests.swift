@@ -70,7 +70,7 @@ import Testing
         await #expect(throws: BusError.self) { try await bus.watch("page/") }
 
         let second = try ScriptedBus(in: first.home, instance: 2, answers: true)
-        await second.hears(.hello(Hello()))
+        await second.awaitMessage(.hello(Hello()))
         // The broker has sent WELCOME, but the bus may not have received it.
         while (try? await handler.fetch(url + "2")) == nil { await Task.yield() }
         // The scripted broker records a FETCH after its answer.
@@ -82,18 +82,18 @@ import Testing
         let first = try ScriptedBus()
         let bus = try await first.connect(patience: nil)
         await first.die()
-        while await !bus.census().isApart { await Task.yield() }
+        while await !bus.tableSizes().isDisconnected { await Task.yield() }
         for number in 0..<100 {
             let handler = bus.handler()
             let fetched = Task { try await handler.fetch(url) }
-            while await bus.census().requests == 0 { await Task.yield() }
+            while await bus.tableSizes().requests == 0 { await Task.yield() }
             if number.isMultiple(of: 2) { handler.remove() } else { fetched.cancel() }
             await #expect(throws: (any Error).self) { try await fetched.value }
         }
         let second = try ScriptedBus(in: first.home, instance: 2, answers: true)
         let last = bus.handler()
         #expect(try await last.fetch(url).status == 200)
-        let idle = second.said.current.value.filter {
+        let idle = second.sent.current.value.filter {
             switch $0 {
             case .remove, .removeRequest: true
             default: false
@@ -106,17 +106,17 @@ import Testing
         let first = try ScriptedBus()
         let bus = try await first.connect(patience: nil)
         await first.die()
-        while await !bus.census().isApart { await Task.yield() }
+        while await !bus.tableSizes().isDisconnected { await Task.yield() }
         for number in 0..<200 {
             let handler = try bus.handler(named: "page/1")
             guard number.isMultiple(of: 2) else { continue }
             try handler.fetch(url, onMain: { _ in })
         }
-        while await bus.census() != BusCensus(isApart: true) { await Task.yield() }
+        while await bus.tableSizes() != BusTableSizes(isDisconnected: true) { await Task.yield() }
         let second = try ScriptedBus(in: first.home, instance: 2, answers: true)
         #expect(try await bus.handler().fetch(url).status == 200)
-        let said = second.said.current.value
-        #expect(said.count { $0 == .remove(.handler(HandlerID("page/1")!)) } == 1)
+        let sent = second.sent.current.value
+        #expect(sent.count { $0 == .remove(.handler(HandlerID("page/1")!)) } == 1)
         #expect(second.fetches.map(\.handler.description).filter { $0 == "page/1" }.isEmpty)
     }
 
@@ -124,7 +124,7 @@ import Testing
         let broker = try ScriptedBus()
         let bus = try await broker.connect(patience: nil)
         await broker.die()
-        while await !bus.census().isApart { await Task.yield() }
+        while await !bus.tableSizes().isDisconnected { await Task.yield() }
         for number in 0..<ClientCore.mostUnsentRemovals - 1 { _ = try bus.handler(named: "page/\(number)") }
         let waiting = Task { try await bus.remove("page/") }
         // The bus takes commands in their order, so that the removal above comes before or after these.
@@ -133,7 +133,7 @@ import Testing
         let error = await #expect(throws: BusError.self) { try await bus.remove("other") }
         #expect(error?.code == .noBroker && error?.isRetryable == true)
         #expect(error?.description.contains("removals") == true)
-        #expect(await bus.census() == BusCensus(isApart: true))
+        #expect(await bus.tableSizes() == BusTableSizes(isDisconnected: true))
         await bus.close()
         await #expect(throws: BusError.self) { try await waiting.value }
     }
@@ -147,7 +147,7 @@ import Testing
             _ = try await bus.watch("page/")
         }
         await #expect(throws: CancellationError.self) { try await watching.value }
-        while await bus.census().watches > 0 { await Task.yield() }
+        while await bus.tableSizes().watches > 0 { await Task.yield() }
     }
 
     @Test func `a closed bus ends all that is awaited, and takes nothing more`() async throws {
@@ -167,8 +167,8 @@ import Testing
         #expect(await #expect(throws: BusError.self) { try await watched.next() }?.code == .closed)
         await #expect(throws: BusError.self) { try await bus.watch("page/") }
         #expect(throws: BusError.self) { try handler.fetch(url, onMain: { _ in Issue.record("delivered") }) }
-        #expect(await bus.census() == BusCensus())
-        #expect(broker.said.current.value.last == .query(.ping), "all that was said is known to be heard")
+        #expect(await bus.tableSizes() == BusTableSizes())
+        #expect(broker.sent.current.value.last == .query(.ping), "all that was said is known to be heard")
     }
 
     @Test func `a request that may not be done twice is not asked again`() async throws {

@@ -30,12 +30,12 @@ import Testing
         #expect(response.fields.count == 3)
         #expect(try await response.body.bytes() == [1, 2, 3])
         #expect(response.body.path == nil)
-        await broker.hears(.acknowledge(1))
+        await broker.awaitMessage(.acknowledge(1))
     }
 
     /// Sends two requests from one actor, each in a task.
-    private actor Asker {
-        func ask(_ handler: Handler, _ urls: (String, String)) -> [Task<Response, any Error>] {
+    private actor Requester {
+        func submit(_ handler: Handler, _ urls: (String, String)) -> [Task<Response, any Error>] {
             [urls.0, urls.1].map { url in Task.immediate { try await fetch(handler, url) } }
         }
 
@@ -47,11 +47,11 @@ import Testing
     @Test func `what an actor's tasks fetch is asked for in their order`() async throws {
         let broker = try ScriptedBus()
         let handler = try await broker.connect().handler()
-        let asker = Asker()
+        let requester = Requester()
         // Idle threads would have to wake for a request that does not start immediately.
         for round in 1...200 {
             let urls = ("http://127.0.0.1/\(round)/1", "http://127.0.0.1/\(round)/2")
-            let tasks = await asker.ask(handler, urls)
+            let tasks = await requester.submit(handler, urls)
             _ = await broker.fetch(2 * round)
             #expect(broker.fetches.suffix(2).map(\.url) == [urls.0, urls.1])
             for task in tasks { task.cancel() }
@@ -68,9 +68,9 @@ import Testing
         for replaces in [false, true] {
             for handler in handlers { try handler.fetch(url, replaces: replaces, onMain: { _ in }) }
         }
-        while await bus.census().requests < handlers.count { await Task.yield() }
+        while await bus.tableSizes().requests < handlers.count { await Task.yield() }
         for handler in handlers { handler.remove() }
-        while await bus.census() != BusCensus() { await Task.yield() }
+        while await bus.tableSizes() != BusTableSizes() { await Task.yield() }
     }
 
     @Test func `an error page is an error, with its status and its page`() async throws {
@@ -106,7 +106,7 @@ import Testing
         let fetch = await broker.fetch()
         task.cancel()
         await #expect(throws: CancellationError.self) { try await task.value }
-        await broker.hears(.removeRequest(fetch.handler, fetch.request))
+        await broker.awaitMessage(.removeRequest(fetch.handler, fetch.request))
         // This answer concerns the request before the cancellation.
         broker.answer(fetch)
 
@@ -116,7 +116,7 @@ import Testing
         }
         await #expect(throws: CancellationError.self) { try await late.value }
         #expect(broker.fetches.count == 1)
-        #expect(await handler.bus.census() == BusCensus(handlers: 1, names: 1))
+        #expect(await handler.bus.tableSizes() == BusTableSizes(handlers: 1, names: 1))
     }
 
     @Test func `a removed handler ends what is awaited, and takes nothing more`() async throws {
@@ -127,10 +127,10 @@ import Testing
         handler.remove()
         let error = await #expect(throws: BusError.self) { try await fetched.value }
         #expect(error?.code == .removed)
-        await broker.hears(.remove(.handler(fetch.handler)))
+        await broker.awaitMessage(.remove(.handler(fetch.handler)))
         await #expect(throws: BusError.self) { try await handler.fetch(url) }
         #expect(throws: BusError.self) { try handler.download(url) }
-        #expect(await handler.bus.census() == BusCensus())
+        #expect(await handler.bus.tableSizes() == BusTableSizes())
     }
 
     @Test func `a handler that goes is removed, and one that asked for nothing is not told of`() async throws {
@@ -142,9 +142,9 @@ import Testing
         _ = bus.handler()
         _ = await broker.fetch()
         handler = nil
-        await broker.hears(.remove(.handler(name)))
-        #expect(await bus.census() == BusCensus())
-        let removals = broker.said.current.value.filter { if case .remove = $0 { true } else { false } }
+        await broker.awaitMessage(.remove(.handler(name)))
+        #expect(await bus.tableSizes() == BusTableSizes())
+        let removals = broker.sent.current.value.filter { if case .remove = $0 { true } else { false } }
         #expect(removals.count == 1)
     }
 
@@ -172,7 +172,7 @@ import Testing
         second.cancel()
         try second.send(Shared(fetch), .function { _ in }, replaces: true)
         #expect(await #expect(throws: BusError.self) { try await first.value }?.code == .replaced)
-        await broker.hears(.removeRequest(firstFetch.handler, firstFetch.request))
+        await broker.awaitMessage(.removeRequest(firstFetch.handler, firstFetch.request))
         #expect(broker.fetches.count == 1)
     }
 
@@ -199,7 +199,7 @@ import Testing
         let again = await broker.fetch(3)
         #expect(again.request == fetch.request)
         #expect(!again.options.replacesHandler)
-        #expect(!broker.said.current.value.contains(.remove(.handler(fetch.handler))))
+        #expect(!broker.sent.current.value.contains(.remove(.handler(fetch.handler))))
         broker.answer(again)
         broker.answer(secondFetch)
         #expect(try await first.value.status == 200)
@@ -216,17 +216,17 @@ import Testing
         let second = Task { try await new.fetch(url + "2") }
         let secondFetch = await broker.fetch(2)
         let third = Task { try await new.replace(with: url + "3") }
-        await broker.hears(.removeRequest(secondFetch.handler, secondFetch.request))
+        await broker.awaitMessage(.removeRequest(secondFetch.handler, secondFetch.request))
         let thirdFetch = await broker.fetch(3)
         #expect(!thirdFetch.options.replacesHandler)
         #expect(await #expect(throws: BusError.self) { try await second.value }?.code == .replaced)
         old.remove()
-        await broker.hears(.removeRequest(firstFetch.handler, firstFetch.request))
+        await broker.awaitMessage(.removeRequest(firstFetch.handler, firstFetch.request))
         #expect(await #expect(throws: BusError.self) { try await first.value }?.code == .removed)
         broker.answer(thirdFetch)
         #expect(try await third.value.status == 200)
         new.remove()
-        await broker.hears(.remove(.handler(firstFetch.handler)))
+        await broker.awaitMessage(.remove(.handler(firstFetch.handler)))
     }
 
     @Test func `a file is acknowledged at once and can be read as long as its response is held`() async throws {
@@ -238,7 +238,7 @@ import Testing
             let fetched = Task { try await handler.fetch(url) }
             await broker.answer(broker.fetch(), file: file, length: content.count)
             let response = try await fetched.value
-            await broker.hears(.acknowledge(1))
+            await broker.awaitMessage(.acknowledge(1))
             unsafe unlink(file)
             #expect(response.body.count == content.count)
             let whole = try await response.body.bytes()
@@ -271,7 +271,7 @@ import Testing
         let fetched = Task { try await handler.fetch(url) }
         let fetch = await broker.fetch()
         handler.setPriority(.low)
-        await broker.hears(.priority(fetch.handler, fetch.request, .low))
+        await broker.awaitMessage(.priority(fetch.handler, fetch.request, .low))
         broker.refuse(.priority(fetch.handler, fetch.request, .low), ErrorReply(code: "unknown-request"))
         broker.refuse(.fetch(fetch), ErrorReply(code: "id-in-use", detail: "choose another"))
         let error = await #expect(throws: BusError.self) { try await fetched.value }

@@ -10,7 +10,7 @@ private let patience = Duration.seconds(60)
     @Test func `hello, fetch, result, acknowledgement`() throws {
         let loop = try EventLoop()
         let endpoint = Endpoint()
-        var terminals: [(Delivery, [UInt8])] = []
+        var terminals: [(DeliveredTerminal, [UInt8])] = []
         let connection = try ClientConnection(endpoint: endpoint.name, loop: loop) { event in
             if case .terminal(let delivery, let body) = event { terminals.append((delivery, body)) }
         }
@@ -18,13 +18,13 @@ private let patience = Duration.seconds(60)
         // The broker starts after its client.
         let broker = try ScriptedBroker(endpoint.name, loop) { broker, message in
             switch message {
-            case .hello: try broker.say(welcome(1))
-            case .fetch: try broker.say(.terminal(result("1", sequence: 1)), body: [1, 2, 3])
+            case .hello: try broker.send(welcome(1))
+            case .fetch: try broker.send(.terminal(result("1", sequence: 1)), body: [1, 2, 3])
             default: break
             }
         }
-        #expect(try loop.run(for: patience) { broker.said.count == 3 })
-        #expect(broker.said == [.hello(hello), .fetch(fetch("1")), .acknowledge(1)])
+        #expect(try loop.run(for: patience) { broker.sent.count == 3 })
+        #expect(broker.sent == [.hello(hello), .fetch(fetch("1")), .acknowledge(1)])
         #expect(terminals.count == 1)
         #expect(terminals.first?.0.fetch == fetch("1"))
         #expect(terminals.first?.1 == [1, 2, 3])
@@ -34,7 +34,7 @@ private let patience = Duration.seconds(60)
     @Test func `a new broker is told hello and asked again, over a new socket`() throws {
         let loop = try EventLoop()
         let endpoint = Endpoint()
-        var delivered: [Delivery] = []
+        var delivered: [DeliveredTerminal] = []
         var states: [ClientState] = []
         let connection = try ClientConnection(endpoint: endpoint.name, loop: loop) { event in
             switch event {
@@ -45,86 +45,86 @@ private let patience = Duration.seconds(60)
         }
         var first: ScriptedBroker? = try ScriptedBroker(endpoint.name, loop) { broker, message in
             switch message {
-            case .hello: try broker.say(welcome(1))
+            case .hello: try broker.send(welcome(1))
             case .fetch(let fetch) where fetch.request.description == "1":
-                try broker.say(.terminal(result("1", sequence: 1)))
+                try broker.send(.terminal(result("1", sequence: 1)))
             default: break
             }
         }
         try connection.fetch(fetch("1"))
         try connection.fetch(fetch("2"))
-        #expect(try loop.run(for: patience) { first?.said.count == 4 && delivered.count == 1 })
+        #expect(try loop.run(for: patience) { first?.sent.count == 4 && delivered.count == 1 })
         first?.die()
         first = nil
-        #expect(try loop.run(for: patience) { states.last == .apart })
+        #expect(try loop.run(for: patience) { states.last == .disconnected })
 
         // Requested while disconnected: sent once, to the next broker.
         try connection.fetch(fetch("3"))
         let second = try ScriptedBroker(endpoint.name, loop) { broker, message in
             switch message {
-            case .hello: try broker.say(welcome(2))
+            case .hello: try broker.send(welcome(2))
             case .fetch(let fetch):
                 let number = fetch.request.description
-                try broker.say(.terminal(result(number, sequence: number == "2" ? 1 : 2)))
+                try broker.send(.terminal(result(number, sequence: number == "2" ? 1 : 2)))
             default: break
             }
         }
-        #expect(try loop.run(for: patience) { delivered.count == 3 && second.said.contains(.acknowledge(2)) })
-        #expect(second.said.prefix(3) == [.hello(hello), .fetch(fetch("2")), .fetch(fetch("3"))])
+        #expect(try loop.run(for: patience) { delivered.count == 3 && second.sent.contains(.acknowledge(2)) })
+        #expect(second.sent.prefix(3) == [.hello(hello), .fetch(fetch("2")), .fetch(fetch("3"))])
         #expect(delivered.map(\.key) == [key("1"), key("2"), key("3")])
-        #expect(states.filter { $0 != .apart } == [1, 2].map { .connected(BrokerInstance(rawValue: $0)) })
+        #expect(states.filter { $0 != .disconnected } == [1, 2].map { .connected(BrokerInstance(rawValue: $0)) })
         second.die()
     }
 
     @Test func `nothing is told any more once it was closed, not what has come either`() throws {
         let loop = try EventLoop()
         let endpoint = Endpoint()
-        var told: [RequestKey] = []
+        var reported: [RequestKey] = []
         var connection: ClientConnection?
         connection = try ClientConnection(endpoint: endpoint.name, loop: loop) { event in
             guard case .terminal(let delivery, _) = event else { return }
-            told.append(delivery.key)
+            reported.append(delivery.key)
             connection?.close()
         }
         let broker = try ScriptedBroker(endpoint.name, loop) { broker, message in
             switch message {
-            case .hello: try broker.say(welcome(1))
+            case .hello: try broker.send(welcome(1))
             // Both arrive in one pass.
             case .fetch(let fetch) where fetch.request.description == "2":
-                for number in 1...2 { try broker.say(.terminal(result("\(number)", sequence: UInt64(number)))) }
+                for number in 1...2 { try broker.send(.terminal(result("\(number)", sequence: UInt64(number)))) }
             default: break
             }
         }
         try connection?.fetch(fetch("1"))
         try connection?.fetch(fetch("2"))
-        #expect(try loop.run(for: patience) { !told.isEmpty })
-        #expect(told == [key("1")])
+        #expect(try loop.run(for: patience) { !reported.isEmpty })
+        #expect(reported == [key("1")])
         broker.die()
     }
 
     @Test func `a file is acknowledged when its consumer is done with it`() throws {
         let loop = try EventLoop()
         let endpoint = Endpoint()
-        var held: Delivery?
+        var held: DeliveredTerminal?
         let connection = try ClientConnection(endpoint: endpoint.name, loop: loop) { event in
             if case .terminal(let delivery, _) = event, delivery.isFile { held = delivery }
         }
         let broker = try ScriptedBroker(endpoint.name, loop) { broker, message in
             switch message {
-            case .hello: try broker.say(welcome(1))
+            case .hello: try broker.send(welcome(1))
             case .fetch:
-                try broker.say(.terminal(result("1", sequence: 1, file: "/spool/1")))
-            case .query(let query, _): try broker.say(.answer(query), body: Array("{}".utf8))
+                try broker.send(.terminal(result("1", sequence: 1, file: "/spool/1")))
+            case .query(let query, _): try broker.send(.answer(query), body: Array("{}".utf8))
             default: break
             }
         }
         try connection.fetch(fetch("1"))
         #expect(try loop.run(for: patience) { held != nil })
         connection.query(.ping)
-        #expect(try loop.run(for: patience) { broker.said.last == .query(.ping) })
-        #expect(!broker.said.contains(.acknowledge(1)))
+        #expect(try loop.run(for: patience) { broker.sent.last == .query(.ping) })
+        #expect(!broker.sent.contains(.acknowledge(1)))
         connection.finish(try #require(held))
-        #expect(try loop.run(for: patience) { broker.said.last == .acknowledge(1) })
+        #expect(try loop.run(for: patience) { broker.sent.last == .acknowledge(1) })
         broker.die()
     }
 
@@ -136,16 +136,16 @@ private let patience = Duration.seconds(60)
             if case .state(.connected) = event { isConnected = true }
         }
         let broker = try ScriptedBroker(endpoint.name, loop) { broker, message in
-            if case .hello = message { try broker.say(welcome(1, heard: nil)) }
+            if case .hello = message { try broker.send(welcome(1, lastReceived: nil)) }
         }
         #expect(try loop.run(for: patience) { isConnected })
-        guard case .hello(let hello)? = broker.said.first else {
+        guard case .hello(let hello)? = broker.sent.first else {
             Issue.record("no HELLO")
             return
         }
         #expect(hello.leaseMilliseconds == 7_000)
         connection.close()
-        #expect(try loop.run(for: patience) { broker.said.last == .bye })
+        #expect(try loop.run(for: patience) { broker.sent.last == .bye })
         broker.die()
     }
 
@@ -172,7 +172,7 @@ private let patience = Duration.seconds(60)
         let connection = try ClientConnection(endpoint: endpoint.name, loop: loop) { event in
             if case .state(.connected) = event { isConnected = true }
         }
-        let broker = try ScriptedBroker(endpoint.name, loop) { broker, _ in try broker.say(welcome(1)) }
+        let broker = try ScriptedBroker(endpoint.name, loop) { broker, _ in try broker.send(welcome(1)) }
         #expect(try loop.run(for: patience) { isConnected })
         #expect(try loop.idlePasses() <= 2)
         broker.die()

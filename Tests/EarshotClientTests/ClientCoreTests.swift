@@ -95,7 +95,7 @@ import Testing
 
     @Test func `a pass's terminals are acknowledged in one, up to the first whose file is in use`() {
         var core = ready()
-        var held: [Delivery] = []
+        var held: [DeliveredTerminal] = []
         for number in 1...6 {
             _ = core.fetch(fetch("\(number)"))
             let file = number == 3 || number == 5 ? "/spool/\(number)" : nil
@@ -114,7 +114,7 @@ import Testing
         var core = ready()
         for name in ["1", "2", "3"] { _ = core.fetch(fetch(name)) }
         _ = core.received(.terminal(result("2", sequence: 1)))
-        #expect(core.linkLost() == [.report(.state(.apart))])
+        #expect(core.linkLost() == [.report(.state(.disconnected))])
         #expect(core.linkLost() == [])
         #expect(core.linkOpened() == [.send(.hello(hello))])
         #expect(sent(core.received(welcome(2))) == [.fetch(fetch("1")), .fetch(fetch("3"))])
@@ -141,9 +141,9 @@ import Testing
         _ = core.remove(.handler(handler))
         _ = core.query(.status)
         _ = core.fetch(fetch("1"))
-        let complaint = BrokerMessage.error(ErrorReply(code: "hello-required"))
-        #expect(core.received(NumberedAnswer(complaint, to: 2)) == [.send(.hello(hello))])
-        #expect(core.received(NumberedAnswer(complaint, to: 3)) == [])
+        let commandError = BrokerMessage.error(ErrorReply(code: "hello-required"))
+        #expect(core.received(NumberedAnswer(commandError, to: 2)) == [.send(.hello(hello))])
+        #expect(core.received(NumberedAnswer(commandError, to: 3)) == [])
         #expect(core.fetch(fetch("2")) == [])
         let messages: [ClientMessage] = [
             .remove(.handler(handler)), .fetch(fetch("1")), .fetch(fetch("2")), .query(.status),
@@ -200,11 +200,11 @@ import Testing
         _ = core.fetch(fetch("1"))
         for sequence in UInt64(1)...3 {
             let lost = try #require(delivery(core.received(.terminal(result("1", sequence: sequence, file: "/gone")))))
-            #expect(core.askAgain(lost) == [])
+            #expect(core.resubmit(lost) == [])
             #expect(core.passEnded() == [.send(.acknowledge(sequence)), .send(.fetch(fetch("1")))])
         }
         let last = try #require(delivery(core.received(.terminal(result("1", sequence: 4, file: "/gone")))))
-        #expect(core.askAgain(last) == nil)
+        #expect(core.resubmit(last) == nil)
         #expect(core.passEnded() == [.send(.acknowledge(4))])
     }
 

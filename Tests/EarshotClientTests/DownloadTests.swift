@@ -25,12 +25,12 @@ import Testing
         #expect(fetch.options.streams)
         let file = broker.file("part", [1, 2, 3, 4])
         // Reading stops at the announced count.
-        broker.say(progress(fetch, 3, of: 6, file, "1.1"))
+        broker.send(progress(fetch, 3, of: 6, file, "1.1"))
         var pieces = download.pieces.makeAsyncIterator()
         #expect(try await pieces.next() == .bytes([1, 2, 3]))
         broker.append([5, 6], to: file)
         unsafe rename(file, file + "-2")
-        broker.say(progress(fetch, 5, of: 6, file + "-other", "1.1"))
+        broker.send(progress(fetch, 5, of: 6, file + "-other", "1.1"))
         #expect(try await pieces.next() == .bytes([4, 5]))
         broker.answer(fetch, file: file + "-2", length: 6, generation: "1.1")
         #expect(try await pieces.next() == .bytes([6]))
@@ -46,10 +46,10 @@ import Testing
         let handler = try await broker.connect().handler()
         let download = try handler.download(url)
         let fetch = await broker.fetch()
-        broker.say(progress(fetch, 2, of: nil, broker.file("first", [1, 2]), "1.1"))
+        broker.send(progress(fetch, 2, of: nil, broker.file("first", [1, 2]), "1.1"))
         var pieces = download.pieces.makeAsyncIterator()
         #expect(try await pieces.next() == .bytes([1, 2]))
-        broker.say(progress(fetch, 1, of: nil, broker.file("second", [7, 8]), "1.2"))
+        broker.send(progress(fetch, 1, of: nil, broker.file("second", [7, 8]), "1.2"))
         #expect(try await pieces.next() == .restarted)
         #expect(try await pieces.next() == .bytes([7]))
         // The ending has a third generation, which no progress report announced.
@@ -65,7 +65,7 @@ import Testing
         let handler = try await broker.connect().handler()
         let download = try handler.download(url)
         let fetch = await broker.fetch()
-        broker.say(progress(fetch, 2, of: 3, broker.file("part", [1, 2]), "1.1"))
+        broker.send(progress(fetch, 2, of: 3, broker.file("part", [1, 2]), "1.1"))
         var pieces = download.pieces.makeAsyncIterator()
         #expect(try await pieces.next() == .bytes([1, 2]))
         broker.answer(fetch, isSame ? [1, 2, 3] : [1, 7, 3])
@@ -89,14 +89,14 @@ import Testing
         let handler = try await broker.connect().handler()
         let download = try handler.download(url)
         let fetch = await broker.fetch()
-        var told = download.progress.makeAsyncIterator()
-        broker.say(progress(fetch, 1, of: 9))
-        #expect(await told.next() == DownloadProgress(received: 1, total: 9))
-        for count in 2...5 { broker.say(progress(fetch, count, of: 9)) }
+        var reported = download.progress.makeAsyncIterator()
+        broker.send(progress(fetch, 1, of: 9))
+        #expect(await reported.next() == DownloadProgress(received: 1, total: 9))
+        for count in 2...5 { broker.send(progress(fetch, count, of: 9)) }
         broker.answer(fetch, [1, 2])
         _ = try await download.response()
-        #expect(await told.next() == DownloadProgress(received: 2, total: 2))
-        #expect(await told.next() == nil)
+        #expect(await reported.next() == DownloadProgress(received: 2, total: 2))
+        #expect(await reported.next() == nil)
     }
 
     @Test @MainActor func `a piece that is being read when its handler is removed does not come`() async throws {
@@ -104,7 +104,7 @@ import Testing
         let handler = try await broker.connect().handler()
         let download = try handler.download(url)
         let fetch = await broker.fetch()
-        broker.say(progress(fetch, 2, of: 9, broker.file("part", [1, 2]), "1.1"))
+        broker.send(progress(fetch, 2, of: 9, broker.file("part", [1, 2]), "1.1"))
         while download.state.current.version == 0 { await download.state.changed(since: 0) }
         // The main actor runs this while the piece is read on another thread.
         let removal = Task { @MainActor in handler.remove() }
@@ -123,11 +123,11 @@ import Testing
         let handler = try await broker.connect().handler()
         let download = try handler.download(url)
         let fetch = await broker.fetch()
-        broker.say(progress(fetch, 1, of: 9))
+        broker.send(progress(fetch, 1, of: 9))
         while download.state.current.version == 0 { await download.state.changed(since: 0) }
-        var told = download.progress.makeAsyncIterator()
+        var reported = download.progress.makeAsyncIterator()
         handler.remove()
-        #expect(await told.next() == nil)
+        #expect(await reported.next() == nil)
     }
 
     @Test func `who waits hears of a failure`() async throws {
@@ -149,11 +149,11 @@ import Testing
         let fetch = await broker.fetch()
         var pieces: DownloadPieces? = download?.pieces
         download = nil
-        #expect(!broker.said.current.value.contains(.removeRequest(fetch.handler, fetch.request)))
+        #expect(!broker.sent.current.value.contains(.removeRequest(fetch.handler, fetch.request)))
         #expect(pieces != nil)
         pieces = nil
-        await broker.hears(.removeRequest(fetch.handler, fetch.request))
-        #expect(await handler.bus.census().requests == 0)
+        await broker.awaitMessage(.removeRequest(fetch.handler, fetch.request))
+        #expect(await handler.bus.tableSizes().requests == 0)
     }
 
     @Test func `a reader whose task is cancelled ends, and the download goes on`() async throws {

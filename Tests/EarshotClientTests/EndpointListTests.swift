@@ -54,7 +54,7 @@ import Testing
         _ = list.failed(.refused, at: 0, random: 0)
         #expect(port(list) == "2")
         let last = list.current
-        #expect(list.failed(.handshakeInvalid, at: 0, random: 0) == .giveUp(last, .handshakeInvalid))
+        #expect(list.failed(.handshakeInvalid, at: 0, random: 0) == .fail(last, .handshakeInvalid))
     }
 
     @Test func `a bus that drained is left at once, also for one whose last attempt failed`() throws {
@@ -79,18 +79,18 @@ import Testing
     @Test func `three failed handshakes mean a wrong server key, unless the bus has answered before`() throws {
         var list = try list(1)
         let bus = list.current
-        for _ in 0..<2 { #expect(list.failed(.handshakeFailed, at: 0, random: 0) != .giveUp(bus, .handshakeFailed)) }
-        #expect(list.failed(.handshakeFailed, at: 0, random: 0) == .giveUp(bus, .handshakeFailed))
+        for _ in 0..<2 { #expect(list.failed(.handshakeFailed, at: 0, random: 0) != .fail(bus, .handshakeFailed)) }
+        #expect(list.failed(.handshakeFailed, at: 0, random: 0) == .fail(bus, .handshakeFailed))
         var known = try self.list(1)
         known.connected()
-        for _ in 0..<9 { #expect(known.failed(.handshakeFailed, at: 0, random: 0) != .giveUp(bus, .handshakeFailed)) }
+        for _ in 0..<9 { #expect(known.failed(.handshakeFailed, at: 0, random: 0) != .fail(bus, .handshakeFailed)) }
     }
 
     @Test func `failed handshakes count only in a row`() throws {
         var list = try list(1)
         let bus = list.current
         for ending in [.handshakeFailed, .handshakeFailed, .unreachable, .handshakeFailed] as [LinkEnding] {
-            #expect(list.failed(ending, at: 0, random: 0) != .giveUp(bus, ending))
+            #expect(list.failed(ending, at: 0, random: 0) != .fail(bus, ending))
         }
     }
 
@@ -119,7 +119,7 @@ import Testing
         request.options.subscribes = kind != "submitted"
         var core = ClientCore(hello: hello)
         _ = core.linkOpened()
-        _ = core.received(welcome(1, heard: nil))
+        _ = core.received(welcome(1, lastReceived: nil))
         _ = core.fetch(request)
         #expect(!core.mayMove)
         _ = core.received(.goodbye(reason: "draining"))
@@ -136,7 +136,7 @@ import Testing
     @Test func `a session does not leave a bus that drains while it reads a body there`() {
         var core = ClientCore(hello: hello)
         _ = core.linkOpened()
-        _ = core.received(welcome(1, heard: nil))
+        _ = core.received(welcome(1, lastReceived: nil))
         _ = core.fetch(fetch("1"))
         _ = core.received(.goodbye(reason: "draining"))
         _ = core.pulls.grew(progress("1"))
@@ -146,7 +146,7 @@ import Testing
     @Test func `a session that stays behind gives up its token, its lost and its durable requests`() {
         var core = ClientCore(hello: hello)
         _ = core.linkOpened()
-        _ = core.received(welcome(1, heard: nil))
+        _ = core.received(welcome(1, lastReceived: nil))
         _ = core.fetch(fetch("1"))
         var durable = fetch("2")
         durable.options.isDurable = true
@@ -168,7 +168,7 @@ import Testing
             return
         }
         #expect(hello.token == nil && hello.unanswered == nil)
-        let requests = sent(core.received(welcome(2, heard: nil))).compactMap { message in
+        let requests = sent(core.received(welcome(2, lastReceived: nil))).compactMap { message in
             if case .fetch(let fetch) = message { fetch.request.description } else { nil }
         }
         #expect(requests == ["1", "3"])

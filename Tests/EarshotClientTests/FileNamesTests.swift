@@ -21,10 +21,10 @@ import Testing
 
     @Test func `each name is given once, whatever the case of its letters`() {
         var names = FileNames()
-        let given = ["a.png", "a.png", "A.png", "a-2.png", "a.png", "b", "b", ".b"].map {
+        let used = ["a.png", "a.png", "A.png", "a-2.png", "a.png", "b", "b", ".b"].map {
             names.name(for: "http://h/\($0)")
         }
-        #expect(given == ["a.png", "a-2.png", "A-3.png", "a-2-2.png", "a-4.png", "b", "b-2", "b-3"])
+        #expect(used == ["a.png", "a-2.png", "A-3.png", "a-2-2.png", "a-4.png", "b", "b-2", "b-3"])
     }
 
     @Test(arguments: [
@@ -36,8 +36,8 @@ import Testing
         (String(repeating: "%C3%A4", count: 500), String(repeating: "\u{e4}", count: 127)),
         (String(repeating: "%C3%A4", count: 500) + ".c", String(repeating: "\u{e4}", count: 126) + ".c"),
     ])
-    func `a name is whole up to 255 bytes, and a longer one keeps its extension`(given: String, name: String) {
-        #expect(FileNames.name(of: "http://h/" + given) == name)
+    func `a name is whole up to 255 bytes, and a longer one keeps its extension`(used: String, name: String) {
+        #expect(FileNames.name(of: "http://h/" + used) == name)
     }
 
     @Test func `the number of a repeated name fits, too`() {

@@ -9,7 +9,7 @@ import Testing
     private let error = WireError(.badMessage, "malformed")
     private var log: ClientAction { .report(.refused(RefusedMessage(.other, ErrorReply(error)))) }
 
-    private func hear(_ core: inout ClientCore, _ head: String) -> [ClientAction] {
+    private func receive(_ core: inout ClientCore, _ head: String) -> [ClientAction] {
         core.received(malformed: BrokerFragment(head: Array(head.utf8)), error)
     }
 
@@ -31,37 +31,37 @@ import Testing
         var submission = fetch("3")
         (submission.options.subscribes, submission.options.isDurable) = (false, true)
         _ = core.fetch(submission)
-        #expect(hear(&core, "REMOVED x\nto: 1\n") == [.report(.cancelled(key("1"), wasOpen: false)), log])
+        #expect(receive(&core, "REMOVED x\nto: 1\n") == [.report(.cancelled(key("1"), wasOpen: false)), log])
         #expect(core.received(requestRemoved("2")) == [.report(.cancelled(key("2"), wasOpen: true))])
-        #expect(hear(&core, "REMOVED x\nto: 3\n") == [.report(.removed(.handler(handler), count: 0)), log])
-        #expect(hear(&core, "ANSWER\nto: 4\n") == [query])
-        #expect(hear(&core, "CHANGED\nto: 6\n") == [log])
-        #expect(hear(&core, "ACCEPTED\nto: 7\n") == [ended("3")])
-        #expect(hear(&core, "ERROR a b\n") == [log])
+        #expect(receive(&core, "REMOVED x\nto: 3\n") == [.report(.removed(.handler(handler), count: 0)), log])
+        #expect(receive(&core, "ANSWER\nto: 4\n") == [query])
+        #expect(receive(&core, "CHANGED\nto: 6\n") == [log])
+        #expect(receive(&core, "ACCEPTED\nto: 7\n") == [ended("3")])
+        #expect(receive(&core, "ERROR a b\n") == [log])
         #expect(core.received(.answer(.ledger)) == [.report(.answered(.ledger))])
         #expect(core.awaited.isEmpty)
-        for verb in ["REMOVED", "ANSWER", "CHANGED", "ACCEPTED"] { #expect(hear(&core, "\(verb)\nto: 1") == [log]) }
+        for verb in ["REMOVED", "ANSWER", "CHANGED", "ACCEPTED"] { #expect(receive(&core, "\(verb)\nto: 1") == [log]) }
     }
 
     @Test func `a malformed terminal counts as received and ends its request`() {
         var core = ready()
         for name in ["1", "2", "3"] { _ = core.fetch(fetch(name)) }
-        #expect(hear(&core, "RESULT gallery/1 1 x\nseq: 1\n") == [ended("1")])
+        #expect(receive(&core, "RESULT gallery/1 1 x\nseq: 1\n") == [ended("1")])
         #expect(core.passEnded() == [.send(.acknowledge(1))])
-        #expect(hear(&core, "RESULT gallery/1 2 x\nseq: 1\n") == [], "a repetition")
-        #expect(hear(&core, "FAILED / 2\nseq: 2\n") == [log])
+        #expect(receive(&core, "RESULT gallery/1 2 x\nseq: 1\n") == [], "a repetition")
+        #expect(receive(&core, "FAILED / 2\nseq: 2\n") == [log])
         #expect(core.passEnded() == [.send(.acknowledge(2))])
-        #expect(hear(&core, "FAILED gallery/1 2 timeout\nseq: x\n") == [ended("2")])
+        #expect(receive(&core, "FAILED gallery/1 2 timeout\nseq: x\n") == [ended("2")])
         _ = core.cancel(key("3"))
-        #expect(hear(&core, "FAILED gallery/1 3 a b\nseq: 3\n") == [log], "its REMOVED follows")
-        #expect(hear(&core, "FAILED gallery/1 3 a b\n") == [log])
+        #expect(receive(&core, "FAILED gallery/1 3 a b\nseq: 3\n") == [log], "its REMOVED follows")
+        #expect(receive(&core, "FAILED gallery/1 3 a b\n") == [log])
         #expect(core.requests.isEmpty)
     }
 
     @Test func `nothing counts before WELCOME`() {
         var core = ClientCore(hello: hello)
         _ = core.linkOpened()
-        #expect(hear(&core, "ANSWER\n") == [log])
+        #expect(receive(&core, "ANSWER\n") == [log])
     }
 
     @Test func `a connection takes malformed answers, and ignores verbs of later versions`() throws {
@@ -78,11 +78,11 @@ import Testing
         }
         let broker = try ScriptedBroker(endpoint.name, loop) { broker, message in
             switch message {
-            case .hello: try broker.say(welcome(1, heard: nil))
-            case .remove: try broker.say(head: "REMOVED\nto: \(broker.number)\n")
+            case .hello: try broker.send(welcome(1, lastReceived: nil))
+            case .remove: try broker.send(head: "REMOVED\nto: \(broker.number)\n")
             case .query(let query, _):
-                try broker.say(head: "NOVELTY a b\n")
-                try broker.say(.answer(query), body: Array("{}".utf8))
+                try broker.send(head: "NOVELTY a b\n")
+                try broker.send(.answer(query), body: Array("{}".utf8))
             default: break
             }
         }

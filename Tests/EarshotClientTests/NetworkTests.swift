@@ -22,7 +22,7 @@ private let anyPort = "tcp://127.0.0.1:*"
 
     /// Returns the first HELLO that a broker received.
     private func firstHello(_ broker: ScriptedBroker) throws -> Hello {
-        guard case .hello(let hello)? = broker.said.first else { throw SystemError("no HELLO", number: 0) }
+        guard case .hello(let hello)? = broker.sent.first else { throw SystemError("no HELLO", number: 0) }
         return hello
     }
 
@@ -37,8 +37,8 @@ private let anyPort = "tcp://127.0.0.1:*"
         let loop = try EventLoop()
         let broker = try ScriptedBroker(anyPort, loop) { broker, message in
             switch message {
-            case .hello: try broker.say(welcome(1, heard: nil))
-            case .fetch: try broker.say(.terminal(result("1", sequence: 1)), body: [1, 2, 3])
+            case .hello: try broker.send(welcome(1, lastReceived: nil))
+            case .fetch: try broker.send(.terminal(result("1", sequence: 1)), body: [1, 2, 3])
             default: break
             }
         }
@@ -47,26 +47,26 @@ private let anyPort = "tcp://127.0.0.1:*"
             if case .terminal(_, let body) = event { bodies.append(body) }
         }
         try connection.fetch(fetch("1"))
-        #expect(try loop.run(for: patience) { broker.said.last == .acknowledge(1) })
+        #expect(try loop.run(for: patience) { broker.sent.last == .acknowledge(1) })
         #expect(bodies == [[1, 2, 3]])
         #expect(try firstHello(broker).leaseMilliseconds == 60_000)
         connection.close()
-        #expect(try loop.run(for: patience) { broker.said.last == .bye })
+        #expect(try loop.run(for: patience) { broker.sent.last == .bye })
         broker.die()
     }
 
     @Test func `nine hundred requests and results arrive, in both directions in one burst`() throws {
         let loop = try EventLoop()
-        var asked: [Fetch] = []
+        var requested: [Fetch] = []
         let broker = try ScriptedBroker(anyPort, loop) { broker, message in
             switch message {
-            case .hello: try broker.say(welcome(1, heard: nil))
+            case .hello: try broker.send(welcome(1, lastReceived: nil))
             case .fetch(let fetch):
-                asked.append(fetch)
-                guard asked.count == 900 else { return }
-                for (index, fetch) in asked.enumerated() {
+                requested.append(fetch)
+                guard requested.count == 900 else { return }
+                for (index, fetch) in requested.enumerated() {
                     let terminal = result(fetch.request.description, sequence: UInt64(index + 1))
-                    try broker.say(.terminal(terminal), body: [UInt8](repeating: 7, count: 5_000))
+                    try broker.send(.terminal(terminal), body: [UInt8](repeating: 7, count: 5_000))
                 }
             default: break
             }
@@ -76,8 +76,8 @@ private let anyPort = "tcp://127.0.0.1:*"
             if case .terminal(let delivery, let body) = event, body.count == 5_000 { keys.insert(delivery.key) }
         }
         for number in 1...900 { try connection.fetch(fetch("\(number)")) }
-        #expect(try loop.run(for: patience) { keys.count == 900 && broker.said.last == .acknowledge(900) })
-        #expect(asked.map(\.request.description) == (1...900).map { "\($0)" })
+        #expect(try loop.run(for: patience) { keys.count == 900 && broker.sent.last == .acknowledge(900) })
+        #expect(requested.map(\.request.description) == (1...900).map { "\($0)" })
         broker.die()
     }
 
@@ -104,7 +104,7 @@ private let anyPort = "tcp://127.0.0.1:*"
 
     @Test func `a connected client that waits does not wake`() throws {
         let loop = try EventLoop()
-        let broker = try ScriptedBroker(anyPort, loop) { broker, _ in try broker.say(welcome(1, heard: nil)) }
+        let broker = try ScriptedBroker(anyPort, loop) { broker, _ in try broker.send(welcome(1, lastReceived: nil)) }
         var isConnected = false
         let connection = try connect([CurveKeys.endpoint(broker.endpoint)], loop) { event in
             if case .state(.connected) = event { isConnected = true }
@@ -141,7 +141,7 @@ private let anyPort = "tcp://127.0.0.1:*"
             if case .state(let state) = event { states.append(state) }
         }
         #expect(try failure(connection, loop).contains("not authorized the key"))
-        #expect(states == [.apart])
+        #expect(states == [.disconnected])
         broker.die()
     }
 
@@ -170,13 +170,13 @@ private let anyPort = "tcp://127.0.0.1:*"
         let loop = try EventLoop()
         let endpoint = try closedPort(loop)
         let connection = try connect([CurveKeys.endpoint(endpoint)], loop)
-        #expect(try loop.run(for: patience) { connection.trouble != nil })
-        #expect(connection.trouble?.contains("no bus answers at \(endpoint)") == true)
+        #expect(try loop.run(for: patience) { connection.fault != nil })
+        #expect(connection.fault?.contains("no bus answers at \(endpoint)") == true)
         #expect(connection.failure == nil)
         var isConnected = false
         let broker = try ScriptedBroker(endpoint, loop) { broker, _ in
             isConnected = true
-            try broker.say(welcome(1, heard: nil))
+            try broker.send(welcome(1, lastReceived: nil))
         }
         #expect(try loop.run(for: patience) { isConnected })
         broker.die()
@@ -199,7 +199,7 @@ private let anyPort = "tcp://127.0.0.1:*"
     @Test func `a broken connection resumes its session, and neither repeats nor loses a request`() throws {
         let loop = try EventLoop()
         var first: ScriptedBroker? = try ScriptedBroker(anyPort, loop) { broker, message in
-            if case .hello = message { try broker.say(welcome(1, heard: nil)) }
+            if case .hello = message { try broker.send(welcome(1, lastReceived: nil)) }
         }
         let endpoint = try #require(first?.endpoint)
         var delivered: [RequestKey] = []
@@ -207,32 +207,32 @@ private let anyPort = "tcp://127.0.0.1:*"
             if case .terminal(let delivery, _) = event { delivered.append(delivery.key) }
         }
         try connection.fetch(fetch("1"))
-        #expect(try loop.run(for: patience) { first?.said.count == 2 })
+        #expect(try loop.run(for: patience) { first?.sent.count == 2 })
         first?.die()
         first = nil
 
         let second = try ScriptedBroker(endpoint, loop) { broker, message in
             guard case .hello = message else { return }
-            try broker.say(welcome(1, heard: 1))
-            try broker.say(.terminal(result("1", sequence: 1)))
+            try broker.send(welcome(1, lastReceived: 1))
+            try broker.send(.terminal(result("1", sequence: 1)))
         }
-        #expect(try loop.run(for: patience) { second.said.last == .acknowledge(1) })
+        #expect(try loop.run(for: patience) { second.sent.last == .acknowledge(1) })
         #expect(delivered == [key("1")])
         #expect(try firstHello(second).token == token)
-        #expect(second.said.count == 2)
+        #expect(second.sent.count == 2)
         second.die()
     }
 
     @Test func `if its bus stays away, the client asks another one again, and durable requests stay`() throws {
         let loop = try EventLoop()
         var first: ScriptedBroker? = try ScriptedBroker(anyPort, loop) { broker, message in
-            if case .hello = message { try broker.say(welcome(1, heard: nil)) }
+            if case .hello = message { try broker.send(welcome(1, lastReceived: nil)) }
         }
         let second = try ScriptedBroker(anyPort, loop) { broker, message in
             switch message {
-            case .hello: try broker.say(welcome(2, heard: nil))
+            case .hello: try broker.send(welcome(2, lastReceived: nil))
             case .fetch(let fetch):
-                try broker.say(.terminal(result(fetch.request.description, sequence: 1)))
+                try broker.send(.terminal(result(fetch.request.description, sequence: 1)))
             default: break
             }
         }
@@ -251,12 +251,12 @@ private let anyPort = "tcp://127.0.0.1:*"
         durable.options.isDurable = true
         durable.options.subscribes = false
         try connection.fetch(durable)
-        #expect(try loop.run(for: patience) { first?.said.count == 3 })
-        #expect(second.said.isEmpty)
+        #expect(try loop.run(for: patience) { first?.sent.count == 3 })
+        #expect(second.sent.isEmpty)
         first?.die()
         first = nil
 
-        #expect(try loop.run(for: patience) { second.said.last == .acknowledge(1) })
+        #expect(try loop.run(for: patience) { second.sent.last == .acknowledge(1) })
         #expect(delivered == [key("1")])
         #expect(try firstHello(second).token == nil)
         #expect(refusals.map(\.code) == ["connection-lost"])
@@ -266,7 +266,7 @@ private let anyPort = "tcp://127.0.0.1:*"
 
     @Test func `the second bus serves while the first one cannot be reached`() throws {
         let loop = try EventLoop()
-        let broker = try ScriptedBroker(anyPort, loop) { broker, _ in try broker.say(welcome(1, heard: nil)) }
+        let broker = try ScriptedBroker(anyPort, loop) { broker, _ in try broker.send(welcome(1, lastReceived: nil)) }
         var isConnected = false
         let endpoints = try [closedPort(loop), broker.endpoint].map { try CurveKeys.endpoint($0) }
         let connection = try connect(endpoints, loop) { event in

@@ -34,7 +34,7 @@ import Testing
     ) async -> BodyRead {
         let read = await broker.read(number)
         let data = BodyData(read.body, offset: read.offset, generation: read.generation)
-        broker.say(.data(data), body: Array(content[read.offset...].prefix(min(read.length, short))))
+        broker.send(.data(data), body: Array(content[read.offset...].prefix(min(read.length, short))))
         return read
     }
 
@@ -48,7 +48,7 @@ import Testing
         for number in 1...3 { await answer(broker, number, short: number == 1 ? 100_000 : .max) }
         await answer(broker, 4)
         let body = try await response.body
-        await broker.hears(.acknowledge(1))
+        await broker.awaitMessage(.acknowledge(1))
         #expect(try await body.bytes() == Self.content)
         var pieces: [UInt8] = []
         for try await piece in body.pieces { pieces += piece }
@@ -62,7 +62,7 @@ import Testing
         let handler = try await broker.connect().handler()
         let download = try handler.download(url)
         let fetch = await broker.fetch()
-        broker.say(progress(fetch, 3, "1.1"))
+        broker.send(progress(fetch, 3, "1.1"))
         await answer(broker, 1)
         var pieces = download.pieces.makeAsyncIterator()
         #expect(try await pieces.next() == .bytes(Array(Self.content[..<3])))
@@ -79,7 +79,7 @@ import Testing
         let handler = try await broker.connect().handler()
         let download = try handler.download(url)
         let fetch = await broker.fetch()
-        broker.say(progress(fetch, 2, "1.1"))
+        broker.send(progress(fetch, 2, "1.1"))
         await answer(broker, 1)
         var pieces = download.pieces.makeAsyncIterator()
         #expect(try await pieces.next() == .bytes(Array(Self.content[..<2])))
@@ -100,7 +100,7 @@ import Testing
             let read = await broker.read(number)
             var data = BodyData(read.body, offset: read.offset)
             data.error = "unknown-body"
-            broker.say(.data(data))
+            broker.send(.data(data))
         }
         guard case .failure(let error as BusError) = await result else {
             Issue.record("a body without bytes was delivered")
@@ -143,7 +143,8 @@ import Testing
         #expect(file.obstacle == 0)
         #expect(file.write([1, 2, 3], count: 3, at: 0) == 0)
         #expect(try SystemFile.bytes(file.path) == [1, 2, 3])
-        let delivery = Delivery(id: Delivery.ID(link: 1, sequence: 1), result("1", sequence: 1), of: nil)
+        let delivery = DeliveredTerminal(
+            id: DeliveredTerminal.ID(link: 1, sequence: 1), result("1", sequence: 1), of: nil)
         guard case .failed(let error) = DeliveredEnding(delivery.with(file, ENOSPC), []) else {
             Issue.record("delivered")
             return

@@ -55,7 +55,7 @@ func sent(_ actions: [ClientAction]) -> [ClientMessage] {
     actions.compactMap { if case .send(let message) = $0 { message } else { nil } }
 }
 
-func delivery(_ actions: [ClientAction]) -> Delivery? {
+func delivery(_ actions: [ClientAction]) -> DeliveredTerminal? {
     guard case .deliver(let delivery)? = actions.first else { return nil }
     return delivery
 }
@@ -68,24 +68,24 @@ let token = SessionToken(high: 1, low: 2)
 
 /// Returns the WELCOME of a broker that grants a lease.
 ///
-/// `heard` is the last number of a resumed session.
-func welcome(_ instance: UInt64, heard: UInt64?) -> BrokerMessage {
+/// `lastReceived` is the last number of a resumed session.
+func welcome(_ instance: UInt64, lastReceived: UInt64?) -> BrokerMessage {
     var welcome = Welcome(broker: BrokerInstance(rawValue: instance), window: 256)
     welcome.leaseMilliseconds = 5_000
     welcome.token = token
-    welcome.heard = heard
+    welcome.lastReceived = lastReceived
     return .welcome(welcome)
 }
 
 /// Returns whether a broker message is an answer to a message of this kind.
 func isAnswer(_ answer: BrokerMessage, to message: ClientMessage) -> Bool {
     switch (answer, message) {
-    case (.removed(let pattern, _), .remove(let asked)): pattern == asked
-    case (.requestRemoved(let handler, let request, _), .removeRequest(let asked, let of)):
-        handler == asked && request == of
-    case (.answer(let query), .query(let asked, _)): query == asked
+    case (.removed(let pattern, _), .remove(let requested)): pattern == requested
+    case (.requestRemoved(let handler, let request, _), .removeRequest(let requested, let of)):
+        handler == requested && request == of
+    case (.answer(let query), .query(let requested, _)): query == requested
     case (.changed, .set): true
-    case (.taken(let sequence, _), .take(let asked)): sequence == asked
+    case (.taken(let sequence, _), .take(let requested)): sequence == requested
     case (.accepted(let handler, let request), _): isAbout(handler, request, message)
     case (.terminal(let terminal), _) where terminal.sequence == 0:
         isAbout(terminal.handler, terminal.request, message)
@@ -97,7 +97,7 @@ func isAnswer(_ answer: BrokerMessage, to message: ClientMessage) -> Bool {
 private func isAbout(_ handler: HandlerID, _ request: RequestID, _ message: ClientMessage) -> Bool {
     switch message {
     case .fetch(let fetch): fetch.handler == handler && fetch.request == request
-    case .retry(let asked, let of): asked == handler && of == request
+    case .retry(let requested, let of): requested == handler && of == request
     default: false
     }
 }

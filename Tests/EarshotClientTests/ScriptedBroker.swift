@@ -10,7 +10,7 @@ final class ScriptedBroker {
     private let loop: EventLoop
     private var registration: EventLoop.Registration?
     private var hook: EventLoop.HookID?
-    private(set) var said: [ClientMessage] = []
+    private(set) var sent: [ClientMessage] = []
     /// Number of the last message that had one.
     private(set) var number: UInt64 = 0
     /// Messages with numbers that were not answered.
@@ -50,7 +50,7 @@ final class ScriptedBroker {
                     } else if case .hello = message {
                         open = []
                     }
-                    said.append(message)
+                    sent.append(message)
                     try answer(self, message)
                 }
                 return try socket.readiness().contains(.readable) ? .none : .untilEvent
@@ -61,15 +61,15 @@ final class ScriptedBroker {
     }
 
     /// Sends a head of any form.
-    func say(head: String) throws { try say(head: Array(head.utf8), body: nil) }
+    func send(head: String) throws { try send(head: Array(head.utf8), body: nil) }
 
     /// Sends a message, as the answer to the first message of its kind if it is one.
-    func say(_ message: BrokerMessage, body: [UInt8]? = nil) throws {
+    func send(_ message: BrokerMessage, body: [UInt8]? = nil) throws {
         var to: UInt64?
         if message.isReply, let index = open.firstIndex(where: { isAnswer(message, to: $0.message) }) {
             to = open.remove(at: index).number
         }
-        try say(head: NumberedAnswer(message, to: to).encoded(), body: body)
+        try send(head: NumberedAnswer(message, to: to).encoded(), body: body)
     }
 
     /// Refuses an open message.
@@ -77,10 +77,10 @@ final class ScriptedBroker {
         guard let index = open.firstIndex(where: { isSame($0.message, message) }) else {
             preconditionFailure("\(message) is not open")
         }
-        try say(head: NumberedAnswer(.error(reply), to: open.remove(at: index).number).encoded(), body: nil)
+        try send(head: NumberedAnswer(.error(reply), to: open.remove(at: index).number).encoded(), body: nil)
     }
 
-    private func say(head: [UInt8], body: [UInt8]?) throws {
+    private func send(head: [UInt8], body: [UInt8]?) throws {
         _ = try socket.send(peer, more: true)
         _ = try socket.send(head, more: body != nil)
         if let body { _ = try socket.send(body) }

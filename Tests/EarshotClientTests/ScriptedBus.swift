@@ -23,7 +23,7 @@ final class ScriptedBus: Sendable {
 
     let home: Home
     /// Messages of all clients.
-    let said = Observed<[ClientMessage]>([])
+    let sent = Observed<[ClientMessage]>([])
     private let scripts: Mailbox<Script>
     private let isDying = Observed(false)
     private let isDead = Observed(false)
@@ -39,10 +39,10 @@ final class ScriptedBus: Sendable {
         try folder.prepare()
         scripts = try Mailbox()
         let lock = try LockFile.take(folder.brokerLock)
-        let (scripts, said, isDying, isDead) = (scripts, said, isDying, isDead)
+        let (scripts, sent, isDying, isDead) = (scripts, sent, isDying, isDead)
         try BackgroundThread.run {
             do {
-                try Self.serve(folder, instance, answers, isPulling, scripts, said, isDying)
+                try Self.serve(folder, instance, answers, isPulling, scripts, sent, isDying)
             } catch {
                 preconditionFailure("the scripted bus failed: \(error)")
             }
@@ -53,24 +53,24 @@ final class ScriptedBus: Sendable {
 
     private static func serve(
         _ folder: RuntimeFolder, _ instance: UInt64, _ answers: Bool, _ isPulling: Bool, _ scripts: Mailbox<Script>,
-        _ said: Observed<[ClientMessage]>, _ isDying: Observed<Bool>
+        _ sent: Observed<[ClientMessage]>, _ isDying: Observed<Bool>
     ) throws {
         let loop = try EventLoop()
         let broker = try ScriptedBroker(folder.busEndpoint, loop) { broker, message in
             switch message {
-            case .hello: try broker.say(welcome(instance, isPulling: isPulling))
-            case .remove(let pattern): try broker.say(.removed(pattern, count: 0))
+            case .hello: try broker.send(welcome(instance, isPulling: isPulling))
+            case .remove(let pattern): try broker.send(.removed(pattern, count: 0))
             case .removeRequest(let handler, let request):
-                try broker.say(.requestRemoved(handler, request, wasOpen: true))
-            case .query(let query, _): try broker.say(.answer(query), body: Array("{}".utf8))
+                try broker.send(.requestRemoved(handler, request, wasOpen: true))
+            case .query(let query, _): try broker.send(.answer(query), body: Array("{}".utf8))
             case .fetch(let fetch) where answers:
                 let outcome = Terminal.Outcome.result(status: 200, Terminal.Response(url: fetch.url))
                 let terminal = Terminal(
                     handler: fetch.handler, request: fetch.request, sequence: 1, outcome: outcome)
-                try broker.say(.terminal(terminal))
+                try broker.send(.terminal(terminal))
             default: break
             }
-            said.change { $0.append(message) }
+            sent.change { $0.append(message) }
         }
         let registration = try loop.add(scripts.descriptor, .readable) { _ in
             for script in scripts.takeAll() {
@@ -106,8 +106,8 @@ final class ScriptedBus: Sendable {
     }
 
     /// Sends a message to the client that sent last.
-    func say(_ message: BrokerMessage, body: [UInt8]? = nil) {
-        scripts.put { try $0.say(message, body: body) }
+    func send(_ message: BrokerMessage, body: [UInt8]? = nil) {
+        scripts.put { try $0.send(message, body: body) }
     }
 
     /// Refuses an open message.
@@ -135,13 +135,13 @@ final class ScriptedBus: Sendable {
         }
         let terminal = Terminal(
             handler: fetch.handler, request: fetch.request, sequence: sequence, outcome: outcome)
-        say(.terminal(terminal), body: body.isEmpty ? nil : body)
+        send(.terminal(terminal), body: body.isEmpty ? nil : body)
     }
 
     /// Waits until `find` returns a value for the messages so far, and returns it.
-    func hears<Found: Sendable>(_ find: (ClientMessage) -> Found?) async -> Found {
+    func awaitMessage<Found: Sendable>(_ find: (ClientMessage) -> Found?) async -> Found {
         while true {
-            let (messages, version) = said.current
+            let (messages, version) = sent.current
             if let found = messages.lazy.compactMap(find).first { return found }
             await change(since: version)
         }
@@ -150,7 +150,7 @@ final class ScriptedBus: Sendable {
     /// Waits for the `number`th FETCH, counted from 1.
     func fetch(_ number: Int = 1) async -> Fetch {
         while true {
-            let version = said.current.version
+            let version = sent.current.version
             if fetches.count >= number { return fetches[number - 1] }
             await change(since: version)
         }
@@ -159,14 +159,14 @@ final class ScriptedBus: Sendable {
     /// Waits for the next message. Ends the test process at the test's time limit, because waits of a cancelled task
     /// return immediately.
     private func change(since version: UInt64) async {
-        await said.changed(since: version)
-        precondition(!Task.isCancelled, "what is waited for was not said, but \(said.current.value.suffix(10))")
+        await sent.changed(since: version)
+        precondition(!Task.isCancelled, "what is waited for was not said, but \(sent.current.value.suffix(10))")
     }
 
     /// Waits for the `number`th READ, counted from 1.
     func read(_ number: Int) async -> BodyRead {
         while true {
-            let (messages, version) = said.current
+            let (messages, version) = sent.current
             let reads = messages.compactMap { if case .read(let read) = $0 { read } else { nil } }
             if reads.count >= number { return reads[number - 1] }
             await change(since: version)
@@ -175,11 +175,11 @@ final class ScriptedBus: Sendable {
 
     /// All FETCHes so far.
     var fetches: [Fetch] {
-        said.current.value.compactMap { if case .fetch(let fetch) = $0 { fetch } else { nil } }
+        sent.current.value.compactMap { if case .fetch(let fetch) = $0 { fetch } else { nil } }
     }
 
     /// Waits until a client has sent a message.
-    func hears(_ message: ClientMessage) async { _ = await hears { $0 == message ? true : nil } }
+    func awaitMessage(_ message: ClientMessage) async { _ = await awaitMessage { $0 == message ? true : nil } }
 
     /// Creates a file in the spool.
     func file(_ name: String, _ bytes: [UInt8]) -> String {

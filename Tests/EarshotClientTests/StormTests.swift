@@ -154,7 +154,7 @@ import Testing
             #expect(ends.cancelled == 18 * Self.tasks)
             #expect(ends.removed + ends.replaced == 2 * 18 * Self.tasks)
             #expect(ends.other == 0)
-            #expect(await bus.census() == BusCensus())
+            #expect(await bus.tableSizes() == BusTableSizes())
             await origin.await { $0.hanging == 0 }
             resident.append(try Self.residentBytes() >> 10)
         }

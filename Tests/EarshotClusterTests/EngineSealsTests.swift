@@ -57,11 +57,11 @@ import Testing
     ])
     func `a forged result is dropped, and noticed`(text: String) {
         var reader = EngineSeals(keys)
-        let stranger = ClusterKeys(secret: Array(repeating: 8, count: 32))
+        let other = ClusterKeys(secret: Array(repeating: 8, count: 32))
         let forms = [
             Array(text.utf8), Array("\(token(1)) \(text)".utf8),
             Array("\(String(repeating: "0", count: 32)) \(token(1)) \(text)".utf8),
-            entry(text.isEmpty ? "x" : text, of: key, token: token(1), by: stranger),
+            entry(text.isEmpty ? "x" : text, of: key, token: token(1), by: other),
         ]
         for form in forms {
             #expect(reader.opened(.result(key, form)) == .unusable(key))

@@ -13,7 +13,7 @@ struct CoreRig {
     private var isNumbering = false
 
     init(
-        limits: CoreLimits = CoreLimits(), secret: String? = nil, broker: UInt64 = 1, cluster: ClusterFacility? = nil
+        limits: CoreLimits = CoreLimits(), secret: String? = nil, broker: UInt64 = 1, cluster: ClusterServices? = nil
     ) {
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: broker), spool: "/spool")
         core = BrokerCore(
@@ -74,22 +74,22 @@ struct CoreRig {
     static func token(of client: ClientID) -> SessionToken { SessionToken(high: 7, low: client.rawValue) }
 
     mutating func worker(
-        _ number: UInt64 = 1, slots: Int = 8, schemes: [String] = ["http", "https"], hearsDrain: Bool = false
+        _ number: UInt64 = 1, slots: Int = 8, schemes: [String] = ["http", "https"], acceptsDrain: Bool = false
     ) -> WorkerID {
         let id = WorkerID(rawValue: number)
         core.workerConnected(id, process: Int32(number), now: now)
         var ready = Ready(slots: slots)
         ready.pid = Int(number)
         ready.schemes = schemes
-        ready.hearsDrain = hearsDrain
+        ready.acceptsDrain = acceptsDrain
         core.received(.ready(ready), body: nil, from: id, now: now)
         return id
     }
 
     /// Passes a message of a client, after its removal that is under way.
     ///
-    /// - Parameter number: its number; nil for the next one if the session has a lease.
-    mutating func say(_ message: ClientMessage, number: UInt64? = nil, by client: ClientID) {
+    /// - Parameter handle: its number; nil for the next one if the session has a lease.
+    mutating func send(_ message: ClientMessage, number: UInt64? = nil, by client: ClientID) {
         while core.isRemoving(client) { core.dispatch(now: now) }
         let next = number ?? nextNumber(for: message, of: client)
         if number == nil, next != nil { isNumbering = true }
@@ -97,7 +97,7 @@ struct CoreRig {
     }
 
     private func nextNumber(for message: ClientMessage, of client: ClientID) -> UInt64? {
-        guard message.canHaveNumber, let session = core.records.clients.number(of: client),
+        guard message.canHaveNumber, let session = core.records.clients.handle(of: client),
             core.records.clients[session].leaseMilliseconds > 0
         else { return nil }
         return core.records.clients[session].numbers.last + 1
@@ -109,15 +109,15 @@ struct CoreRig {
     ) {
         var fetch = Fetch(handler: HandlerID(handler)!, request: RequestID(request)!, url: url)
         change(&fetch)
-        say(.fetch(fetch), by: client)
+        send(.fetch(fetch), by: client)
     }
 
     mutating func remove(_ pattern: String, by client: ClientID) {
-        say(.remove(HandlerPattern(pattern)!), by: client)
+        send(.remove(HandlerPattern(pattern)!), by: client)
     }
 
     mutating func remove(_ handler: String, _ request: String, by client: ClientID) {
-        say(.removeRequest(HandlerID(handler)!, RequestID(request)!), by: client)
+        send(.removeRequest(HandlerID(handler)!, RequestID(request)!), by: client)
     }
 
     /// The body of the next `done`.

@@ -53,8 +53,8 @@ import Testing
         #expect(parts.store(try head(try body(), keys(text), checkpoint)))
     }
 
-    private func lend(_ text: String = "http://a.example/x\n", maxBytes: Int? = nil) -> PartFolder.Lent? {
-        parts.lend(parts.names(of: keys(text)), maxBytes: maxBytes, to: "\(spool)/worker-7/next", as: "next")
+    private func assign(_ text: String = "http://a.example/x\n", maxBytes: Int? = nil) -> PartFolder.AssignedPart? {
+        parts.assign(parts.names(of: keys(text)), maxBytes: maxBytes, to: "\(spool)/worker-7/next", as: "next")
     }
 
     private var files: Set<String> {
@@ -76,19 +76,19 @@ import Testing
     @Test func `a part is lent once, with its description and without secrets`() throws {
         try stored()
         #expect(files.count == 2)
-        let lent = try #require(lend())
-        #expect(lent.bytes == Self.mebibyte && lent.sha256 == nil)
-        #expect(lent.head.part.validator == "\"a\"" && lent.head.part.generation == attempt)
-        #expect(lent.head.part.isKnown)
-        #expect(String(decoding: lent.head.part.httpFields, as: UTF8.self) == "etag: \"a\"")
+        let assigned = try #require(assign())
+        #expect(assigned.bytes == Self.mebibyte && assigned.sha256 == nil)
+        #expect(assigned.head.part.validator == "\"a\"" && assigned.head.part.generation == attempt)
+        #expect(assigned.head.part.isKnown)
+        #expect(String(decoding: assigned.head.part.httpFields, as: UTF8.self) == "etag: \"a\"")
         #expect(FileManager.default.fileExists(atPath: "\(spool)/worker-7/next"))
         #expect(files == ["growing/next"])
-        #expect(lend() == nil)
+        #expect(assign() == nil)
     }
 
     @Test func `another key, and another secret, find nothing`() throws {
         try stored()
-        #expect(lend("http://a.example/x\nauthorization: me") == nil)
+        #expect(assign("http://a.example/x\nauthorization: me") == nil)
         let other = try PartFolder(base + "/other")
         #expect(other.names(of: keys()) != parts.names(of: keys()))
         #expect(try PartFolder(base + "/parts").names(of: keys()) == parts.names(of: keys()))
@@ -98,7 +98,7 @@ import Testing
         let both = PartKeys(texts: ["http://b.example/signed?1\n", "http://a.example/x\n"], owner: nil)
         #expect(parts.store(try head(try body(), both)))
         #expect(files.count == 3)
-        #expect(lend()?.bytes == Self.mebibyte)
+        #expect(assign()?.bytes == Self.mebibyte)
         #expect(files == ["growing/next"])
     }
 
@@ -107,15 +107,15 @@ import Testing
         let both = PartKeys(texts: [own, first], owner: nil)
         #expect(parts.store(try head(try body(), both)))
         #expect(parts.store(try head(try body(attempt: 2), keys(own))))
-        #expect(lend(first) == nil)
-        #expect(lend(own)?.bytes == Self.mebibyte)
+        #expect(assign(first) == nil)
+        #expect(assign(own)?.bytes == Self.mebibyte)
     }
 
     @Test func `a read-only body, which was complete in its worker, can be written again`() throws {
         let path = try body()
         unsafe chmod(path, 0o400)
         #expect(parts.store(try head(path)))
-        #expect(lend() != nil)
+        #expect(assign() != nil)
         var status = stat()
         unsafe #expect(stat("\(spool)/worker-7/next", &status) == 0 && status.st_mode & 0o777 == 0o600)
     }
@@ -123,8 +123,8 @@ import Testing
     @Test func `a small body is not stored, and a large one not lent to an attempt that accepts less`() throws {
         #expect(!parts.store(try head(try body(Self.mebibyte - 1))))
         try stored()
-        #expect(lend(maxBytes: Self.mebibyte - 1) == nil)
-        #expect(lend(maxBytes: Self.mebibyte) != nil)
+        #expect(assign(maxBytes: Self.mebibyte - 1) == nil)
+        #expect(assign(maxBytes: Self.mebibyte) != nil)
     }
 
     @Test func `of two brokers with one folder only one gets a part`() throws {
@@ -135,7 +135,7 @@ import Testing
             let winners = Atomic(0)
             DispatchQueue.concurrentPerform(iterations: 4) { index in
                 let path = "\(spool)/worker-7/\(index)"
-                guard parts.lend(names, maxBytes: nil, to: path, as: "\(index)") != nil else { return }
+                guard parts.assign(names, maxBytes: nil, to: path, as: "\(index)") != nil else { return }
                 winners.add(1, ordering: .relaxed)
             }
             #expect(winners.load(ordering: .relaxed) == 1)
@@ -149,8 +149,8 @@ import Testing
         let path = try body(2 * Self.mebibyte)
         #expect(parts.store(try head(path, nil, Checkpoint(bytes: Self.mebibyte, sha256: hash))))
         try rewrite(parts.boot, "another-boot")
-        let lent = try #require(lend())
-        #expect(lent.bytes == Self.mebibyte && lent.sha256 == hash)
+        let assigned = try #require(assign())
+        #expect(assigned.bytes == Self.mebibyte && assigned.sha256 == hash)
     }
 
     @Test(arguments: [true, false])
@@ -158,7 +158,7 @@ import Testing
         let checkpoint = Checkpoint(bytes: 2 * Self.mebibyte, sha256: String(repeating: "ab", count: 32))
         try stored("http://a.example/x\n", hasCheckpoint ? checkpoint : nil)
         try rewrite(parts.boot, "another-boot")
-        #expect(lend() == nil)
+        #expect(assign() == nil)
         #expect(files.isEmpty)
     }
 
@@ -184,14 +184,14 @@ import Testing
             unsafe unlink(path)
             unsafe mkdir(path, 0o700)
         }
-        #expect(lend() == nil)
+        #expect(assign() == nil)
     }
 
     @Test(arguments: ["PART 1", "PART 2", "path: /", "names: ", "generation: "])
     func `a damaged description, or one of a newer version, is not used`(word: String) throws {
         try stored()
         try rewrite(word, word == "PART 1" ? "PART 9" : "x")
-        if word != "PART 2" { #expect(lend() == nil) }
+        if word != "PART 2" { #expect(assign() == nil) }
     }
 
     // MARK: After a crash
@@ -210,7 +210,7 @@ import Testing
         close(file)
         #expect(parts.recover(spool: spool) == 0)
         #expect(!FileManager.default.fileExists(atPath: path))
-        #expect(lend()?.bytes == Self.mebibyte)
+        #expect(assign()?.bytes == Self.mebibyte)
     }
 
     @Test func `bodies of another broker are recovered once its spool is unlocked`() throws {
@@ -260,7 +260,7 @@ import Testing
         parts.removePrivateSpools()
         #expect(FileManager.default.fileExists(atPath: photos))
         #expect(!FileManager.default.fileExists(atPath: folder))
-        #expect(lend()?.bytes == Self.mebibyte)
+        #expect(assign()?.bytes == Self.mebibyte)
     }
 
     // MARK: Bounds
@@ -277,10 +277,10 @@ import Testing
         }
         var totals = parts.sweep(limit: 3 * Self.mebibyte, seconds: 1_000)
         #expect(totals.parts == 3 && totals.bytes == 3 * Self.mebibyte)
-        #expect(lend("1") == nil, "the older one of a")
+        #expect(assign("1") == nil, "the older one of a")
         totals = parts.sweep(limit: 1 << 40, seconds: 98)
         #expect(totals.parts == 2)
-        #expect(lend("0") == nil && lend("3") != nil)
+        #expect(assign("0") == nil && assign("3") != nil)
     }
 
     @Test func `remainders go once they are old`() throws {
@@ -297,7 +297,7 @@ import Testing
         #expect(parts.sweep(limit: 1 << 40, seconds: 1_000).parts == 2)
         _ = parts.recover(spool: nil)
         #expect(files.count == 3 && files.contains("letter.body"), "another program's file stays")
-        #expect(lend() != nil)
+        #expect(assign() != nil)
     }
 
     // MARK: Without a broker

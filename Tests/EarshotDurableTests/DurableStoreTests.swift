@@ -31,7 +31,7 @@ final class DurableStoreTests {
         var read: [UInt64: DurableReading] = [:]
         var reopened: [UInt64: [UInt8]?] = [:]
         var missing: [UInt64] = []
-        var troubles: [DurableTrouble] = []
+        var reportedFaults: [DurableFault] = []
         var foreign: [String] = []
 
         mutating func take(_ answers: [DurableAnswer]) {
@@ -45,7 +45,7 @@ final class DurableStoreTests {
                 case .read(let id, let reading?): read[id] = reading
                 case .read(let id, nil): missing.append(id)
                 case .reopened(let id, let head): reopened[id] = .some(head)
-                case .trouble(let trouble): troubles.append(trouble)
+                case .fault(let fault): reportedFaults.append(fault)
                 case .foreign(let words): foreign.append(words)
                 }
             }
@@ -55,8 +55,8 @@ final class DurableStoreTests {
     /// Executes requests in a new store.
     private func life(_ requests: [DurableRequest] = []) throws -> Life {
         let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
-        store.ask(.rows(after: nil, principal: nil))
-        for request in requests { store.ask(request) }
+        store.submit(.rows(after: nil, principal: nil))
+        for request in requests { store.submit(request) }
         store.finish()
         var life = Life()
         life.take(store.answers.takeAll())
@@ -167,11 +167,13 @@ final class DurableStoreTests {
         try Data(repeating: 7, count: 8_192).write(to: URL(fileURLWithPath: folder.database))
         try? FileManager.default.removeItem(atPath: folder.database + "-wal")
         let next = try life(store(5...5))
-        #expect(next.troubles.count == 1 && next.rows.isEmpty)
+        #expect(next.reportedFaults.count == 1 && next.rows.isEmpty)
         #expect(next.stored == [5])
-        let aside = try #require(damaged.first)
-        #expect(damaged.count == 1 && next.troubles.first?.details["moved-to"]?.contains(aside) == true)
-        #expect(try Data(contentsOf: URL(filePath: "\(aside)/requests.sqlite")) == Data(repeating: 7, count: 8_192))
+        let quarantinePath = try #require(damaged.first)
+        #expect(damaged.count == 1 && next.reportedFaults.first?.details["moved-to"]?.contains(quarantinePath) == true)
+        #expect(
+            try Data(contentsOf: URL(filePath: "\(quarantinePath)/requests.sqlite")) == Data(repeating: 7, count: 8_192)
+        )
         #expect(try life().rows.map(\.id) == [5])
     }
 
@@ -187,10 +189,10 @@ final class DurableStoreTests {
         for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: folder.database + suffix) }
         if isDamaged { try Data(repeating: 7, count: 8_192).write(to: URL(filePath: folder.database)) }
         let next = try life(store(5...5))
-        #expect(next.troubles.count == 1 && next.rows.isEmpty && next.stored == [5])
-        let aside = try #require(damaged.first)
+        #expect(next.reportedFaults.count == 1 && next.rows.isEmpty && next.stored == [5])
+        let quarantinePath = try #require(damaged.first)
         #expect(damaged.count == 1)
-        #expect(try Data(contentsOf: URL(filePath: "\(aside)/bodies/\(Self.sum)")) == Data([7, 8]))
+        #expect(try Data(contentsOf: URL(filePath: "\(quarantinePath)/bodies/\(Self.sum)")) == Data([7, 8]))
         #expect(bodies.isEmpty)
         let last = try life([recordFile(5, [7, 8])])
         #expect(last.recorded == [5: true] && bodies == [Self.sum] && damaged.count == 1)
@@ -215,7 +217,7 @@ final class DurableStoreTests {
         _ = try life(store(1...4) + [recordFile(2, [7, 8]), .record(id: 3, end([9]), file: nil)])
         try execute("UPDATE request SET length = 9223372036854775807")
         let next = try life([.limit(bytes: 4_096)] + store(5...5) + [.read(id: 3)])
-        #expect(next.stored == [5] && next.troubles.isEmpty)
+        #expect(next.stored == [5] && next.reportedFaults.isEmpty)
         #expect(next.rows.map(\.hasEnded) == [false, false, true, false], "a body file has another length")
         #expect(next.read[3]?.body == .bytes([9]))
     }
@@ -224,7 +226,7 @@ final class DurableStoreTests {
         _ = try life(store(1...1) + [recordFile(1, [7, 8])])
         try execute("ALTER TABLE request RENAME COLUMN accepted TO renamed")
         let next = try life(store(5...5))
-        #expect(next.troubles.count == 1 && next.refused == [5: false])
+        #expect(next.reportedFaults.count == 1 && next.refused == [5: false])
         #expect(bodies == [Self.sum] && damaged.isEmpty)
         try execute("ALTER TABLE request RENAME COLUMN renamed TO accepted")
         #expect(try life().rows.map(\.file) == [Self.sum])
@@ -236,18 +238,20 @@ final class DurableStoreTests {
 
     @Test func `a table that was removed beneath it keeps nothing more and says so`() throws {
         let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
-        store.ask(.store(id: 1, principal: nil, acceptedAt: 1, head: head(1)))
+        store.submit(.store(id: 1, principal: nil, acceptedAt: 1, head: head(1)))
         store.finish()
         try FileManager.default.moveItem(atPath: folder.database, toPath: folder.database + ".away")
-        store.ask(.store(id: 2, principal: nil, acceptedAt: 1, head: head(2)))
+        store.submit(.store(id: 2, principal: nil, acceptedAt: 1, head: head(2)))
         store.finish()
         try FileManager.default.moveItem(atPath: folder.database + ".away", toPath: folder.database)
-        store.ask(.store(id: 3, principal: nil, acceptedAt: 1, head: head(3)))
+        store.submit(.store(id: 3, principal: nil, acceptedAt: 1, head: head(3)))
         store.finish()
         var life = Life()
         life.take(store.answers.takeAll())
         #expect(life.stored == [1, 3] && life.refused == [2: false])
-        #expect(life.troubles.count == 1 && life.troubles.first?.details["error"]?.contains("was removed") == true)
+        #expect(
+            life.reportedFaults.count == 1
+                && life.reportedFaults.first?.details["error"]?.contains("was removed") == true)
     }
 
     @Test func `one process has it at a time`() throws {
@@ -258,35 +262,35 @@ final class DurableStoreTests {
 
     @Test func `a disk that fails refuses what is new, keeps what is there, and works on when there is room`() throws {
         let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
-        store.ask(.store(id: 1, principal: nil, acceptedAt: 1, head: head(1)))
+        store.submit(.store(id: 1, principal: nil, acceptedAt: 1, head: head(1)))
         store.finish()
         let other = try DurableTable(folder.database)
         var life = Life()
         // A write transaction of another connection makes writes fail, like a disk error.
         try other.transaction {
             try other.insert(99, principal: nil, acceptedAt: 1, head: head(99))
-            store.ask(.store(id: 2, principal: nil, acceptedAt: 1, head: head(2)))
-            store.ask(.forget(id: 1))
-            store.ask(.record(id: 1, end([1]), file: nil))
+            store.submit(.store(id: 2, principal: nil, acceptedAt: 1, head: head(2)))
+            store.submit(.forget(id: 1))
+            store.submit(.record(id: 1, end([1]), file: nil))
             store.finish()
             try other.delete(99)
         }
         life.take(store.answers.takeAll())
         #expect(life.refused == [2: false] && life.recorded == [1: false] && life.stored == [1])
-        #expect(life.troubles.count == 1)
-        store.ask(.store(id: 3, principal: nil, acceptedAt: 1, head: head(3)))
+        #expect(life.reportedFaults.count == 1)
+        store.submit(.store(id: 3, principal: nil, acceptedAt: 1, head: head(3)))
         store.finish()
         #expect(try other.rows(after: nil).map(\.id) == [3], "what was forgotten goes with the next change")
     }
 
     @Test func `a deletion that the disk rejects is tried again, also if nothing else is written`() throws {
         let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
-        store.ask(.store(id: 1, principal: nil, acceptedAt: 1, head: head(1)))
+        store.submit(.store(id: 1, principal: nil, acceptedAt: 1, head: head(1)))
         store.finish()
         let other = try DurableTable(folder.database)
         try other.transaction {
             try other.insert(99, principal: nil, acceptedAt: 1, head: head(99))
-            store.ask(.forget(id: 1))
+            store.submit(.forget(id: 1))
             store.finish()
             try other.delete(99)
         }
@@ -309,7 +313,7 @@ final class DurableStoreTests {
     private func slices(_ store: DurableStore, principal: String? = nil) -> [[DurableRow]] {
         var slices: [[DurableRow]] = []
         repeat {
-            store.ask(.rows(after: slices.last?.last?.id, principal: principal))
+            store.submit(.rows(after: slices.last?.last?.id, principal: principal))
             store.finish()
             for case .rows(let rows) in store.answers.takeAll() { slices.append(rows) }
         } while slices.last?.isEmpty == false
@@ -320,10 +324,10 @@ final class DurableStoreTests {
         _ = try life(store(1...600))
         let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
         #expect(slices(store).map(\.count) == [256, 256, 88, 0])
-        for id in 1...600 as ClosedRange<UInt64> { store.ask(.forget(id: id)) }
+        for id in 1...600 as ClosedRange<UInt64> { store.submit(.forget(id: id)) }
         let long = [UInt8](repeating: 7, count: 100 << 10)
         for id in 1...7 as ClosedRange<UInt64> {
-            store.ask(.store(id: id, principal: nil, acceptedAt: 1, head: long))
+            store.submit(.store(id: id, principal: nil, acceptedAt: 1, head: long))
         }
         let found = slices(store)
         #expect(found.map(\.count) == [3, 3, 1, 0])
@@ -333,7 +337,7 @@ final class DurableStoreTests {
     @Test func `rows of one principal are read without those of others`() throws {
         let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
         for (id, principal) in [(1, "uid:1"), (2, nil), (3, "uid:2"), (4, "uid:1")] as [(UInt64, String?)] {
-            store.ask(.store(id: id, principal: principal, acceptedAt: 1, head: head(id)))
+            store.submit(.store(id: id, principal: principal, acceptedAt: 1, head: head(id)))
         }
         #expect(slices(store, principal: "uid:1").map { $0.map(\.id) } == [[1, 4], []])
         #expect(slices(store).map { $0.map(\.id) } == [[1, 2, 3, 4], []])
@@ -341,21 +345,21 @@ final class DurableStoreTests {
 
     @Test func `a row that is forgotten is not read, though the disk rejects its deletion`() throws {
         let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
-        for request in self.store(1...2) { store.ask(request) }
+        for request in self.store(1...2) { store.submit(request) }
         store.finish()
         _ = store.answers.takeAll()
         let other = try DurableTable(folder.database)
         try other.transaction {
             try other.insert(99, principal: nil, acceptedAt: 1, head: head(99))
-            store.ask(.forget(id: 1))
-            store.ask(.forget(id: 2))
-            store.ask(.rows(after: nil, principal: nil))
+            store.submit(.forget(id: 1))
+            store.submit(.forget(id: 2))
+            store.submit(.rows(after: nil, principal: nil))
             store.finish()
             try other.delete(99)
         }
         var life = Life()
         life.take(store.answers.takeAll())
-        #expect(life.rows.isEmpty && life.troubles.count == 1)
+        #expect(life.rows.isEmpty && life.reportedFaults.count == 1)
     }
 
     @Test func `a row states the bytes of its result`() throws {

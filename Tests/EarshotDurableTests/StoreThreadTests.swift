@@ -5,7 +5,7 @@ import Testing
 /// The thread of a store: changes that the disk rejects are tried again.
 struct StoreThreadTests {
     /// A keeper that rejects the first attempts.
-    private final class Keeper: StoreKeeper {
+    private final class Backend: StoreBackend {
         private let attempts: Mailbox<[Int]>
         private var rejections = 2
         var isBehind = false
@@ -23,9 +23,9 @@ struct StoreThreadTests {
         let attempts = try Mailbox<[Int]>()
         let loop = try EventLoop()
         var seen: [[Int]] = []
-        let thread = StoreThread("test", pauseMilliseconds: 1) { Keeper(attempts) }
+        let thread = StoreThread("test", pauseMilliseconds: 1) { Backend(attempts) }
         _ = try loop.add(attempts.descriptor, .readable) { _ in seen += attempts.takeAll() }
-        thread.ask(7)
+        thread.submit(7)
         try loop.run { seen.count == 3 }
         #expect(seen == [[7], [], []])
         thread.finish()

@@ -105,7 +105,7 @@ import Testing
         }
         #expect(ready.principal?.description == "key:laptop")
         #expect(ready.proof == proof)
-        #expect(ready.slots == 3 && ready.schemes == ["x", "y"] && ready.hearsDrain)
+        #expect(ready.slots == 3 && ready.schemes == ["x", "y"] && ready.acceptsDrain)
         #expect(ready.pid == 0 && !ready.needsFiles)
     }
 
@@ -137,12 +137,12 @@ import Testing
     ) throws {
         for isFirst in [true, false] {
             guard case .refuse(let head) = try verdict(text, of: .worker, isFirst: isFirst),
-                case .error(let told, _) = try PoolMessage(head: head)
+                case .error(let reported, _) = try PoolMessage(head: head)
             else {
                 Issue.record("READY was passed on: \(text)")
                 return
             }
-            #expect(told == code)
+            #expect(reported == code)
         }
     }
 

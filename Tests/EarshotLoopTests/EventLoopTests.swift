@@ -134,11 +134,11 @@ let patience = Duration.seconds(60)
     @Test func `an interest that changes takes effect`() throws {
         let loop = try EventLoop()
         let pipe = Pipe()
-        var told: [EventLoop.Readiness] = []
-        let registration = try loop.add(pipe.writer, []) { told.append($0) }
-        #expect(try !loop.run(for: .milliseconds(5)) { !told.isEmpty })
+        var reported: [EventLoop.Readiness] = []
+        let registration = try loop.add(pipe.writer, []) { reported.append($0) }
+        #expect(try !loop.run(for: .milliseconds(5)) { !reported.isEmpty })
         try loop.change(registration, to: .writable)
-        #expect(try loop.run(for: patience) { told.first == .writable })
+        #expect(try loop.run(for: patience) { reported.first == .writable })
         loop.remove(registration)
     }
 

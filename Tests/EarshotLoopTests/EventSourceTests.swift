@@ -36,7 +36,7 @@ import Testing
         let loop = try EventLoop()
         let mailbox = try Mailbox<Int>()
         var (got, taken): ([Int], [Int]) = ([], [])
-        let registration = try loop.add(mailbox.descriptor, .readable) { _ in mailbox.heardWake() }
+        let registration = try loop.add(mailbox.descriptor, .readable) { _ in mailbox.resetWake() }
         let hook = loop.addHook {
             mailbox.takeSome(into: &taken)
             got += taken

@@ -52,15 +52,15 @@ private let interrupted = Atomic<Int32>(-1)
     @Test func `all that are ready are told of before a timer is, however many they are`() throws {
         let loop = try EventLoop()
         let pipes = (0..<600).map { _ in Pipe() }
-        var told: Set<Int32> = []
+        var reported: Set<Int32> = []
         for pipe in pipes {
             pipe.put()
-            _ = try loop.add(pipe.reader, .readable) { _ in told.insert(pipe.reader) }
+            _ = try loop.add(pipe.reader, .readable) { _ in reported.insert(pipe.reader) }
         }
-        var toldBefore: Int?
-        loop.setTimer(after: .zero) { toldBefore = told.count }
-        #expect(try loop.run(for: patience) { toldBefore != nil })
-        #expect(toldBefore == pipes.count)
+        var reportedBefore: Int?
+        loop.setTimer(after: .zero) { reportedBefore = reported.count }
+        #expect(try loop.run(for: patience) { reportedBefore != nil })
+        #expect(reportedBefore == pipes.count)
     }
 
     /// Returns the kernel's letter for the state of a thread, given by its folder below /proc.

@@ -8,14 +8,14 @@ struct LineChannelTests {
     @Test func `lines arrive apart and in order both ways`() throws {
         let loop = try EventLoop()
         let ends = try LineChannel.makePair()
-        var heard: [String] = []
+        var received: [String] = []
         var answered: [String] = []
         let own = try LineChannel(ends.own, loop: loop) { answered.append($0) }
-        let other = try LineChannel(ends.child, loop: loop) { heard.append($0) }
+        let other = try LineChannel(ends.child, loop: loop) { received.append($0) }
         own.send(["one", "two words", "three"])
         other.send(["yes"])
-        #expect(try loop.run(for: .seconds(60)) { heard.count == 3 && answered.count == 1 })
-        #expect(heard == ["one", "two words", "three"])
+        #expect(try loop.run(for: .seconds(60)) { received.count == 3 && answered.count == 1 })
+        #expect(received == ["one", "two words", "three"])
         #expect(answered == ["yes"])
     }
 
@@ -28,10 +28,10 @@ struct LineChannelTests {
         let lines = (0..<200).map { "\($0) " + String(repeating: "x", count: 10_000) }
         own.send(lines)
         #expect(own.hasBacklog && !hadRoom)
-        var heard: [String] = []
-        let other = try LineChannel(ends.child, loop: loop) { heard.append($0) }
-        #expect(try loop.run(for: .seconds(60)) { heard.count == lines.count })
-        #expect(heard == lines)
+        var received: [String] = []
+        let other = try LineChannel(ends.child, loop: loop) { received.append($0) }
+        #expect(try loop.run(for: .seconds(60)) { received.count == lines.count })
+        #expect(received == lines)
         #expect(hadRoom && !own.hasBacklog)
         withExtendedLifetime(other) {}
     }
@@ -39,14 +39,14 @@ struct LineChannelTests {
     @Test func `the last lines of an end that is gone are taken and nothing breaks after them`() throws {
         let loop = try EventLoop()
         let ends = try LineChannel.makePair()
-        var heard: [String] = []
-        let own = try LineChannel(ends.own, loop: loop) { heard.append($0) }
+        var received: [String] = []
+        let own = try LineChannel(ends.own, loop: loop) { received.append($0) }
         do {
             let other = try LineChannel(ends.child, loop: loop) { _ in }
             other.send(["a", "b"])
         }
         own.takeLines()
-        #expect(heard == ["a", "b"])
+        #expect(received == ["a", "b"])
         own.send(["c"])
         #expect(!own.hasBacklog)
     }

@@ -87,13 +87,13 @@ import Testing
     @Test func `what a pipe was made to hold is read to its end`() throws {
         #expect(try InheritedPipe.readAll(InheritedPipe.holding("secret")) == "secret")
         let (reader, writer) = try InheritedPipe.make()
-        InheritedPipe.sayReady(writer)
+        InheritedPipe.reportReady(writer)
         #expect(try InheritedPipe.readAll(reader) == "ready\n")
     }
 
     @Test func `the byte of a pipe differs from its end`() throws {
         let (reader, writer) = try InheritedPipe.make()
-        InheritedPipe.sayReady(writer)
+        InheritedPipe.reportReady(writer)
         #expect(InheritedPipe.awaitByte(reader))
         let (other, unused) = try InheritedPipe.make()
         close(unused)

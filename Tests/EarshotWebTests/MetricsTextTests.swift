@@ -90,7 +90,7 @@ import Testing
     @Test(arguments: [
         ("[]", #""phase":"serving","admission":"open""#, BrokerState.Unreadiness.noWorker),
         (#"[{"place":"spool","state":"restored"}]"#, #""phase":"serving","admission":"open""#, .noWorker),
-        (#"[{"place":"spool","state":"lost"}]"#, #""phase":"serving","admission":"open""#, .lostPlace),
+        (#"[{"place":"spool","state":"lost"}]"#, #""phase":"serving","admission":"open""#, .lostPath),
         (#"[{"place":"spool","state":"lost"}]"#, #""phase":"serving","admission":"closed""#, .closedAdmission),
         ("[]", #""phase":"draining","admission":"closed""#, .draining), ("[]", #""clients":1"#, .draining),
     ])

@@ -13,7 +13,7 @@ struct HeadTextTests {
     private static func text(_ bytes: [UInt8], after prefix: [UInt8] = Array("ab".utf8)) -> HeadText {
         let head = prefix + bytes + Array("ab".utf8)
         return HeadText(
-            head, HeadFields.Place(start: UInt32(prefix.count), end: UInt32(prefix.count + bytes.count)))
+            head, HeadFields.Extent(start: UInt32(prefix.count), end: UInt32(prefix.count + bytes.count)))
     }
 
     @Test func `a text is a name when its bytes are the name's, wherever in a head it stands`() {
@@ -69,10 +69,10 @@ struct HeadTextTests {
         var random = Seeded(seed)
         for _ in 0..<2_000 {
             var head = random.bytes(0..<10)
-            var places: [HeadFields.Place] = []
+            var places: [HeadFields.Extent] = []
             var model: [(name: [UInt8], value: [UInt8])] = []
             func add(_ bytes: [UInt8]) {
-                places.append(HeadFields.Place(start: UInt32(head.count), end: UInt32(head.count + bytes.count)))
+                places.append(HeadFields.Extent(start: UInt32(head.count), end: UInt32(head.count + bytes.count)))
                 head += bytes + random.bytes(0..<2)
             }
             // Words before the fields are operands.
@@ -99,7 +99,7 @@ struct HeadTextTests {
         let none = HeadFields([1, 2, 3], [])
         #expect(none["a"] == nil)
         #expect(Array(none).isEmpty)
-        let place = HeadFields.Place(start: 0, end: 1)
+        let place = HeadFields.Extent(start: 0, end: 1)
         let one = HeadFields([97], [place, place])
         #expect(one.map(\.value.string) + one.map(\.value.string) == ["a", "a"])
         var iterator = one.makeIterator()

@@ -36,7 +36,7 @@ struct Document {
 
     init(_ names: [String], in folder: String = "protocols") throws {
         documents = try names.map {
-            try Checkout.text("\(folder)/\($0)").split(separator: "\n", omittingEmptySubsequences: false)
+            try DocumentFolder.text("\(folder)/\($0)").split(separator: "\n", omittingEmptySubsequences: false)
         }
     }
 

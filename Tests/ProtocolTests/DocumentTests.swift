@@ -126,8 +126,8 @@ struct DocumentTests {
 
     @Test func `the statuses that are tried again are the ones of the code`() throws {
         let cell = try #require(try Document("8-codes.md").rows("## Failures")["http-status"]?[1])
-        let told = cell.split { !$0.isNumber }.compactMap { Int($0) }
-        #expect(told == (400...999).filter { FailureCode.httpStatus.isRetryable(status: $0) })
+        let reported = cell.split { !$0.isNumber }.compactMap { Int($0) }
+        #expect(reported == (400...999).filter { FailureCode.httpStatus.isRetryable(status: $0) })
     }
 
     @Test func `the table of errors holds every code that is sent, and no other`() throws {
@@ -139,10 +139,10 @@ struct DocumentTests {
         let vectors = try Vector.accepted("good")
         let document = try Document("8-codes.md")
         let failures = Set(document.rows("## Failures").keys)
-        var told = codes(in: vectors, of: .broker, "FAILED")
-        #expect(told.remove("full-moon") != nil, "a client reads codes that it does not know")
+        var reported = codes(in: vectors, of: .broker, "FAILED")
+        #expect(reported.remove("full-moon") != nil, "a client reads codes that it does not know")
         // Only workers send `cancelled`.
-        #expect(told == failures.subtracting(["cancelled"]))
+        #expect(reported == failures.subtracting(["cancelled"]))
         #expect(codes(in: vectors, of: .worker, "FAILED").contains("cancelled"))
         #expect(codes(in: vectors, of: .worker, "FAILED").isSubset(of: failures))
 

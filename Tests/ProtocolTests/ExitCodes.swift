@@ -9,7 +9,7 @@ enum ExitCodes {
 
     /// Rows of the table in `docs/command-line.md`, without backquotes.
     static func ofDocument() throws -> [Row] {
-        let lines = try Checkout.text("docs/command-line.md").split(separator: "\n")
+        let lines = try DocumentFolder.text("docs/command-line.md").split(separator: "\n")
         let start = try #require(lines.firstIndex(of: "## Exit codes"))
         return lines[(start + 1)...].prefix { !$0.hasPrefix("## ") }.compactMap { line in
             guard let row = line.wholeMatch(of: /\| (\d+) \| (.+) \|/), let code = Int(row.1) else { return nil }
@@ -19,7 +19,7 @@ enum ExitCodes {
 
     /// Cases of `ExitStatus` with the text of its `meaning`.
     static func ofProgram() throws -> [Row] {
-        let text = try Checkout.text("Sources/earshot/Output/ExitStatus.swift")
+        let text = try DocumentFolder.text("Sources/earshot/Output/ExitStatus.swift")
         var meanings: [Substring: Substring] = [:]
         for sentence in text.matches(of: /case \.(\w+): "(.+)"/) { meanings[sentence.1] = sentence.2 }
         return try text.matches(of: /case (\w+) = (\d+)/).map { status in

@@ -4,11 +4,12 @@ import Testing
 @Suite struct LinkTests {
     /// All documents by their paths, each read once.
     private static let documents = Result {
-        try Dictionary(uniqueKeysWithValues: Checkout.documents().map { ($0, Markdown(try Checkout.text($0))) })
+        try Dictionary(
+            uniqueKeysWithValues: DocumentFolder.documents().map { ($0, Markdown(try DocumentFolder.text($0))) })
     }
 
     @Test func `the documents of all folders are checked`() throws {
-        let found = try Checkout.documents()
+        let found = try DocumentFolder.documents()
         for path in [
             "README.md", "docs/command-line.md", "docs/decisions/README.md", "examples/c/README.md",
             "protocols/1-core.md",
@@ -60,8 +61,8 @@ import Testing
         guard !link.contains("://"), !link.hasPrefix("mailto:") else { return nil }
         let parts = link.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false).map { String($0) }
         let folder = path.split(separator: "/").dropLast().joined(separator: "/")
-        let target = parts[0].isEmpty ? path : Checkout.path(parts[0], in: folder)
-        guard parts[0].isEmpty || Checkout.exists(target) else { return "there is no \(target)" }
+        let target = parts[0].isEmpty ? path : DocumentFolder.path(parts[0], in: folder)
+        guard parts[0].isEmpty || DocumentFolder.exists(target) else { return "there is no \(target)" }
         guard parts.count == 2 else { return nil }
         guard let found = try target == path ? document ?? documents.get()[path] : documents.get()[target] else {
             return "\(target) is no document"

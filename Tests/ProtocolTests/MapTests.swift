@@ -4,24 +4,24 @@ import Testing
 struct MapTests {
     @Test(arguments: ["ARCHITECTURE.md", "CONTRIBUTING.md"])
     func `each path that a document names exists`(document: String) throws {
-        let paths = try Checkout.text(document)
+        let paths = try DocumentFolder.text(document)
             .matches(of: /`((?:Sources|Tests|bin|docs|examples|protocols)\/[^`\s…<>]+)`/).map { String($0.1) }
         #expect(paths.count >= 10, "\(document)")
-        for path in paths { #expect(Checkout.exists(path), "\(document): \(path)") }
+        for path in paths { #expect(DocumentFolder.exists(path), "\(document): \(path)") }
     }
 
     @Test(arguments: [("ARCHITECTURE.md", 200), ("BENCHMARKS.md", 120)])
     func `a front document stays short`(document: String, mostLines: Int) throws {
-        #expect(try Checkout.text(document).count { $0 == "\n" } <= mostLines)
+        #expect(try DocumentFolder.text(document).count { $0 == "\n" } <= mostLines)
     }
 
     @Test func `each decision has a number of its own and a row in the index`() throws {
-        let files = try Checkout.names("docs/decisions").filter { $0 != "README.md" }
+        let files = try DocumentFolder.names("docs/decisions").filter { $0 != "README.md" }
         #expect(Set(files.map { $0.prefix(3) }).count == files.count)
-        let index = try Checkout.text("docs/decisions/README.md")
+        let index = try DocumentFolder.text("docs/decisions/README.md")
         for file in files {
             #expect(index.contains("[\(file.prefix(3))](\(file))"), "\(file)")
-            let text = try Checkout.text("docs/decisions/\(file)")
+            let text = try DocumentFolder.text("docs/decisions/\(file)")
             #expect(text.hasPrefix("# \(file.prefix(3)): "), "\(file)")
             #expect(text.split(whereSeparator: \.isWhitespace).count <= 400, "\(file) is longer than a page")
         }

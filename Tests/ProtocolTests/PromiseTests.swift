@@ -4,15 +4,15 @@ import Testing
 /// `Tests/PROMISES.md` names the tests of each promise.
 struct PromiseTests {
     @Test func `each promise of the documents has a test, which exists`() throws {
-        let paths = try ["Tests", "examples", "protocols"].flatMap { try Checkout.paths(below: $0) }
+        let paths = try ["Tests", "examples", "protocols"].flatMap { try DocumentFolder.paths(below: $0) }
         let byName = Dictionary(grouping: paths) { $0.split(separator: "/").last.map(String.init) ?? "" }
-        let sections = Promises.sections(try Checkout.text("Tests/PROMISES.md"))
+        let sections = Promises.sections(try DocumentFolder.text("Tests/PROMISES.md"))
         #expect(sections.count >= 10 && sections.map(\.rows.count).reduce(0, +) >= 150)
         for section in sections {
-            let (folder, name) = Checkout.split(section.document)
+            let (folder, name) = DocumentFolder.split(section.document)
             let items = Promises.items(try Document(name, in: folder).section(section.heading))
             #expect(!items.isEmpty, "\(section.document), \(section.heading)")
-            let found = try section.violations(items: items) { try byName[$0, default: []].map(Checkout.text) }
+            let found = try section.violations(items: items) { try byName[$0, default: []].map(DocumentFolder.text) }
             for violation in found { Issue.record("\(violation)") }
         }
     }

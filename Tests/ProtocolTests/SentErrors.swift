@@ -16,8 +16,8 @@ enum SentErrors {
     static func all() throws -> Set<String> {
         var codes: Set<String> = []
         for target in ["EarshotWire", "EarshotCore", "EarshotBroker"] {
-            for path in try Checkout.swiftFiles(below: "Sources/\(target)") {
-                let text = try Checkout.text(path)
+            for path in try DocumentFolder.swiftFiles(below: "Sources/\(target)") {
+                let text = try DocumentFolder.text(path)
                 for pattern in patterns { codes.formUnion(text.matches(of: pattern).map { String($0.1) }) }
             }
         }

@@ -11,7 +11,7 @@ enum Side: String, CaseIterable {
     /// Broker to worker on `work`.
     case pool
 
-    func decode(_ head: [UInt8]) throws(WireError) -> Message {
+    func decode(_ head: [UInt8]) throws(WireError) -> AnyMessage {
         switch self {
         case .client: .client(try NumberedMessage(head: head))
         case .broker: .broker(try NumberedAnswer(head: head))
@@ -22,7 +22,7 @@ enum Side: String, CaseIterable {
 }
 
 /// A message of any kind.
-enum Message: Equatable {
+enum AnyMessage: Equatable {
     case client(NumberedMessage)
     case broker(NumberedAnswer)
     case worker(WorkerMessage)

@@ -46,7 +46,7 @@ struct Vector: CustomTestStringConvertible {
     /// Returns the vectors of `bad`, which has a folder for each side, with one for each code.
     static func refused() throws -> [Vector] {
         try Side.allCases.flatMap { side in
-            try Checkout.names("protocols/vectors/bad/\(side.rawValue)").flatMap { code in
+            try DocumentFolder.names("protocols/vectors/bad/\(side.rawValue)").flatMap { code in
                 try files("bad/\(side.rawValue)/\(code)").map { name, head in
                     Vector(side: side, name: name, code: code, head: head)
                 }
@@ -56,13 +56,13 @@ struct Vector: CustomTestStringConvertible {
 
     /// Returns the heads of `generated.tsv`, which are too long for files.
     static func generated() throws -> [Vector] {
-        let lines = try Checkout.text("protocols/vectors/generated.tsv").split(separator: "\n").dropFirst()
+        let lines = try DocumentFolder.text("protocols/vectors/generated.tsv").split(separator: "\n").dropFirst()
         return try lines.map { line in
             let columns = line.split(separator: "\t", omittingEmptySubsequences: false).map {
                 $0.replacingOccurrences(of: "\\n", with: "\n")
             }
             guard columns.count == 7, let side = Side(rawValue: columns[0]), let count = Int(columns[5]) else {
-                throw Checkout.Fault(description: "generated.tsv: \(line.prefix(80))")
+                throw DocumentFolder.Fault(description: "generated.tsv: \(line.prefix(80))")
             }
             let text = columns[3] + String(repeating: columns[4], count: count) + columns[6]
             return Vector(
@@ -71,9 +71,11 @@ struct Vector: CustomTestStringConvertible {
     }
 
     private static func files(_ folder: String) throws -> [(String, [UInt8])] {
-        try Checkout.names("protocols/vectors/\(folder)").map { name in
-            guard name.hasSuffix(".ear") else { throw Checkout.Fault(description: "\(folder)/\(name) is no vector") }
-            return (String(name.dropLast(4)), try Checkout.bytes("protocols/vectors/\(folder)/\(name)"))
+        try DocumentFolder.names("protocols/vectors/\(folder)").map { name in
+            guard name.hasSuffix(".ear") else {
+                throw DocumentFolder.Fault(description: "\(folder)/\(name) is no vector")
+            }
+            return (String(name.dropLast(4)), try DocumentFolder.bytes("protocols/vectors/\(folder)/\(name)"))
         }
     }
 }

@@ -14,7 +14,7 @@ struct VectorTests {
     @Test(arguments: try Vector.accepted("loose"))
     func `a loose head means what the good one of its name means`(vector: Vector) throws {
         let twin = vector.name.prefix { $0 != "." }
-        let good = try Checkout.bytes("protocols/vectors/good/\(vector.side.rawValue)/\(twin).ear")
+        let good = try DocumentFolder.bytes("protocols/vectors/good/\(vector.side.rawValue)/\(twin).ear")
         #expect(vector.head != good)
         #expect(try vector.side.decode(vector.head) == vector.side.decode(good))
     }

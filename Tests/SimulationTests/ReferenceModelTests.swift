@@ -11,29 +11,29 @@ struct ReferenceModelTests {
         limits.removalsPerPass = 1
         var trial = Trial(limits: limits, canary: nil)
         let (client, worker) = (ClientID(rawValue: 1), WorkerID(rawValue: 2))
-        func tell(_ event: BrokerEvent) throws -> [Action] {
+        func handle(_ event: BrokerEvent) throws -> [Action] {
             try trial.apply(event, now: Tick(nanoseconds: 1_000_000_000))
         }
         func fetch(_ handler: String, _ request: String, _ key: Int, replaces: Bool = false) throws {
             let names = try (#require(HandlerID(handler)), #require(RequestID(request)))
             var fetch = Fetch(handler: names.0, request: names.1, url: "http://o1.test/\(key)")
             fetch.options.replacesHandler = replaces
-            _ = try tell(.clientSaid(client, .fetch(fetch)))
+            _ = try handle(.clientSent(client, .fetch(fetch)))
         }
-        _ = try tell(.workerConnected(worker, process: 1))
+        _ = try handle(.workerConnected(worker, process: 1))
         var ready = Ready(slots: 8)
         ready.pid = 1
-        _ = try tell(.workerSaid(worker, .ready(ready), nil))
-        _ = try tell(.clientConnected(client))
-        _ = try tell(.clientSaid(client, .hello(Hello(window: 256))))
+        _ = try handle(.workerSent(worker, .ready(ready), nil))
+        _ = try handle(.clientConnected(client))
+        _ = try handle(.clientSent(client, .hello(Hello(window: 256))))
         try fetch("a", "1", 1)
         for key in 2...3 { try fetch("b", "\(key)", key) }
-        let jobs = try tell(.dispatch(unread: []))
+        let jobs = try handle(.dispatch(unread: []))
         #expect(jobs.count == 3)
         let (handler, request) = try (#require(HandlerID("a")), #require(RequestID("1")))
-        _ = try tell(.clientSaid(client, .removeRequest(handler, request)))
+        _ = try handle(.clientSent(client, .removeRequest(handler, request)))
         try fetch("b", "1", 1, replaces: true)
         #expect(trial.broker.core.isRemoving(client))
-        #expect(try tell(.dispatch(unread: [])) == [], "the transfer goes on")
+        #expect(try handle(.dispatch(unread: [])) == [], "the transfer goes on")
     }
 }

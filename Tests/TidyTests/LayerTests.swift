@@ -43,7 +43,8 @@ import Testing
 
     @Test(arguments: [
         "mutating func expire(now: Tick) {", "func step(of flight: Handle<Flight>) -> FlightStep {",
-        "mutating func lose(_ due: DueTerminal) -> Delivery.Ended {", "func refusal(of fetch: Fetch) -> Refusal? {",
+        "mutating func lose(_ due: DueTerminal) -> Delivery.Ended {",
+        "func refusal(of fetch: Fetch) -> RequestRefusal? {",
         "func end(_ core: inout BrokerCore) {", "mutating func expire(at time: Tick?) {",
         "mutating func end() { if end <= clock { drop() } }",
         "mutating func expire(\n    _ handler: Handle<Handler>,\n    at time: Tick\n) {",

@@ -14,7 +14,7 @@ enum Layers {
     private static let foundations: Set = ["Records", "Storage", "Settings", "Outcomes", "Counters"]
 
     /// Results of rules. Records do not return them.
-    private static let verdicts = ["FlightStep", "Refusal", "Ended"]
+    private static let verdicts = ["FlightStep", "RequestRefusal", "Ended"]
 
     /// Functions of the records that store a time, and compare it with none.
     private static let timeSetters: Set = ["setTimer", "setLeaseTimer"]

@@ -55,11 +55,11 @@ final class StreamPair {
     func pass() throws {
         isPassing = true
         defer { isPassing = false }
-        var asked = 0
+        var requested = 0
         try #require(
             try run {
-                asked += 1
-                return asked == 2
+                requested += 1
+                return requested == 2
             })
     }
 

@@ -84,12 +84,12 @@ import Testing
         end.stream.flush()
         for context: UInt8 in 1...100 { try end.write(Self.ping(context)) }
         _ = end.turn(items: 200)
-        var heard: [UInt8] = []
-        while heard.count < 11 + body.count + 8 {
-            heard += end.read()
+        var received: [UInt8] = []
+        while received.count < 11 + body.count + 8 {
+            received += end.read()
             try end.await()
         }
-        #expect(Array(heard.dropFirst(11 + body.count)) == Self.pong(100))
+        #expect(Array(received.dropFirst(11 + body.count)) == Self.pong(100))
     }
 }
 

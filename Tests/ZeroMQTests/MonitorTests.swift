@@ -5,7 +5,7 @@ import ZeroMQ
 @Suite struct MonitorTests {
     @Test func `a connection ends under the number that it began with`() throws {
         let context = try Context.make()
-        let endpoint = Endpoint()
+        let endpoint = TestEndpoint()
         let router = try context.socket(.router)
         let monitor = try Monitor.make(of: router)
         try router.bind(endpoint.name)
@@ -18,7 +18,7 @@ import ZeroMQ
 
     @Test func `a client sees its broker go and come back`() throws {
         let context = try Context.make()
-        let endpoint = Endpoint()
+        let endpoint = TestEndpoint()
         let dealer = try context.socket(.dealer)
         let monitor = try Monitor.make(of: dealer)
         try dealer.connect(endpoint.name)
@@ -39,7 +39,7 @@ import ZeroMQ
         return try Monitor.make(of: socket)
     }
 
-    private func serve(_ context: borrowing Context, _ monitor: borrowing Monitor, _ endpoint: Endpoint) throws {
+    private func serve(_ context: borrowing Context, _ monitor: borrowing Monitor, _ endpoint: TestEndpoint) throws {
         let router = try context.socket(.router)
         try router.bind(endpoint.name)
         _ = try events(monitor, through: .handshakeSucceeded)
@@ -56,7 +56,7 @@ import ZeroMQ
     }
 
     private func speakAndLeave(
-        _ context: borrowing Context, _ router: borrowing Socket, _ endpoint: Endpoint
+        _ context: borrowing Context, _ router: borrowing Socket, _ endpoint: TestEndpoint
     ) throws {
         let dealer = try context.socket(.dealer)
         try dealer.connect(endpoint.name)

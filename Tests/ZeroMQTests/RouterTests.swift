@@ -5,7 +5,7 @@ import ZeroMQ
 @Suite struct RouterTests {
     @Test func `a peer that is gone is unreachable`() throws {
         let context = try Context.make()
-        let endpoint = Endpoint()
+        let endpoint = TestEndpoint()
         let router = try context.socket(.router)
         try router.bind(endpoint.name)
         let identity = try connectAndLeave(context, router, endpoint)
@@ -26,16 +26,16 @@ import ZeroMQ
 
     @Test func `a peer that does not read blocks itself and nobody else`() throws {
         let context = try Context.make()
-        let endpoint = Endpoint()
+        let endpoint = TestEndpoint()
         var options = SocketOptions()
         options.sendHighWaterMark = 10
         let router = try context.socket(.router, options)
         try router.bind(endpoint.name)
 
         options.receiveHighWaterMark = 10
-        let deaf = try context.socket(.dealer, options)
+        let paused = try context.socket(.dealer, options)
         let (deafID, readerID): ([UInt8], [UInt8])
-        deafID = try introduce(deaf, router, endpoint)
+        deafID = try introduce(paused, router, endpoint)
         let reader = try context.socket(.dealer)
         readerID = try introduce(reader, router, endpoint)
 
@@ -69,7 +69,7 @@ import ZeroMQ
 
     @Test func `a frame is taken out of a message with several frames`() throws {
         let context = try Context.make()
-        let endpoint = Endpoint()
+        let endpoint = TestEndpoint()
         let router = try context.socket(.router)
         try router.bind(endpoint.name)
         let dealer = try context.socket(.dealer)
@@ -85,7 +85,7 @@ import ZeroMQ
     }
 
     /// Connects a dealer, sends one message, and returns the routing ID assigned by the router.
-    private func introduce(_ dealer: borrowing Socket, _ router: borrowing Socket, _ endpoint: Endpoint) throws
+    private func introduce(_ dealer: borrowing Socket, _ router: borrowing Socket, _ endpoint: TestEndpoint) throws
         -> [UInt8]
     {
         try dealer.connect(endpoint.name)
@@ -94,7 +94,7 @@ import ZeroMQ
     }
 
     private func connectAndLeave(
-        _ context: borrowing Context, _ router: borrowing Socket, _ endpoint: Endpoint
+        _ context: borrowing Context, _ router: borrowing Socket, _ endpoint: TestEndpoint
     ) throws -> [UInt8] {
         let dealer = try context.socket(.dealer)
         return try introduce(dealer, router, endpoint)

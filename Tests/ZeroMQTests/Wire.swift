@@ -22,7 +22,7 @@ func wait(_ descriptor: Int32, milliseconds: Int32) -> Bool {
 struct TimedOut: Error {}
 
 /// Unique ipc endpoint in the system's folder for temporary files; its file is deleted with it.
-final class Endpoint {
+final class TestEndpoint {
     let path: String
     var name: String { "ipc://\(path)" }
 
@@ -40,7 +40,7 @@ extension Socket {
         try awaitSent { try send(bytes, more: more) }
     }
 
-    func awaitSend(_ message: inout Message) throws {
+    func awaitSend(_ message: inout MessageFrame) throws {
         try awaitSent { try send(&message) }
     }
 
@@ -54,7 +54,7 @@ extension Socket {
         throw TimedOut()
     }
 
-    func awaitReceive() throws -> Message {
+    func awaitReceive() throws -> MessageFrame {
         try awaited(descriptor) { try receive() }
     }
 

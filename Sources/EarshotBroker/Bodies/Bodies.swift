@@ -6,7 +6,7 @@ final class Bodies {
     private let file: SpillFile
     private var inline: [BodyID: [UInt8]] = [:]
     private var lastID: UInt64 = 0
-    private var places: [String: SpillFile.Place] = [:]
+    private var places: [String: SpillFile.Extent] = [:]
     /// Bodies that could not be spilled, until their names are released. Terminals of the same pass name them.
     private var unspilled: [String: [UInt8]] = [:]
     /// Files of the spool that terminals name and that could not be written, until their names are released.

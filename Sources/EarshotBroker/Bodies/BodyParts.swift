@@ -19,7 +19,7 @@ final class BodyParts {
 
     /// Carries out the requests on the thread. A sweep waits for a second and for ten times the time of the last one, since
     /// each reads the whole folder.
-    private final class Keeper: StoreKeeper {
+    private final class Backend: StoreBackend {
         private var folder: PartFolder
         private let totals: Mailbox<PartFolder.Totals>
         private var sweep: (limit: Int, seconds: Int)?
@@ -73,7 +73,7 @@ final class BodyParts {
         enum Source: Sendable {
             case transfer(PartKeys, PartDescription)
             /// Of a lent part: names and boot stay.
-            case lent(PartHead)
+            case assigned(PartHead)
         }
 
         /// Name of the description.
@@ -84,7 +84,7 @@ final class BodyParts {
         var checkpoint: Checkpoint? {
             switch source {
             case .transfer(_, let part): part.checkpoint
-            case .lent(let head): head.part.checkpoint
+            case .assigned(let head): head.part.checkpoint
             }
         }
 
@@ -92,7 +92,7 @@ final class BodyParts {
         func head(in folder: PartFolder) -> PartHead? {
             switch source {
             case .transfer(let keys, let part): return folder.head(of: part, keys, at: path)
-            case .lent(var head):
+            case .assigned(var head):
                 head.path = path
                 return head
             }
@@ -102,7 +102,7 @@ final class BodyParts {
     private var folder: PartFolder
     /// Path of the spool.
     private let spool: String
-    private let thread: StoreThread<Keeper>
+    private let thread: StoreThread<Backend>
     private let mailbox: Mailbox<PartFolder.Totals>
     private var growing: [String: Growing] = [:]
     private var bounds = (limit: 0, seconds: 0)
@@ -120,7 +120,7 @@ final class BodyParts {
         self.folder = folder
         self.mailbox = mailbox
         self.spool = spool
-        thread = StoreThread("parts") { Keeper(folder, mailbox) }
+        thread = StoreThread("parts") { Backend(folder, mailbox) }
     }
 
     private func path(of file: String) -> String { "\(spool)/\(SpoolName.path(file))" }
@@ -151,8 +151,8 @@ final class BodyParts {
         isLost = true
         folder = try PartFolder(folder.path)
         isLost = false
-        thread.ask(.replace(folder))
-        for body in growing.values { thread.ask(.record(body)) }
+        thread.submit(.replace(folder))
+        for body in growing.values { thread.submit(.record(body)) }
     }
 
     /// Whether the folder has a part now.
@@ -168,12 +168,12 @@ final class BodyParts {
         changes = now
         bounds = (bytes, seconds)
         // Other brokers may use the folder although this one does not.
-        if bytes > 0 { thread.ask(.sweep(limit: bytes, seconds: seconds)) }
+        if bytes > 0 { thread.submit(.sweep(limit: bytes, seconds: seconds)) }
         return hasChanged
     }
 
     /// Removes all parts, because the disk is full.
-    func makeRoom() { thread.ask(.sweep(limit: 0, seconds: bounds.seconds)) }
+    func makeRoom() { thread.submit(.sweep(limit: 0, seconds: bounds.seconds)) }
 
     // MARK: Bodies of this broker
 
@@ -185,7 +185,7 @@ final class BodyParts {
         let body = Growing(
             id: known?.id ?? file, path: known?.path ?? path(of: file), source: .transfer(keys, part))
         growing[file] = body
-        thread.ask(.record(body))
+        thread.submit(.record(body))
     }
 
     /// Follows the rename of a body in the spool.
@@ -193,13 +193,13 @@ final class BodyParts {
         guard var body = growing.removeValue(forKey: file) else { return }
         body.path = path(of: other)
         growing[other] = body
-        thread.ask(.record(body))
+        thread.submit(.record(body))
     }
 
     /// Forgets a body that has ended.
     func forget(_ file: String) {
         guard !growing.isEmpty, let entry = growing.removeValue(forKey: file) else { return }
-        thread.ask(.forget(id: entry.id))
+        thread.submit(.forget(id: entry.id))
     }
 
     /// Moves a body out of the spool. One that the folder does not accept stays there, to be removed.
@@ -212,12 +212,13 @@ final class BodyParts {
     }
 
     /// Moves a part to the file of an attempt.
-    func lend(_ keys: PartKeys, maxBytes: Int?, as file: String) -> PartFolder.Lent? {
-        guard let lent = folder.lend(folder.names(of: keys), maxBytes: maxBytes, to: path(of: file), as: file) else {
+    func assign(_ keys: PartKeys, maxBytes: Int?, as file: String) -> PartFolder.AssignedPart? {
+        guard let assigned = folder.assign(folder.names(of: keys), maxBytes: maxBytes, to: path(of: file), as: file)
+        else {
             return nil
         }
-        growing[file] = Growing(id: file, path: lent.head.path, source: .lent(lent.head))
-        return lent
+        growing[file] = Growing(id: file, path: assigned.head.path, source: .assigned(assigned.head))
+        return assigned
     }
 
     // MARK: Bodies of earlier brokers

@@ -7,7 +7,7 @@ internal import Glibc
 /// meanwhile. One slow reader would then delay all clients.
 final class SpillFile {
     /// Position of an item in the file.
-    struct Place {
+    struct Extent {
         fileprivate let piece: Int32
         /// Offset from the start of the piece, in bytes.
         fileprivate let offset: UInt32
@@ -35,7 +35,7 @@ final class SpillFile {
         var places = 0
     }
 
-    private let spool: Spool
+    private let spool: SpoolFiles
     /// Descriptor of the file; -1 before the first item.
     private var file: Int32 = -1
     private var pieces: [Piece] = []
@@ -46,7 +46,7 @@ final class SpillFile {
     /// Other pieces without live items.
     private var unused: [Int] = []
 
-    init(in spool: Spool) {
+    init(in spool: SpoolFiles) {
         self.spool = spool
     }
 
@@ -57,7 +57,7 @@ final class SpillFile {
     /// Appends an item.
     ///
     /// - Returns: Its position, valid until `free`.
-    func write(_ bytes: [UInt8]) throws(SystemError) -> Place {
+    func write(_ bytes: [UInt8]) throws(SystemError) -> Extent {
         if file < 0 { file = try spool.unnamedFile() }
         let piece = pieceWithRoom(for: bytes.count)
         let offset = pieces[piece].used
@@ -74,11 +74,11 @@ final class SpillFile {
         pieces[piece].used += bytes.count
         pieces[piece].places += 1
         places += 1
-        return Place(piece: piece, offset: offset, count: bytes.count)
+        return Extent(piece: piece, offset: offset, count: bytes.count)
     }
 
     /// Returns a copy of a part of an item; nil if it cannot be read.
-    func read(_ place: Place, _ range: Range<Int>) -> [UInt8]? {
+    func read(_ place: Extent, _ range: Range<Int>) -> [UInt8]? {
         let start = pieces[Int(place.piece)].start + Int(place.offset) + range.lowerBound
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: range.count) { target, read in
             while read < range.count {
@@ -93,7 +93,7 @@ final class SpillFile {
     }
 
     /// Frees an item.
-    func free(_ place: Place) {
+    func free(_ place: Extent) {
         let piece = Int(place.piece)
         pieces[piece].places -= 1
         places -= 1

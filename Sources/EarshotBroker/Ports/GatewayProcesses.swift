@@ -10,7 +10,7 @@ internal import EarshotLoop
 final class GatewayProcesses {
     private var processes = SandboxedProcesses()
     /// Reads pending lines of the supervisor.
-    var readNews: () -> Void = {}
+    var readSupervisor: () -> Void = {}
 
     /// Adds a running process.
     func insert(_ pid: Int32) {
@@ -22,7 +22,7 @@ final class GatewayProcesses {
     ///
     /// - Parameter socket: descriptor of the connection.
     func contains(_ pid: Int32, _ socket: Int32) -> Bool {
-        readNews()
+        readSupervisor()
         return processes.contains(pid, socket)
     }
 }

@@ -37,13 +37,13 @@ struct PortAdmission {
             return .closed(
                 barredConnections == 0 ? "a worker may not be a client" : "a worker may connect only once")
         }
-        var stranger: String?
+        var otherUser: String?
         if !users.permits(credentials.uid, now: now) {
             guard users.isShared else { return .closed("another user") }
-            stranger = "user \(credentials.uid) is not in the setting users"
+            otherUser = "user \(credentials.uid) is not in the setting users"
         }
-        if let bound = bound(for: credentials.uid) { return .closed(stranger ?? bound) }
-        return stranger.map { .refused($0) } ?? .admitted
+        if let bound = bound(for: credentials.uid) { return .closed(otherUser ?? bound) }
+        return otherUser.map { .refused($0) } ?? .admitted
     }
 
     /// Returns the bound that forbids another connection of a user; nil if there is room.

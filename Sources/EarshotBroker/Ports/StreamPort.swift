@@ -167,9 +167,9 @@ final class StreamPort {
     /// - Returns: The unused part of the turn.
     private func takeTurn(_ peer: Peer, _ share: Turn, _ handle: (PortEvent) -> Int) -> Turn {
         // Backpressure: a peer that does not read its replies is not read, and its messages wait in the kernel.
-        let isHeard = !peer.isHeld && !hasUnreadReplies(peer.stream)
-        if peer.stream.isReading != isHeard { peer.stream.isReading = isHeard }
-        guard isHeard else { return share }
+        let isReading = !peer.isHeld && !hasUnreadReplies(peer.stream)
+        if peer.stream.isReading != isReading { peer.stream.isReading = isReading }
+        guard isReading else { return share }
         var turn = share
         while !peer.isHeld, let message = peer.stream.next(&turn) {
             let bytes = message.head.count + (message.body?.count ?? 0)

@@ -11,7 +11,7 @@ internal import Glibc
 /// A set with 8 bytes for each cached key answers misses without asking the thread.
 final class BrokerCache {
     /// Maximum bytes of responses in memory.
-    private static let hotBytes = 32 << 20
+    private static let memoryBytes = 32 << 20
     /// Maximum bytes and files of responses on their way to the thread. Further responses are not stored, so a slow
     /// disk costs no memory.
     private static let pendingBytes = 64 << 20
@@ -25,7 +25,7 @@ final class BrokerCache {
         /// Body of a stored response, or a range of it.
         case body(FlightName, CacheBody, isRange: Bool)
         /// Message for the log.
-        case trouble(CacheTrouble)
+        case fault(CacheFault)
     }
 
     private struct Lookup {
@@ -43,7 +43,7 @@ final class BrokerCache {
 
     private let store: CacheStore
     private let salt: [UInt8]
-    private var hot = HotAnswers(limit: hotBytes)
+    private var memory = MemoryCache(limit: memoryBytes)
     /// Maximum size of the cache in bytes. Larger responses are not sent to the thread.
     private var limit = Int.max
     /// Suffixes of the index's keys; nil until the index is open.
@@ -75,7 +75,7 @@ final class BrokerCache {
 
     /// Completes all writes. The cache cannot be used afterwards.
     func finish() {
-        tellUses()
+        reportUses()
         store.finishForGood()
     }
 
@@ -84,30 +84,30 @@ final class BrokerCache {
     /// Returns the stored variants for a request; nil if the thread must be asked, whose answer comes later.
     func lookUp(_ flight: FlightName, _ key: CacheKey, _ request: HTTPRequest) -> [CacheVariant]? {
         let digest = CacheDigest(key, salt: salt)
-        if let answers = hot.answers(digest) { return answers.map { resolved($0, for: request.fields).variant } }
+        if let answers = memory.answers(digest) { return answers.map { resolved($0, for: request.fields).variant } }
         if let known, !known.contains(digest.suffix), storing[digest] == nil { return [] }
         lastTicket += 1
         lookups[lastTicket] = Lookup(
             flight: flight, key: digest, url: key.url.description, request: request.fields)
         looked[digest, default: PendingLookups()].count += 1
-        store.ask(.lookUp(ticket: lastTicket, digest))
+        store.submit(.lookUp(ticket: lastTicket, digest))
         return nil
     }
 
     /// Returns the body of a stored response, or a range of it; nil if the thread must be asked, whose answer comes later.
     func read(_ flight: FlightName, _ entry: CacheEntryID, _ range: Range<Int>?) -> [UInt8]? {
         used.append(entry.rawValue)
-        if used.count >= Self.usesAtOnce { tellUses() }
-        if let body = hot.body(of: entry), let part = body.part(range) { return part }
+        if used.count >= Self.usesAtOnce { reportUses() }
+        if let body = memory.body(of: entry), let part = body.part(range) { return part }
         lastTicket += 1
         reads[lastTicket] = (flight, range != nil)
-        store.ask(.read(ticket: lastTicket, entry: entry.rawValue, range: range))
+        store.submit(.read(ticket: lastTicket, entry: entry.rawValue, range: range))
         return nil
     }
 
-    private func tellUses() {
+    private func reportUses() {
         guard !used.isEmpty else { return }
-        store.ask(.used(used))
+        store.submit(.used(used))
         used.removeAll(keepingCapacity: true)
     }
 
@@ -128,15 +128,15 @@ final class BrokerCache {
             if let file { Glibc.close(file) }
             return
         }
-        let answer = HotAnswers.Answer(
+        let answer = MemoryCache.Answer(
             variant: variant, digest: CacheDigest.variant(variant.response.varyKey, salt: salt), body: body)
-        if hot.contains(digest) {
-            hot.change(digest) { answers in
+        if memory.contains(digest) {
+            memory.change(digest) { answers in
                 answers.removeAll { $0.digest == answer.digest }
                 answers.append(answer)
             }
         } else if let known, !known.contains(digest.suffix), storing[digest] == nil {
-            hot.put([answer], digest, url: key.url.description)
+            memory.put([answer], digest, url: key.url.description)
         }
         changed(digest)
         storing[digest, default: []].append((size, file != nil))
@@ -146,37 +146,37 @@ final class BrokerCache {
             entry: variant.entry.rawValue, key: digest, url: key.url.description, isPrivate: !key.scope.isShared,
             variant: answer.digest, response: variant.response, length: variant.length, sha256: variant.sha256,
             body: file == nil ? body ?? [] : nil, owner: owner?.description ?? "")
-        store.ask(.store(item, file: file))
+        store.submit(.store(item, file: file))
     }
 
     func refresh(_ key: CacheKey, _ entry: CacheEntryID, _ response: StoredResponse) {
         let digest = CacheDigest(key, salt: salt)
         let variant = CacheDigest.variant(response.varyKey, salt: salt)
-        hot.change(digest) { answers in
+        memory.change(digest) { answers in
             guard let index = answers.firstIndex(where: { $0.variant.entry == entry }) else { return }
             answers[index].variant.response = response
             answers[index].digest = variant
         }
         changed(digest)
-        store.ask(.refresh(entry: entry.rawValue, response, variant: variant))
+        store.submit(.refresh(entry: entry.rawValue, response, variant: variant))
     }
 
     func discard(_ key: CacheKey, _ entry: CacheEntryID) {
         let digest = CacheDigest(key, salt: salt)
-        hot.change(digest) { answers in answers.removeAll { $0.variant.entry == entry } }
+        memory.change(digest) { answers in answers.removeAll { $0.variant.entry == entry } }
         changed(digest)
-        store.ask(.discard(entry: entry.rawValue))
+        store.submit(.discard(entry: entry.rawValue))
     }
 
     func invalidate(_ urls: [String]) {
-        for url in urls { hot.remove(url: url) }
+        for url in urls { memory.remove(url: url) }
         for key in looked.keys { changed(key) }
-        store.ask(.invalidate(urls.map { CacheDigest(url: $0, salt: salt) }))
+        store.submit(.invalidate(urls.map { CacheDigest(url: $0, salt: salt) }))
     }
 
     func limit(bytes: Int) {
         limit = bytes
-        store.ask(.limit(bytes: bytes))
+        store.submit(.limit(bytes: bytes))
     }
 
     private func changed(_ key: CacheDigest) { looked[key]?.isOutdated = true }
@@ -189,7 +189,7 @@ final class BrokerCache {
             case .opened(let keys): known = keys
             case .emptied:
                 known = []
-                hot.removeAll()
+                memory.removeAll()
             case .found(let ticket, let items):
                 guard let lookup = lookups.removeValue(forKey: ticket) else { continue }
                 take(.variants(lookup.flight, found(items, for: lookup)))
@@ -200,9 +200,9 @@ final class BrokerCache {
             case .gone(let keys):
                 for key in keys {
                     known?.remove(key.suffix)
-                    if storing[key] == nil { hot.remove(key) }
+                    if storing[key] == nil { memory.remove(key) }
                 }
-            case .trouble(let trouble): take(.trouble(trouble))
+            case .fault(let fault): take(.fault(fault))
             }
         }
     }
@@ -214,20 +214,20 @@ final class BrokerCache {
                 sha256: item.sha256)
             let body = item.body.flatMap { $0.isEmpty ? nil : $0 }
             return resolved(
-                HotAnswers.Answer(variant: variant, digest: item.variant, body: body), for: lookup.request)
+                MemoryCache.Answer(variant: variant, digest: item.variant, body: body), for: lookup.request)
         }
         var waiting = looked[lookup.key] ?? PendingLookups(count: 1)
         waiting.count -= 1
         looked[lookup.key] = waiting.count > 0 ? waiting : nil
         if !waiting.isOutdated, !answers.isEmpty, storing[lookup.key] == nil {
-            hot.put(answers, lookup.key, url: lookup.url)
+            memory.put(answers, lookup.key, url: lookup.url)
         }
         return answers.map(\.variant)
     }
 
     /// Returns a response of the index with its actual `VaryKey`, if it matches the request. Any other response is
     /// returned unchanged and matches no request.
-    private func resolved(_ answer: HotAnswers.Answer, for request: HeaderFields) -> HotAnswers.Answer {
+    private func resolved(_ answer: MemoryCache.Answer, for request: HeaderFields) -> MemoryCache.Answer {
         let response = answer.variant.response
         guard !answer.digest.isEmpty, response.varyKey.canonical == answer.digest,
             let key = VaryKey(response: response.fields, request: request),
@@ -246,6 +246,6 @@ final class BrokerCache {
             pending.files -= item.isFile ? 1 : 0
         }
         if storing[key]?.isEmpty == true { storing[key] = nil }
-        if isKept { known?.insert(key.suffix) } else { hot.remove(key) }
+        if isKept { known?.insert(key.suffix) } else { memory.remove(key) }
     }
 }

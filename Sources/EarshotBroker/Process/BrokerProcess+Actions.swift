@@ -30,16 +30,16 @@ extension BrokerProcess {
     // One switch over both levels: to bind a destination's action first would copy it.
     private func carryOut(_ action: Action) {
         switch action {
-        case .client(.send(let client, .progress(let progress))): tell(client, progress)
-        case .client(.send(let client, let message)): tell(client, message.encoded())
+        case .client(.send(let client, .progress(let progress))): sendUnretained(client, progress)
+        case .client(.send(let client, let message)): sendUnretained(client, message.encoded())
         case .client(.reply(let client, let message, let json, let number)):
-            tell(client, NumberedAnswer(message, to: number).encoded(), json)
+            sendUnretained(client, NumberedAnswer(message, to: number).encoded(), json)
         case .client(.answer(let client, let query, let json)):
-            tell(client, BrokerMessage.answer(query).encoded(), json)
+            sendUnretained(client, BrokerMessage.answer(query).encoded(), json)
         case .client(.deliver(let client, let terminal, let body)): deliver(terminal, body, to: client)
         case .client(.sendPiece(let client, let piece)): send(piece, to: client)
         case .client(.close(let client, let reason)):
-            tell(client, BrokerMessage.goodbye(reason: reason).encoded())
+            sendUnretained(client, BrokerMessage.goodbye(reason: reason).encoded())
             bus.close(client.rawValue)
         case .worker(.send(let worker, .limits(let limits))): send(limits, to: worker)
         case .worker(.send(let worker, let message)):
@@ -59,7 +59,7 @@ extension BrokerProcess {
         case .spool(.releaseBody(let body)): bodies.release(body)
         case .spool(.releaseFile(let file)): release(file)
         // If the file is missing, the worker does not find it either and starts from the beginning.
-        case .spool(.lendPart(let kept, let name)):
+        case .spool(.assignPart(let kept, let name)):
             spool.rename(kept, to: name)
             parts?.renamed(kept, to: name)
         case .spool(.removePart(let name)):
@@ -79,16 +79,16 @@ extension BrokerProcess {
         case .cache(.invalidate(let urls)): cache?.invalidate(urls.map(\.description))
         case .cache(.limit(let bytes)): cache?.limit(bytes: bytes)
         case .durable(.readRows(let id, let principal)):
-            durable?.ask(.rows(after: id?.rawValue, principal: principal?.description))
+            durable?.submit(.rows(after: id?.rawValue, principal: principal?.description))
         case .durable(.store(let id, let principal, let acceptedAt, let head)):
-            durable?.ask(
+            durable?.submit(
                 .store(id: id.rawValue, principal: principal?.description, acceptedAt: acceptedAt, head: head))
         case .durable(.storeResult(let id, let result)): store(result, of: id)
-        case .durable(.readResult(let id)): durable?.ask(.read(id: id.rawValue))
+        case .durable(.readResult(let id)): durable?.submit(.read(id: id.rawValue))
         case .durable(.reopen(let id, let acceptedAt)):
-            durable?.ask(.reopen(id: id.rawValue, acceptedAt: acceptedAt))
-        case .durable(.forget(let id)): durable?.ask(.forget(id: id.rawValue))
-        case .durable(.limit(let bytes)): durable?.ask(.limit(bytes: bytes))
+            durable?.submit(.reopen(id: id.rawValue, acceptedAt: acceptedAt))
+        case .durable(.forget(let id)): durable?.submit(.forget(id: id.rawValue))
+        case .durable(.limit(let bytes)): durable?.submit(.limit(bytes: bytes))
         case .supervisor(.killWorker(let pid)):
             logger.warning("a worker of the earlier broker does not answer: it is killed", metadata: ["pid": "\(pid)"])
             supervisor?.kill(worker: pid)
@@ -96,8 +96,8 @@ extension BrokerProcess {
             logger.notice(
                 "a client changed a setting", metadata: ["setting": "\(change.words.joined(separator: " "))"])
             settingsChanged()
-            supervisor?.tell(change)
-        case .supervisor(.ended(let ended)): supervisor?.tell(ended)
+            supervisor?.report(change)
+        case .supervisor(.ended(let ended)): supervisor?.report(ended)
         case .log(.assigned(let assigned)): log(assigned)
         }
     }
@@ -159,14 +159,14 @@ extension BrokerProcess {
     }
 
     /// Sends a message that is not retained for a client that cannot accept it.
-    private func tell(_ client: ClientID, _ head: [UInt8], _ body: [UInt8]? = nil) {
+    private func sendUnretained(_ client: ClientID, _ head: [UInt8], _ body: [UInt8]? = nil) {
         guard bus.send(head, body, to: client.rawValue) == .wouldBlock else { return }
         // The broker does not read from a client with unread replies, so only replies to earlier messages get here.
         bus.close(client.rawValue)
     }
 
     /// Sends a PROGRESS. If the client cannot accept it, the core sends the current progress once it can.
-    private func tell(_ client: ClientID, _ progress: Progress) {
+    private func sendUnretained(_ client: ClientID, _ progress: Progress) {
         guard bus.send(BrokerMessage.progress(progress).encoded(), to: client.rawValue, as: .progress) == .wouldBlock
         else {
             return

@@ -54,7 +54,7 @@ extension BrokerProcess {
             case .variants(let flight, let variants): core.cacheAnswered(flight, variants, now: now)
             case .body(let flight, let body, let isRange):
                 core.cacheRead(flight, held(body), sha256: isRange ? body.sha256 : nil, now: now)
-            case .trouble(let trouble): logger.report(trouble.message, trouble.details)
+            case .fault(let fault): logger.report(fault.message, fault.details)
             }
         }
     }

@@ -31,7 +31,7 @@ extension BrokerProcess {
                 switch answer {
                 case .opened(let files, let hasRows):
                     opening = DurableOpening(store: store, files: files, hasRows: hasRows)
-                case .trouble(let trouble): logger.report(trouble.message, trouble.details)
+                case .fault(let fault): logger.report(fault.message, fault.details)
                 case .foreign(let words): throw BrokerError(words, isPermanent: true)
                 case .rows, .stored, .refused, .recorded, .read, .reopened: break
                 }
@@ -94,7 +94,7 @@ extension BrokerProcess {
             // One that waits for another reader has no file of its own.
             if let body = bodies.spilled(name) { end.body = body } else { file = spool.open(name) }
         }
-        durable.ask(.record(id: id.rawValue, end, file: file))
+        durable.submit(.record(id: id.rawValue, end, file: file))
     }
 
     private func takeDurableAnswers() {
@@ -113,7 +113,7 @@ extension BrokerProcess {
             case .read(let id, let reading):
                 core.durableRead(DurableID(rawValue: id), reading.flatMap(content), now: now)
             case .reopened(let id, let head): core.durableReopened(DurableID(rawValue: id), head, now: now)
-            case .trouble(let trouble): logger.report(trouble.message, trouble.details)
+            case .fault(let fault): logger.report(fault.message, fault.details)
             }
         }
     }

@@ -17,7 +17,7 @@ extension BrokerProcess {
         guard case .done(var completion) = message else { return (message, body) }
         switch work.body {
         case .none, .finished, .unwanted: break
-        case .foreign: return (FileFault.notAsSaid.failure(of: completion), body)
+        case .foreign: return (FileFault.mismatch.failure(of: completion), body)
         case .received(let isLarge): return received(completion, body ?? [], isLarge: isLarge)
         }
         if let file = completion.file {
@@ -32,9 +32,9 @@ extension BrokerProcess {
     /// Stores a large body of a worker on another machine in a file. The broker computes the hash and ignores that of
     /// DONE.
     private func received(
-        _ told: Completion, _ bytes: [UInt8], isLarge: Bool
+        _ reported: Completion, _ bytes: [UInt8], isLarge: Bool
     ) -> (WorkerMessage, [UInt8]?) {
-        var completion = told
+        var completion = reported
         guard !bytes.isEmpty else {
             completion.sha256 = nil
             return (.done(completion), nil)
@@ -50,7 +50,7 @@ extension BrokerProcess {
 
     /// Does the work that precedes a TAKE.
     func renameFile(toTake sequence: UInt64, by client: ClientID) {
-        guard let file = core.fileToTake(sequence, by: client), spool.giveAway(file.file, as: file.newName) else {
+        guard let file = core.fileToTake(sequence, by: client), spool.makeExclusive(file.file, as: file.newName) else {
             return
         }
         core.fileTaken(file)
@@ -99,7 +99,7 @@ extension BrokerProcess {
     /// Returns why a file was not adopted, after a look at the spool or a line in the log.
     private func fault(_ file: String, of completion: Completion) -> FileFault {
         if spool.mayHaveLost(file) {
-            places?.look()
+            watchedPaths?.look()
             return .lost
         }
         let metadata: Logger.Metadata = [
@@ -107,7 +107,7 @@ extension BrokerProcess {
             "said": "\(completion.length)",
         ]
         logger.error("a worker's file is missing or differs from its DONE", metadata: metadata)
-        return .notAsSaid
+        return .mismatch
     }
 
     // MARK: Forms
@@ -117,7 +117,7 @@ extension BrokerProcess {
     /// - Returns: the file's name; nil if the disk does not take it.
     private func write(_ bytes: [UInt8], as expected: String? = nil) -> String? {
         spool.write(bytes, as: expected)
-            ?? (spool.isInPlace || places?.look() != true ? nil : spool.write(bytes, as: expected))
+            ?? (spool.isInPlace || watchedPaths?.look() != true ? nil : spool.write(bytes, as: expected))
     }
 
     /// Writes the file that some terminals name. Without it they are sent as failures.

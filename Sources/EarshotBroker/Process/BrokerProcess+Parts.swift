@@ -61,13 +61,13 @@ extension BrokerProcess {
     /// Returns the JOB with the part that its attempt resumes, if there is one.
     func resumed(_ job: Job, _ keys: PartKeys, by worker: WorkerID) -> Job {
         let file = SpoolName.part(of: job.attempt, pid: work.pid(of: worker.rawValue))
-        guard let lent = parts?.lend(keys, maxBytes: job.maxBytes, as: file) else { return job }
+        guard let assigned = parts?.assign(keys, maxBytes: job.maxBytes, as: file) else { return job }
         core.partFound(
-            lent.head.part, bytes: lent.bytes, isVerified: lent.sha256 == nil, for: job.attempt, by: worker)
+            assigned.head.part, bytes: assigned.bytes, isVerified: assigned.sha256 == nil, for: job.attempt, by: worker)
         var job = job
         job.resume = Job.Resume(
-            bytes: lent.bytes, total: lent.head.part.totalBytes, validator: lent.head.part.validator,
-            sha256: lent.sha256)
+            bytes: assigned.bytes, total: assigned.head.part.totalBytes, validator: assigned.head.part.validator,
+            sha256: assigned.sha256)
         return job
     }
 

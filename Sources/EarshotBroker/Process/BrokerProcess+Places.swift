@@ -48,11 +48,11 @@ extension BrokerProcess {
     }
 
     /// Creates the record of all places, with the watch over them.
-    func makePlaces() throws(SystemError) -> BrokerPlaces {
+    func makePlaces() throws(SystemError) -> PathWatch {
         let runtime = options.runtimeFolder
         let durable = durable == nil ? nil : options.durableFolder.map { DurableFolder($0) }
-        var places = [
-            BrokerPlaces.Place(name: "runtime", path: runtime) { [unowned self] in
+        var watchedPaths = [
+            PathWatch.WatchedPath(name: "runtime", path: runtime) { [unowned self] in
                 lock.isAt(lockPath)
             } makeAgain: { [unowned self] in
                 if bus.isShared {
@@ -67,7 +67,7 @@ extension BrokerProcess {
                 self.lock = lock
             },
             socketPlace("bus", bus), socketPlace("work", work),
-            BrokerPlaces.Place(name: "spool", path: spool.path) { [unowned self] in
+            PathWatch.WatchedPath(name: "spool", path: spool.path) { [unowned self] in
                 spool.isInPlace
             } obstacle: { [unowned self] in
                 spool.obstacle
@@ -76,7 +76,7 @@ extension BrokerProcess {
                 core.spoolReplaced()
             },
         ]
-        if let durable { places.append(durablePlace(durable)) }
+        if let durable { watchedPaths.append(durablePlace(durable)) }
         let watchAll = { [spool] (watch: RemovalWatch) in
             watch.watchEntries(of: runtime)
             watch.watchFile(spool.lockPath)
@@ -85,26 +85,26 @@ extension BrokerProcess {
             watch.watchEntries(of: durable.path)
             watch.watchMoves(of: durable.path)
         }
-        return try BrokerPlaces(
-            places, loop: loop, logger: logger, watchAll: options.watchesPlaces ? watchAll : nil
+        return try PathWatch(
+            watchedPaths, loop: loop, logger: logger, watchAll: options.watchesPlaces ? watchAll : nil
         ) { [unowned self] in
-            core.placeFaults = $0
+            core.pathFaults = $0
         }
     }
 
     /// The folder of durable requests is not created again: only an administrator can bring its requests back.
-    private func durablePlace(_ folder: DurableFolder) -> BrokerPlaces.Place {
+    private func durablePlace(_ folder: DurableFolder) -> PathWatch.WatchedPath {
         let files = { [folder.database, folder.lock].map { FileIdentity(path: $0) } }
         let opened = files()
-        return BrokerPlaces.Place(name: "durable", path: folder.path) {
+        return PathWatch.WatchedPath(name: "durable", path: folder.path) {
             files() == opened
         } makeAgain: {
             throw BrokerError(DurableFolder.removed(folder.path))
         }
     }
 
-    private func socketPlace(_ name: String, _ port: StreamPort) -> BrokerPlaces.Place {
-        BrokerPlaces.Place(name: name, path: options.runtimeFolder + "/" + name) {
+    private func socketPlace(_ name: String, _ port: StreamPort) -> PathWatch.WatchedPath {
+        PathWatch.WatchedPath(name: name, path: options.runtimeFolder + "/" + name) {
             port.isInPlace
         } makeAgain: { [unowned self] in
             // The folder must be locked by this broker, and others must not be able to change it.

@@ -97,7 +97,7 @@ extension BrokerProcess {
         guard report == nil, core.awaitsEnd(of: worker) else { return lose(worker, report) }
         workers.awaitReport(on: worker, pid: pid)
         _ = loop.setTimer(after: .milliseconds(Self.reportMilliseconds)) { [unowned self] in
-            if workers.gaveUp(on: worker, pid: pid) { lose(worker, nil) }
+            if workers.abandonedAwait(on: worker, pid: pid) { lose(worker, nil) }
         }
     }
 

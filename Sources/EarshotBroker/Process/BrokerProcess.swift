@@ -32,7 +32,7 @@ public final class BrokerProcess {
 
     private enum Phase {
         case opening
-        case serving(BrokerPlaces)
+        case serving(PathWatch)
         /// From here on its folders may be removed.
         case draining(since: LoopTime)
     }
@@ -42,7 +42,7 @@ public final class BrokerProcess {
     let loop: EventLoop
     let bus: StreamPort
     let work: StreamPort
-    let spool: Spool
+    let spool: SpoolFiles
     /// Nil for a broker whose partial bodies end with it.
     let parts: BodyParts?
     var core: BrokerCore
@@ -82,7 +82,7 @@ public final class BrokerProcess {
             throw BrokerError("the parent process \(parent) is gone")
         }
         ProcessName.set("earshot-broker")
-        try ParentProcess.giveUpNewPrivileges()
+        try ParentProcess.forbidNewPrivileges()
         try ResourceLimits.forbidCoreDumps()
         SignalSource.ignoreWriteSignals()
         ResourceLimits.keepFreeMemory(bytes: Self.freeBytes)
@@ -112,7 +112,7 @@ public final class BrokerProcess {
         durable = opening?.store
         let parts = Self.openParts(options, logger)
         self.parts = parts
-        spool = try Spool(options.spoolFolder, keeping: opening?.files ?? []) { parts?.recover() }
+        spool = try SpoolFiles(options.spoolFolder, keeping: opening?.files ?? []) { parts?.recover() }
         bodies = Bodies(spillingTo: SpillFile(in: spool))
         loop = try EventLoop()
         memory = MemoryUpkeep(on: loop)
@@ -128,19 +128,19 @@ public final class BrokerProcess {
             bounds: .workers(frameBytes: workerFrameBytes), connectionLimit: share.workerConnections,
             gateways: gateways, logger: logger)
         cache = try Self.openCache(options, logger)
-        var facilities = Facilities()
-        facilities.isSupervised = options.supervisorDescriptor != nil
-        facilities.isCaching = cache != nil
-        facilities.isKeeping = durable != nil
-        facilities.isKeepingParts = parts != nil
-        facilities.hosts = .international
-        facilities.publicSuffixes = .installed
+        var features = ShellFeatures()
+        features.isSupervised = options.supervisorDescriptor != nil
+        features.isCaching = cache != nil
+        features.isKeeping = durable != nil
+        features.isKeepingParts = parts != nil
+        features.hosts = .international
+        features.publicSuffixes = .installed
         let start = Tick(nanoseconds: loop.now.nanoseconds)
         let record = NodeRecord(runtimeFolder: options.runtimeFolder)
         core = BrokerCore(
             workerLimits: .init(broker: .init(rawValue: Self.randomNumber()), spool: options.spoolFolder),
-            secret: options.secret, facilities: facilities, answering: Queries.answer,
-            cluster: options.cluster?.facility(record, broker: Self.randomNumber(), start: start),
+            secret: options.secret, features: features, answering: Queries.answer,
+            cluster: options.cluster?.services(record, broker: Self.randomNumber(), start: start),
             seed: Self.randomNumber())
         if let membership = options.cluster {
             cluster = ClusterLink(membership, record, on: loop, logger: logger)
@@ -167,9 +167,9 @@ public final class BrokerProcess {
                 onWorkerEnd: { [unowned self] in workerReported($0) },
                 onReports: { [unowned self] in core.reportEnds($0) },
                 onProof: { [unowned self] in core.expectGateway($0) },
-                onGateway: { gateways.insert($0) }, onDoor: { [unowned self] in core.doorNews($0) },
+                onGateway: { gateways.insert($0) }, onDoor: { [unowned self] in core.doorReported($0) },
                 onKeys: { [unowned self] in core.keysRead($0, now: Tick(nanoseconds: loop.now.nanoseconds)) })
-            gateways.readNews = { [unowned self] in supervisor?.takeLines() }
+            gateways.readSupervisor = { [unowned self] in supervisor?.takeLines() }
         }
         phase = .serving(try makePlaces())
         checkFreeSpace()
@@ -188,7 +188,7 @@ public final class BrokerProcess {
         cluster?.start()
         _ = loop.addHook { [unowned self] in pass() }
         logger.info("serving", metadata: ["instance": "\(core.instance)", "runtime": "\(options.runtimeFolder)"])
-        sayReady()
+        reportReady()
     }
 
     /// Completes all writes of the cache and the durable requests.
@@ -229,8 +229,8 @@ public final class BrokerProcess {
         workers.disconnected.removeAll()
         endIfDrained()
         let end = core.endPass()
-        supervisor?.tell(workersTakenIn: end.workersTakenIn)
-        if end.hasSpareRoom || bus.taken + work.taken >= MemoryUpkeep.burstMessages { returnMemory() }
+        supervisor?.report(acceptingWorkers: end.acceptingWorkers)
+        if end.canShrink || bus.taken + work.taken >= MemoryUpkeep.burstMessages { returnMemory() }
         // The flush may have made room without an event.
         if bus.hasPending || work.hasPending || !writableClients.isEmpty || cluster?.isQuiet == false { return .none }
         let timer = end.nextTimer.map { LoopTime(nanoseconds: $0.nanoseconds) }
@@ -285,7 +285,9 @@ public final class BrokerProcess {
             do throws(WireError) {
                 let message = try WorkerMessage(head: head, body: body)
                 // Before the core retries the flight.
-                if case .failed(_, FailureCode.spoolFailed.rawValue, _, _, _, _, _, _) = message { places?.look() }
+                if case .failed(_, FailureCode.spoolFailed.rawValue, _, _, _, _, _, _) = message {
+                    watchedPaths?.look()
+                }
                 if case .failed(_, FailureCode.spoolFull.rawValue, _, _, _, _, _, _) = message {
                     checkFreeSpace()
                     // The setting spool-free may be 0.
@@ -299,8 +301,8 @@ public final class BrokerProcess {
                 let worker = WorkerID(rawValue: peer)
                 if logger.logLevel <= .debug { log(message, by: worker) }
                 let files = core.fileWork(before: message, by: worker)
-                let (settled, content) = carryOut(files, before: message, body, by: worker)
-                core.received(settled, body: content.map(bodies.insert), from: worker, now: now)
+                let (resolved, content) = carryOut(files, before: message, body, by: worker)
+                core.received(resolved, body: content.map(bodies.insert), from: worker, now: now)
             } catch {
                 core.receivedMalformed(error, from: WorkerID(rawValue: peer), now: now)
             }
@@ -375,9 +377,9 @@ public final class BrokerProcess {
     // MARK: The end
 
     /// Nil before the broker serves, and once it drains.
-    var places: BrokerPlaces? {
-        guard case .serving(let places) = phase else { return nil }
-        return places
+    var watchedPaths: PathWatch? {
+        guard case .serving(let watchedPaths) = phase else { return nil }
+        return watchedPaths
     }
 
     private var drainTime: Duration { .milliseconds(core.settings[.drainSeconds] ?? 0) }
@@ -418,7 +420,7 @@ public final class BrokerProcess {
 
     // MARK: Set-up
 
-    private func sayReady() {
+    private func reportReady() {
         guard let descriptor = options.readyDescriptor else { return }
         let line = Array("ready\n".utf8)
         _ = unsafe line.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }

@@ -143,9 +143,9 @@ final class ClusterLink {
 
 extension ClusterMembership {
     /// Facility of the core for its work as a node.
-    func facility(_ record: NodeRecord, broker: UInt64, start: Tick) -> ClusterFacility {
+    func services(_ record: NodeRecord, broker: UInt64, start: Tick) -> ClusterServices {
         let keys = engine.keys
-        return ClusterFacility(
+        return ClusterServices(
             flightKey: { keys.flight($0) }, originKey: { keys.origin($0) }, address: place, broker: broker,
             members: members, predecessor: record.read(), start: start)
     }

@@ -14,7 +14,7 @@ internal import Logging
 /// | to the broker | `report-ends`, `ignore-ends` |
 /// | to the broker | `gateway-proof` and the proof of the gateway |
 /// | to the broker | `gateway-pid` and the process ID of a gateway, before that accepts connections |
-/// | to the broker | proof, addresses and counts of the HTTP door: `DoorNews` |
+/// | to the broker | proof, addresses and counts of the HTTP door: `DoorEvent` |
 /// | to the broker | the principals of all valid keys: lines of them after `keys`, then `keys-end` |
 /// | to the supervisor | the end of a request, after `report-ends` |
 /// | to the supervisor | a setting that a client changed, in the form of SET |
@@ -26,11 +26,11 @@ final class SupervisorLink {
     /// Maximum changes that wait for the supervisor: more than all settings, and 1,000 rules for origins and 200 for
     /// addresses. Only removed rules can exceed it, while the supervisor does not read. The oldest change is dropped, so
     /// the next broker does not learn it.
-    static let mostUnsaid = 2_048
+    static let mostUnsent = 2_048
 
     /// Maximum ends of requests that wait for the supervisor: some milliseconds of a busy bus, and at most 40 MiB of URLs.
     /// Further ones are dropped and counted, because the broker must not wait for programs.
-    static let mostUnsaidEnds = 4_096
+    static let mostUnsentEnds = 4_096
 
     private let logger: Logger
     private let onSettings: (Settings) -> Void
@@ -38,20 +38,20 @@ final class SupervisorLink {
     private let onWorkerEnd: (WorkerEnd) -> Void
     private let onReports: (Bool) -> Void
     private let onProof: (GatewayProof) -> Void
-    private let onDoor: (DoorNews) -> Void
+    private let onDoor: (DoorEvent) -> Void
     private let onGateway: (Int32) -> Void
     private let onKeys: (Set<PrincipalName>) -> Void
     private var channel: LineChannel?
     private var lines: [String] = []
     /// Changes that the supervisor cannot receive yet. A later change of the same subject replaces an earlier one.
-    private var unsaid: [SettingChange] = []
+    private var unsent: [SettingChange] = []
     /// Whether a change was dropped since the supervisor last read. One warning covers them all.
     private var hasDropped = false
-    private var unsaidEnds: [EndedRequest] = []
+    private var unsentEnds: [EndedRequest] = []
     /// Ends that were dropped since the supervisor last read.
     private var droppedEnds = 0
     /// Unsent number of accepted workers; nil if it was sent.
-    private var unsaidWorkers: Int?
+    private var unsentWorkers: Int?
     /// Unsent process IDs of workers to kill.
     private var unsentKills: [Int32] = []
     private var workers = 0
@@ -61,7 +61,7 @@ final class SupervisorLink {
         onFailures: @escaping ([ChildFailure]) -> Void, onWorkerEnd: @escaping (WorkerEnd) -> Void = { _ in },
         onReports: @escaping (Bool) -> Void = { _ in },
         onProof: @escaping (GatewayProof) -> Void = { _ in }, onGateway: @escaping (Int32) -> Void = { _ in },
-        onDoor: @escaping (DoorNews) -> Void = { _ in }, onKeys: @escaping (Set<PrincipalName>) -> Void = { _ in }
+        onDoor: @escaping (DoorEvent) -> Void = { _ in }, onKeys: @escaping (Set<PrincipalName>) -> Void = { _ in }
     ) throws(SystemError) {
         self.logger = logger
         self.onSettings = onSettings
@@ -73,7 +73,7 @@ final class SupervisorLink {
         self.onGateway = onGateway
         self.onKeys = onKeys
         let channel = try LineChannel(descriptor, loop: loop) { [unowned self] line in take(line) }
-        channel.onRoom = { [unowned self] in sayRest() }
+        channel.onRoom = { [unowned self] in sendRest() }
         self.channel = channel
     }
 
@@ -81,82 +81,84 @@ final class SupervisorLink {
     func takeLines() { channel?.takeLines() }
 
     /// Reports a client's change of a setting, now or once the channel has room.
-    func tell(_ change: SettingChange) {
-        unsaid.removeAll { $0.subject == change.subject }
-        unsaid.append(change)
-        sayRest()
-        guard unsaid.count > Self.mostUnsaid else { return }
-        unsaid.removeFirst()
+    func report(_ change: SettingChange) {
+        unsent.removeAll { $0.subject == change.subject }
+        unsent.append(change)
+        sendRest()
+        guard unsent.count > Self.mostUnsent else { return }
+        unsent.removeFirst()
         guard !hasDropped else { return }
         hasDropped = true
         logger.warning(
             "the supervisor does not read changes of settings: the oldest are lost with this broker",
-            metadata: ["waiting": "\(unsaid.count)"])
+            metadata: ["waiting": "\(unsent.count)"])
     }
 
     /// Reports the end of a request, now or once the channel has room.
-    func tell(_ ended: EndedRequest) {
-        guard unsaidEnds.count < Self.mostUnsaidEnds else {
+    func report(_ ended: EndedRequest) {
+        guard unsentEnds.count < Self.mostUnsentEnds else {
             droppedEnds += 1
             return
         }
-        unsaidEnds.append(ended)
-        sayRest()
+        unsentEnds.append(ended)
+        sendRest()
     }
 
     /// Reports the number of accepted workers, if it has changed.
-    func tell(workersTakenIn count: Int) {
+    func report(acceptingWorkers count: Int) {
         guard count != workers else { return }
         workers = count
-        unsaidWorkers = count
-        sayRest()
+        unsentWorkers = count
+        sendRest()
     }
 
     /// Asks for the death of a worker that an earlier broker had, now or once the channel has room.
     func kill(worker pid: Int32) {
         unsentKills.append(pid)
-        sayRest()
+        sendRest()
     }
 
-    private func sayRest() {
+    private func sendRest() {
         guard let channel, !channel.hasBacklog else { return }
         hasDropped = false
-        var lines = unsaid.map { $0.words.joined(separator: " ") }
-        unsaid = []
-        lines += unsaidEnds.map(\.line)
-        unsaidEnds = []
+        var lines = unsent.map { $0.words.joined(separator: " ") }
+        unsent = []
+        lines += unsentEnds.map(\.line)
+        unsentEnds = []
         if droppedEnds > 0 {
             logger.warning(
                 "the supervisor did not read ends of requests in time: on-complete runs no program for some",
                 metadata: ["dropped": "\(droppedEnds)"])
             droppedEnds = 0
         }
-        if let count = unsaidWorkers { lines.append("\(SupervisorWord.workers) \(count)") }
-        unsaidWorkers = nil
-        lines += unsentKills.map { "\(SupervisorWord.killWorker) \($0)" }
+        if let count = unsentWorkers { lines.append("\(SupervisorCommand.workers) \(count)") }
+        unsentWorkers = nil
+        lines += unsentKills.map { "\(SupervisorCommand.killWorker) \($0)" }
         unsentKills = []
         if !lines.isEmpty { channel.send(lines) }
     }
 
     private func take(_ line: String) {
         switch line {
-        case SupervisorWord.alive: if let channel, !channel.hasBacklog { channel.send([SupervisorWord.alive]) }
-        case SupervisorWord.reportEnds: onReports(true)
-        case SupervisorWord.ignoreEnds: onReports(false)
+        case SupervisorCommand.alive: if let channel, !channel.hasBacklog { channel.send([SupervisorCommand.alive]) }
+        case SupervisorCommand.reportEnds: onReports(true)
+        case SupervisorCommand.ignoreEnds: onReports(false)
         case _ where line.hasPrefix(WorkerEnd.word + " "):
             if let end = WorkerEnd(line: line) { onWorkerEnd(end) }
-        case _ where line.hasPrefix(SupervisorWord.proof + " "):
-            if let proof = GatewayProof(String(line.dropFirst(SupervisorWord.proof.utf8.count + 1))) { onProof(proof) }
-        case _ where line.hasPrefix(SupervisorWord.gateway + " "):
-            if let pid = Int32(line.dropFirst(SupervisorWord.gateway.utf8.count + 1)) { onGateway(pid) }
-        case SupervisorWord.keysEnd:
+        case _ where line.hasPrefix(SupervisorCommand.proof + " "):
+            if let proof = GatewayProof(String(line.dropFirst(SupervisorCommand.proof.utf8.count + 1))) {
+                onProof(proof)
+            }
+        case _ where line.hasPrefix(SupervisorCommand.gateway + " "):
+            if let pid = Int32(line.dropFirst(SupervisorCommand.gateway.utf8.count + 1)) { onGateway(pid) }
+        case SupervisorCommand.keysEnd:
             onKeys(Set(lines.flatMap { $0.split(separator: " ").dropFirst() }.compactMap { PrincipalName(String($0)) }))
             lines = []
         case ChildFailure.end:
             onFailures(lines.compactMap { ChildFailure(line: $0) })
             lines = []
         case Settings.end: takeSettings()
-        case _ where line.hasPrefix("door-"): if let news = DoorNews(line: line) { onDoor(news) }
+        case _ where line.hasPrefix("door-"): if let event = DoorEvent(line: line) { onDoor(event) }
         default: lines.append(line)
         }
     }
@@ -164,7 +166,7 @@ final class SupervisorLink {
     private func takeSettings() {
         do throws(SettingError) {
             let settings = try Settings(lines: lines)
-            unsaid = []
+            unsent = []
             onSettings(settings)
             channel?.send([Settings.taken])
         } catch {

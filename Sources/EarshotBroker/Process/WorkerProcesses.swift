@@ -34,7 +34,7 @@ struct WorkerProcesses {
     mutating func awaitReport(on worker: WorkerID, pid: Int32) { unreported[pid, default: []].append(worker) }
 
     /// Whether the report about a worker's process is still awaited. It is not awaited any longer.
-    mutating func gaveUp(on worker: WorkerID, pid: Int32) -> Bool {
+    mutating func abandonedAwait(on worker: WorkerID, pid: Int32) -> Bool {
         guard let index = unreported[pid]?.firstIndex(of: worker) else { return false }
         unreported[pid]?.remove(at: index)
         if unreported[pid]?.isEmpty == true { unreported[pid] = nil }

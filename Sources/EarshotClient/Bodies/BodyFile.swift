@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// Files of bodies, as named by ``Delivery`` and by reports of progress.
+/// Files of bodies, as named by ``DeliveredTerminal`` and by reports of progress.
 package enum BodyFile {
     /// Folder of links to the open files of this process, proc(5).
     private static let ownFiles = "/proc/self/fd/"

@@ -7,7 +7,7 @@ enum DeliveredEnding {
     /// The body's file is missing. The request can be repeated.
     case isGone
 
-    init(_ delivery: Delivery, _ bytes: [UInt8]) {
+    init(_ delivery: DeliveredTerminal, _ bytes: [UInt8]) {
         if let number = delivery.storeFailure {
             self = .failed(.cannotStore(number))
             return

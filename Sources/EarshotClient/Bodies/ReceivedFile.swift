@@ -29,7 +29,7 @@ final class ReceivedFile: Sendable, Equatable {
     /// Uses a file of the consumer.
     ///
     /// - Parameter file: its descriptor, which this object closes, or the reason why there is none.
-    init(_ file: BodyKeeperFile) {
+    init(_ file: BodyStoreFile) {
         switch file {
         case .open(let descriptor): (self.descriptor, obstacle) = (descriptor, 0)
         case .none(let number): (descriptor, obstacle) = (-1, number)

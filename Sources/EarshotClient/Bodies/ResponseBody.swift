@@ -76,9 +76,11 @@ public struct ResponseBody: Sendable {
         guard case .bytes(let all) = storage, bytes <= all.count else { return false }
         var offset = 0
         while offset < bytes {
-            let told = try? file.read(at: offset, count: min(Self.pieceBytes, bytes - offset))
-            guard let told, !told.isEmpty, told.elementsEqual(all[offset...].prefix(told.count)) else { return false }
-            offset += told.count
+            let reported = try? file.read(at: offset, count: min(Self.pieceBytes, bytes - offset))
+            guard let reported, !reported.isEmpty, reported.elementsEqual(all[offset...].prefix(reported.count)) else {
+                return false
+            }
+            offset += reported.count
         }
         return true
     }

@@ -1,24 +1,24 @@
 /// One-shot result that the loop thread delivers to a waiting task.
 ///
-/// State machine: `open -> told` when the loop delivers the result, `open -> givenUp` when the task stops waiting. Both
+/// State machine: `open -> completed` when the loop delivers the result, `open -> abandoned` when the task stops waiting. Both
 /// end states are final.
 final class Answer<Value: Sendable>: Sendable {
     private enum State {
         case open
-        case told(Result<Value, BusError>)
-        case givenUp
+        case completed(Result<Value, BusError>)
+        case abandoned
     }
 
     private let state = Observed(State.open)
 
     /// Delivers the result. Has no effect in an end state.
-    func tell(_ result: Result<Value, BusError>) { end(.told(result)) }
+    func complete(_ result: Result<Value, BusError>) { end(.completed(result)) }
 
     /// Records that the task no longer waits. Has no effect in an end state.
-    func giveUp() { end(.givenUp) }
+    func abandon() { end(.abandoned) }
 
     /// Whether the task stopped waiting before the result arrived.
-    var wasGivenUp: Bool { if case .givenUp = state.current.value { true } else { false } }
+    var wasAbandoned: Bool { if case .abandoned = state.current.value { true } else { false } }
 
     /// Waits for the result.
     ///
@@ -28,9 +28,9 @@ final class Answer<Value: Sendable>: Sendable {
         while true {
             let (state, version) = state.current
             switch state {
-            case .told(let result): return try result.get()
-            case .givenUp: throw CancellationError()
-            case .open: if Task.isCancelled { giveUp() } else { await self.state.changed(since: version) }
+            case .completed(let result): return try result.get()
+            case .abandoned: throw CancellationError()
+            case .open: if Task.isCancelled { abandon() } else { await self.state.changed(since: version) }
             }
         }
     }

@@ -47,7 +47,7 @@ extension Bus {
         try await withTaskCancellationHandler {
             try await answer.value()
         } onCancel: {
-            answer.giveUp()
+            answer.abandon()
             commands.put(.withdraw(RequestKey(name, request), answer))
         }
     }

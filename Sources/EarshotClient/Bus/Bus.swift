@@ -197,9 +197,9 @@ public final class Bus: Sendable {
     }
 
     /// Returns the sizes of the loop's tables, for leak tests. All zero after the bus has closed.
-    func census() async -> BusCensus {
+    func tableSizes() async -> BusTableSizes {
         await withCheckedContinuation { continuation in
-            if !commands.put(.count(continuation)) { continuation.resume(returning: BusCensus()) }
+            if !commands.put(.count(continuation)) { continuation.resume(returning: BusTableSizes()) }
         }
     }
 

@@ -25,11 +25,11 @@ enum BusCommand: Sendable {
     /// Continues a paused watch that has room again.
     case resume(WatchState)
     /// Acknowledges a claimed result.
-    case acknowledge(WatchState, Delivery, Answer<Void>)
+    case acknowledge(WatchState, DeliveredTerminal, Answer<Void>)
     /// Ends a watch.
     case endWatch(WatchState)
     /// Requests a census.
-    case count(CheckedContinuation<BusCensus, Never>)
+    case count(CheckedContinuation<BusTableSizes, Never>)
     /// Closes the bus.
     case close
 
@@ -37,22 +37,22 @@ enum BusCommand: Sendable {
     func refuse() {
         switch self {
         case .fetch(_, _, let receiver, _): receiver.end(.failed(.closed))
-        case .purge(_, let answer): answer.tell(.failure(.closed))
+        case .purge(_, let answer): answer.complete(.failure(.closed))
         case .submit(_, let answer), .retry(_, let answer), .acknowledge(_, _, let answer):
-            answer.tell(.failure(.closed))
+            answer.complete(.failure(.closed))
         case .watch(_, let continuation): continuation.resume(throwing: BusError.closed)
-        case .count(let continuation): continuation.resume(returning: BusCensus())
+        case .count(let continuation): continuation.resume(returning: BusTableSizes())
         case .open, .cancel, .setPriority, .setHandlerPriority, .remove, .withdraw, .resume, .endWatch, .close: break
         }
     }
 }
 
 /// Sizes of the loop's tables. All zero while there are no handlers, requests and watches.
-struct BusCensus: Equatable, Sendable {
+struct BusTableSizes: Equatable, Sendable {
     var handlers = 0
     var names = 0
     var requests = 0
     var watches = 0
     /// Whether the loop has noticed that it is disconnected.
-    var isApart = false
+    var isDisconnected = false
 }

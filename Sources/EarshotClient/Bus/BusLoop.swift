@@ -26,7 +26,7 @@ final class BusLoop {
     private var names: [HandlerID: OpenName] = [:]
     /// Names removed while disconnected. One REMOVE covers all handlers of a name. At most
     /// `ClientCore.mostUnsentRemovals`.
-    private var unsaidRemovals: Set<HandlerID> = []
+    private var unsentRemovals: Set<HandlerID> = []
     private var requests: [RequestKey: OpenReceiver] = [:]
     private var watches: [ObjectIdentifier: WatchConnection] = [:]
     private var answers = OpenAnswers()
@@ -65,7 +65,7 @@ final class BusLoop {
     private func serve() {
         do {
             let registration = try loop.add(commands.descriptor, .readable) { [unowned self] _ in
-                commands.heardWake()
+                commands.resetWake()
             }
             // Runs before the connection's hook, which then sends the messages in the same pass.
             _ = loop.addHook { [unowned self] in
@@ -140,7 +140,7 @@ final class BusLoop {
         connection = try ClientConnection(
             endpoints, sharing: network, window: 256, lease: settings.lease, finishesNone: false,
             bodies: settings.bodies, loop: loop
-        ) { [unowned self] event in happened(event) }
+        ) { [unowned self] event in handle(event) }
         // Runs after the connection's hook: tasks resumed there may have added commands.
         _ = loop.addHook { [unowned self] in rest() }
     }
@@ -203,7 +203,7 @@ final class BusLoop {
             names[state.name] = name
             handlers[state.number] = OpenHandler(state, name)
         case .fetch(let fetch, let request, let receiver, let replaces):
-            ask(fetch, request, receiver, replaces: replaces)
+            submitRequest(fetch, request, receiver, replaces: replaces)
         case .cancel(let key):
             guard let receiver = take(key) else { return }
             connection?.cancel(key)
@@ -223,19 +223,19 @@ final class BusLoop {
             if let watch = watches[ObjectIdentifier(state)] {
                 watch.acknowledge(delivery, answer)
             } else {
-                answer.tell(.failure(state.failure as? BusError ?? .unacknowledged))
+                answer.complete(.failure(state.failure as? BusError ?? .unacknowledged))
             }
         case .endWatch(let state): watches.removeValue(forKey: ObjectIdentifier(state))?.end(CancellationError())
         case .count(let continuation):
-            let census = BusCensus(
+            let tableSizes = BusTableSizes(
                 handlers: handlers.count, names: names.count, requests: requests.count, watches: watches.count,
-                isApart: !isConnected)
-            continuation.resume(returning: census)
+                isDisconnected: !isConnected)
+            continuation.resume(returning: tableSizes)
         case .close: close()
         }
     }
 
-    private func ask(_ fetch: Shared<Fetch>, _ request: Request, _ receiver: Receiver, replaces: Bool) {
+    private func submitRequest(_ fetch: Shared<Fetch>, _ request: Request, _ receiver: Receiver, replaces: Bool) {
         guard let handler = handlers[request.handler.number] else { return receiver.end(.failed(.removed)) }
         // REPLACE ends all requests of the name. If other handlers share the name, the requests are cancelled singly.
         let replacesName = replaces && handler.name.handlers == 1
@@ -282,8 +282,8 @@ final class BusLoop {
         // Other programs may have requests under a named handler.
         guard purges, handler.name.wasUsed || handler.state.isNamed else { return }
         let name = handler.state.name
-        if isConnected || !unsaidRemovals.contains(name), say(.handler(name), nil, old) {
-            if !isConnected { unsaidRemovals.insert(name) }
+        if isConnected || !unsentRemovals.contains(name), sendRemoval(.handler(name), nil, old) {
+            if !isConnected { unsentRemovals.insert(name) }
         } else {
             // Requests of other programs under the name stay if too many removals wait.
             for key in old { connection?.cancel(key) }
@@ -291,8 +291,8 @@ final class BusLoop {
     }
 
     private func purge(_ pattern: HandlerPattern, _ answer: Answer<Int>) {
-        if let absence { return answer.tell(.failure(absence)) }
-        guard say(pattern, answer) else { return answer.tell(.failure(.manyRemovals)) }
+        if let absence { return answer.complete(.failure(absence)) }
+        guard sendRemoval(pattern, answer) else { return answer.complete(.failure(.manyRemovals)) }
         for handler in handlers.values where pattern.matches(handler.state.name) {
             // Also invalidates responses that wait for an actor.
             handler.state.purge()
@@ -303,16 +303,16 @@ final class BusLoop {
 
     /// - Parameter old: all open requests of the handler; nil if unknown.
     /// - Returns: false if the removal is refused, because too many wait for a connection.
-    private func say(_ removal: HandlerPattern, _ answer: Answer<Int>?, _ old: [RequestKey]? = nil) -> Bool {
+    private func sendRemoval(_ removal: HandlerPattern, _ answer: Answer<Int>?, _ old: [RequestKey]? = nil) -> Bool {
         guard connection?.remove(removal, old) == true else { return false }
         answers.removing(removal, answer)
         return true
     }
 
     private func submit(_ fetch: Fetch, _ answer: Answer<Void>) {
-        if let absence { return answer.tell(.failure(absence)) }
+        if let absence { return answer.complete(.failure(absence)) }
         let key = RequestKey(fetch)
-        guard answers.submitting(key, answer) else { return answer.tell(.failure(.idInUse)) }
+        guard answers.submitting(key, answer) else { return answer.complete(.failure(.idInUse)) }
         do throws(ClientError) {
             try connection?.fetch(fetch)
         } catch {
@@ -321,8 +321,8 @@ final class BusLoop {
     }
 
     private func retry(_ key: RequestKey, _ answer: Answer<Void>) {
-        if let absence { return answer.tell(.failure(absence)) }
-        guard answers.retrying(key, answer) else { return answer.tell(.failure(.idInUse)) }
+        if let absence { return answer.complete(.failure(absence)) }
+        guard answers.retrying(key, answer) else { return answer.complete(.failure(.idInUse)) }
         connection?.retry(key)
     }
 
@@ -346,7 +346,7 @@ final class BusLoop {
 
     // MARK: Events
 
-    private func happened(_ event: ClientEvent) {
+    private func handle(_ event: ClientEvent) {
         switch event {
         case .terminal(let delivery, let body): ended(delivery, body)
         case .progress(let progress): progressed(progress)
@@ -366,7 +366,7 @@ final class BusLoop {
         }
     }
 
-    private func ended(_ delivery: Delivery, _ body: [UInt8]) {
+    private func ended(_ delivery: DeliveredTerminal, _ body: [UInt8]) {
         let key = delivery.key
         guard let open = requests.removeValue(forKey: key) else {
             // A request of another program under a shared name, a request removed meanwhile, or a refused submission.
@@ -381,7 +381,7 @@ final class BusLoop {
         case .response(let response): ending = .response(response)
         case .failed(let error): ending = .failed(error)
         case .isGone:
-            if connection?.askAgain(delivery) == true {
+            if connection?.resubmit(delivery) == true {
                 requests[key] = open
                 return
             }
@@ -392,26 +392,28 @@ final class BusLoop {
         open.receiver.end(ending)
     }
 
-    private func progressed(_ told: Progress) {
-        guard case .download(let state)? = requests[RequestKey(told.handler, told.request)]?.receiver else { return }
+    private func progressed(_ reported: Progress) {
+        guard case .download(let state)? = requests[RequestKey(reported.handler, reported.request)]?.receiver else {
+            return
+        }
         var file: DeliveredFile?
-        if let path = told.file, state.current.value.needsFile(of: told) {
+        if let path = reported.file, state.current.value.needsFile(of: reported) {
             file = try? DeliveredFile(path, length: nil)
         }
-        state.change { $0.progressed(told, file) }
+        state.change { $0.progressed(reported, file) }
     }
 
     private func stateChanged(_ state: ClientState) {
         switch state {
         case .connected:
             isConnected = true
-            unsaidRemovals = []
+            unsentRemovals = []
             if let patienceTimer { loop.cancelTimer(patienceTimer) }
             patienceTimer = nil
             absence = nil
             greeting?.resume()
             greeting = nil
-        case .apart:
+        case .disconnected:
             isConnected = false
             if isClosing { stop(.closed) }
             if let failure = connection?.failure { stop(BusError(failure)) }
@@ -427,16 +429,16 @@ final class BusLoop {
 
     private func beginToWait() {
         guard let patience = settings.patience, patienceTimer == nil, absence == nil else { return }
-        patienceTimer = loop.setTimer(after: patience) { [unowned self] in giveUp() }
+        patienceTimer = loop.setTimer(after: patience) { [unowned self] in connectFailed() }
     }
 
     /// Fails all waiting tasks after `patience` without a broker. The loop continues to reconnect and serves later
     /// requests.
-    private func giveUp() {
+    private func connectFailed() {
         patienceTimer = nil
         let error =
             folder.map { BusError.noBroker(in: $0) }
-            ?? connection?.trouble.map { BusError(.noBroker, BusError.sentence($0), isRetryable: true) }
+            ?? connection?.fault.map { BusError(.noBroker, BusError.sentence($0), isRetryable: true) }
             ?? BusError(.noBroker, "The private broker did not start in time: check that `earshot serve` works.")
         guard greeting == nil else { return stop(error) }
         absence = error

@@ -22,7 +22,7 @@ struct OpenAnswers {
 
     mutating func removed(_ pattern: HandlerPattern, count: Int) {
         guard let index = removals.firstIndex(where: { $0.pattern == pattern }) else { return }
-        removals.remove(at: index).answer?.tell(.success(count))
+        removals.remove(at: index).answer?.complete(.success(count))
     }
 
     /// - Returns: false if a submission with this key is pending; then nothing is recorded.
@@ -43,11 +43,11 @@ struct OpenAnswers {
     @discardableResult
     mutating func refused(_ key: RequestKey, _ error: BusError) -> Bool {
         if let answer = retries.removeValue(forKey: key) {
-            answer.tell(.failure(error))
+            answer.complete(.failure(error))
             return true
         }
         guard let answer = submissions.removeValue(forKey: key) else { return false }
-        answer.tell(.failure(error))
+        answer.complete(.failure(error))
         return true
     }
 
@@ -55,10 +55,10 @@ struct OpenAnswers {
     ///
     /// - Returns: whether it must be cancelled, because its task was cancelled first.
     mutating func accepted(_ key: RequestKey) -> Bool {
-        retries.removeValue(forKey: key)?.tell(.success(()))
+        retries.removeValue(forKey: key)?.complete(.success(()))
         guard let answer = submissions.removeValue(forKey: key) else { return false }
-        answer.tell(.success(()))
-        return answer.wasGivenUp
+        answer.complete(.success(()))
+        return answer.wasAbandoned
     }
 
     /// Forgets a submission whose task was cancelled.
@@ -81,10 +81,10 @@ struct OpenAnswers {
     /// - Returns: keys of the pending submissions.
     mutating func fail(_ error: BusError) -> [RequestKey] {
         // The removals stay in the table so that late answers match; a second delivery has no effect.
-        for removal in removals { removal.answer?.tell(.failure(error)) }
-        for answer in retries.values { answer.tell(.failure(error)) }
+        for removal in removals { removal.answer?.complete(.failure(error)) }
+        for answer in retries.values { answer.complete(.failure(error)) }
         retries = [:]
-        for answer in submissions.values { answer.tell(.failure(error)) }
+        for answer in submissions.values { answer.complete(.failure(error)) }
         defer { submissions = [:] }
         return Array(submissions.keys)
     }

@@ -2,7 +2,7 @@ internal import EarshotWire
 
 /// Limits of the protocol that a request of the consumer must keep.
 extension ClientConnection {
-    /// Head bytes reserved for fields that a repetition adds: `asked`, or another priority.
+    /// Head bytes reserved for fields that a repetition adds: `request`, or another priority.
     private static let addedBytes = 64
 
     /// Checks a request against the limits of the protocol.

@@ -64,7 +64,7 @@ package final class ClientConnection {
     package var isPulling: Bool { core.isPulling }
     /// Whether a terminal has arrived whose body is still being read or taken. Answers of the broker can overtake it.
     package var isReadingBodies: Bool { core.pulls.delaysTerminals || !core.taking.isEmpty }
-    /// Whether the consumer moves large files, so that this object asks the broker for them; see ``Delivery/isOwn``.
+    /// Whether the consumer moves large files, so that this object asks the broker for them; see ``DeliveredTerminal/isOwn``.
     package var takesFiles = false { didSet { core.takesFiles = takesFiles } }
     /// Whether requests wait for the next broker, because the last one accepted none. O(requests).
     package var areRequestsHeld: Bool { core.areRequestsHeld }
@@ -72,7 +72,7 @@ package final class ClientConnection {
     /// the folder of temporary files.
     package var bodyFolder: String?
     /// Keeper of the bodies that the broker sends; nil for unnamed files.
-    package weak var keeper: (any BodyKeeper)? { didSet { core.pulls.reportsArrival = keeper != nil } }
+    package weak var bodyStore: (any BodyStore)? { didSet { core.pulls.reportsArrival = bodyStore != nil } }
     /// Whether reading is paused. The delivery window is the backpressure: the broker keeps further terminals.
     package var isPaused = false {
         didSet {
@@ -83,8 +83,8 @@ package final class ClientConnection {
     /// Error that ended the connection for good; nil while it runs.
     package private(set) var failure: (any Error)?
     /// Sentences about the buses on a network that have no connection; nil before a failure.
-    package var trouble: String? {
-        let sentences = endpoints.troubles.map { $1.sentence($0) }
+    package var fault: String? {
+        let sentences = endpoints.reportedFaults.map { $1.sentence($0) }
         return sentences.isEmpty ? nil : sentences.joined(separator: "; ")
     }
 
@@ -243,13 +243,13 @@ package final class ClientConnection {
     /// Finishes a delivery, so that it can be acknowledged. The broker may then delete its file.
     ///
     /// - Parameter delivery: a delivery of this connection. Others have no effect.
-    package func finish(_ delivery: Delivery) {
+    package func finish(_ delivery: DeliveredTerminal) {
         if !isInPass { loop.passAgain() }
         core.finish(delivery.id)
     }
 
     /// Returns whether a delivery belongs to the current session. Deliveries of lost sessions cannot be acknowledged.
-    func isDue(_ delivery: Delivery) -> Bool { core.isDue(delivery.id) }
+    func isDue(_ delivery: DeliveredTerminal) -> Bool { core.isDue(delivery.id) }
 
     /// Acknowledges finished deliveries now instead of at the end of the pass.
     func acknowledge() { carryOut(core.passEnded()) }
@@ -260,8 +260,8 @@ package final class ClientConnection {
     /// - Parameter delivery: delivery with an unreadable file.
     /// - Returns: false if the request is not repeated: it lost its file too often, is not idempotent, or belongs to
     ///   another client. The delivery is then its end.
-    package func askAgain(_ delivery: Delivery) -> Bool {
-        guard let actions = core.askAgain(delivery) else { return false }
+    package func resubmit(_ delivery: DeliveredTerminal) -> Bool {
+        guard let actions = core.resubmit(delivery) else { return false }
         carryOut(actions)
         return true
     }
@@ -354,9 +354,9 @@ package final class ClientConnection {
                 let failure = storeFailures.removeValue(forKey: number)
                 reports.append(.terminal(delivery.with(file, failure), body: []))
             case .beginBody(let delivery, let number):
-                if let keeper { files[number] = ReceivedFile(keeper.makeFile(for: delivery)) }
+                if let bodyStore { files[number] = ReceivedFile(bodyStore.makeFile(for: delivery)) }
             case .reportArrival(let delivery, let bytes, let number):
-                if storeFailures[number] == nil { keeper?.received(bytes, of: delivery) }
+                if storeFailures[number] == nil { bodyStore?.received(bytes, of: delivery) }
             case .discard(let number):
                 if let file = files.removeValue(forKey: number) { retired.append(file) }
                 storeFailures[number] = nil
@@ -384,7 +384,7 @@ package final class ClientConnection {
             switch state {
             case .connected: greeted()
             case .draining: leaveSoon()
-            case .apart, .incompatible: break
+            case .disconnected, .incompatible: break
             }
             return .state(state)
         }
@@ -472,7 +472,7 @@ package final class ClientConnection {
     private func connectLater(_ ending: LinkEnding?) {
         let now = Int(loop.now.nanoseconds / 1_000_000)
         switch endpoints.failed(ending, at: now, random: .random(in: 0 ... .max)) {
-        case .giveUp(let endpoint, let ending): fail(ClientError(.refused, ending.sentence(endpoint)))
+        case .fail(let endpoint, let ending): fail(ClientError(.refused, ending.sentence(endpoint)))
         case .connect(let pause):
             if endpoints.isAway {
                 endpoints.left()
@@ -487,6 +487,6 @@ package final class ClientConnection {
     private func fail(_ error: any Error) {
         failure = error
         close()
-        onEvent(.state(.apart))
+        onEvent(.state(.disconnected))
     }
 }

@@ -19,7 +19,7 @@ struct BodyPull {
     /// Latest progress of the request; nil for a body that did not grow.
     private(set) var progress: Progress?
     /// Terminal of a complete body; nil while the body grows.
-    private(set) var delivery: Delivery?
+    private(set) var delivery: DeliveredTerminal?
     private let key: RequestKey
     private let generation: Generation?
     /// Bytes that the broker has.
@@ -41,7 +41,7 @@ struct BodyPull {
     }
 
     /// Begins a complete body.
-    init(file: Int, _ delivery: Delivery) {
+    init(file: Int, _ delivery: DeliveredTerminal) {
         self.file = file
         self.delivery = delivery
         key = delivery.key
@@ -82,7 +82,7 @@ struct BodyPull {
     /// Continues with the body of the terminal. The terminal has ended the READs of the growing body.
     ///
     /// - Returns: false if that is another body, or a shorter one.
-    mutating func complete(_ delivery: Delivery) -> Bool {
+    mutating func complete(_ delivery: DeliveredTerminal) -> Bool {
         guard let response = delivery.terminal.response, isSame(response.generation), next <= response.length else {
             return false
         }

@@ -15,13 +15,13 @@ struct BodyPulls {
         /// Report progress of a body whose bytes are in a file.
         case report(Progress, file: Int)
         /// Report that the reading of a terminal's body begins.
-        case begin(Delivery, file: Int)
+        case begin(DeliveredTerminal, file: Int)
         /// Report the number of bytes of a terminal's body that have arrived without a gap.
-        case arrived(Delivery, bytes: Int, file: Int)
+        case arrived(DeliveredTerminal, bytes: Int, file: Int)
         /// Deliver the terminal with its body in a file.
-        case deliver(Delivery, file: Int)
+        case deliver(DeliveredTerminal, file: Int)
         /// Deliver the terminal without its body, which cannot be read any more.
-        case lose(Delivery)
+        case lose(DeliveredTerminal)
     }
 
     /// Maximum number of complete bodies that are read at a time, because each has an open file.
@@ -90,7 +90,7 @@ struct BodyPulls {
     }
 
     /// Handles a terminal with a body to read.
-    mutating func ended(_ delivery: Delivery) -> [Step] {
+    mutating func ended(_ delivery: DeliveredTerminal) -> [Step] {
         let file: Int
         if let grown = growing.removeValue(forKey: delivery.key) {
             file = grown

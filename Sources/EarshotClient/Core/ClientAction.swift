@@ -7,17 +7,17 @@ enum ClientAction: Equatable {
     /// Send over a further connection; discarded with it.
     case read(BodyRead, connection: Int)
     /// Deliver the terminal, with the body that came in its message, to the consumer.
-    case deliver(Delivery)
+    case deliver(DeliveredTerminal)
     /// Store the first `count` bytes of the message's body in the file with this number, which may be new.
     case store(file: Int, offset: Int, count: Int)
     /// Deliver the terminal with its body in the file with this number.
-    case deliverReceived(Delivery, file: Int)
+    case deliverReceived(DeliveredTerminal, file: Int)
     /// Report progress of a body whose first bytes are in the file with this number.
     indirect case reportGrowth(Progress, file: Int)
     /// Report that the reading of a terminal's body begins, into the file with this number.
-    case beginBody(Delivery, file: Int)
+    case beginBody(DeliveredTerminal, file: Int)
     /// Report that the first bytes of a terminal's body are in the file with this number.
-    case reportArrival(Delivery, bytes: Int, file: Int)
+    case reportArrival(DeliveredTerminal, bytes: Int, file: Int)
     /// Close a file.
     case discard(file: Int)
     /// Report an event to the consumer.

@@ -8,7 +8,7 @@ extension ClientCore {
     static let leastTakenBytes = 64 << 10
 
     /// Delivers a terminal, or begins to read its body, or asks for its file.
-    mutating func deliver(_ delivery: Delivery) -> [ClientAction] {
+    mutating func deliver(_ delivery: DeliveredTerminal) -> [ClientAction] {
         let response = delivery.terminal.response
         if response?.isPulled != true {
             pulls.ended(delivery.key)
@@ -19,7 +19,7 @@ extension ClientCore {
                 delivery.fetch != nil, !delivery.terminal.isDurable
             else { return [.deliver(delivery)] }
             taking[delivery.id.sequence] = delivery
-            return ask(.take(delivery.id.sequence))
+            return submit(.take(delivery.id.sequence))
         }
         // The consumer drops results of other programs under a shared handler.
         let isWanted = delivery.fetch != nil || subscriptions.contains { $0.matches(delivery.key.handler) }
@@ -78,7 +78,7 @@ extension ClientCore {
         var actions = pulls.takeDiscarded().map { ClientAction.discard(file: $0) }
         guard phase == .ready else { return actions }
         for (read, connection) in pulls.reads() {
-            actions += connection == 0 ? say(.read(read)) : [.read(read, connection: connection)]
+            actions += connection == 0 ? send(.read(read)) : [.read(read, connection: connection)]
         }
         return actions
     }

@@ -8,7 +8,7 @@ extension ClientCore {
         var report = RefusedMessage(.other, ErrorReply(error))
         guard phase == .ready else { return [.report(.refused(report))] }
         var actions: [ClientAction] = []
-        switch fragment.to.flatMap({ settle($0) }) {
+        switch fragment.to.flatMap({ resolveAwaited($0) }) {
         case .cancel(let key)?: actions = [.report(.cancelled(key, wasOpen: false))]
         case .remove(let pattern)?: actions = [.report(.removed(pattern, count: 0))]
         case .query?: report.subject = .query
@@ -26,7 +26,7 @@ extension ClientCore {
             }
             if let key, !isStale(key), endRequest(key) { name(key, in: &report) }
         }
-        return actions + sayHeld() + [.report(.refused(report))]
+        return actions + sendHeld() + [.report(.refused(report))]
     }
 
     /// Makes a report the end of a request.
@@ -37,7 +37,7 @@ extension ClientCore {
     /// - Returns: whether the request or submission was open.
     private mutating func endRequest(_ key: RequestKey) -> Bool {
         let isOpen = requests.removeValue(forKey: key) != nil || isSubmitted(key)
-        settleSubmission(key)
+        endSubmission(key)
         waiting.remove(key)
         pulls.ended(key)
         return isOpen

@@ -5,10 +5,10 @@ internal import EarshotWire
 extension ClientCore {
     mutating func welcomed(by welcome: Welcome) -> [ClientAction] {
         refusals = 0
-        if let heard = welcome.heard {
+        if let lastReceived = welcome.lastReceived {
             // Too many notices since HELLO: the resumed session does not know them.
             guard token != nil else { return [.reconnect] }
-            return resumed(heard, welcome)
+            return resumed(lastReceived, welcome)
         }
         let lost = endSession()
         phase = .ready
@@ -20,7 +20,7 @@ extension ClientCore {
         let questions = awaited
         awaited = []
         // After a subscription or a request a removal would end it.
-        for question in questions where question.what.isRemoval { actions += sayAgain(question) }
+        for question in questions where question.what.isRemoval { actions += resend(question) }
         for pattern in subscriptions { actions += notify(.subscribe(pattern)) }
         // The same broker has the cookies in its jars, with later values of the servers.
         for index in cookies.indices where cookies[index].broker != welcome.broker {
@@ -29,30 +29,30 @@ extension ClientCore {
         }
         actions += lostSubmissions.map { .report(.refused(Self.connectionLost($0))) }
         lostSubmissions = []
-        actions += sayFetches(questions.filter(\.what.isSubmission))
+        actions += sendFetches(questions.filter(\.what.isSubmission))
         for question in questions where !question.what.isRemoval && !question.what.isSubmission {
-            actions += sayAgain(question)
+            actions += resend(question)
         }
         return actions
     }
 
     /// Repeats the open requests and `submissions` in the order of their creation.
-    private mutating func sayFetches(_ submissions: Deque<Question>) -> [ClientAction] {
+    private mutating func sendFetches(_ submissions: Deque<PendingMessage>) -> [ClientAction] {
         var submissions = submissions
         var actions: [ClientAction] = []
         for (key, request) in requests.sorted(by: { $0.value.order < $1.value.order }) {
             while let first = submissions.first, first.order < request.order {
                 submissions.removeFirst()
-                actions += sayAgain(first)
+                actions += resend(first)
             }
             if request.isLost {
                 requests[key] = nil
                 actions.append(.report(.refused(Self.connectionLost(key))))
             } else {
-                actions += sayRequest(key)
+                actions += sendRequest(key)
             }
         }
-        for submission in submissions { actions += sayAgain(submission) }
+        for submission in submissions { actions += resend(submission) }
         return actions
     }
 
@@ -94,7 +94,7 @@ extension ClientCore {
     /// Moves sent submissions that are not idempotent to `lostSubmissions`.
     private mutating func loseSubmissions() {
         awaited.removeAll { question in
-            guard case .submission(let fetch) = question.what, question.wasSaid, !fetch.options.isRepeatable else {
+            guard case .submission(let fetch) = question.what, question.wasSent, !fetch.options.isRepeatable else {
                 return false
             }
             lostSubmissions.append(RequestKey(fetch))
@@ -108,7 +108,7 @@ extension ClientCore {
         if terminal.sequence == 0 {
             guard let number else { return [] }
             numbers.answered(number)
-            heard(number)
+            lastReceived(number)
             // The ID may be that of a later request.
             let isOpen = requests[key]?.number == number
             guard isOpen || awaited.contains(where: { $0.number == number }) else { return [] }
@@ -118,11 +118,11 @@ extension ClientCore {
         // One lookup: hashing names of up to 200 bytes costs time.
         let place = requests.index(forKey: key)
         if let place {
-            heard(requests.values[place].number)
+            lastReceived(requests.values[place].number)
             // The terminal may be the only answer, to a repetition of a durable request that was refused to others.
             if requests.values[place].fetch.value.options.isDurable { numbers.close(requests.values[place].number) }
         }
-        let id = Delivery.ID(link: link, sequence: terminal.sequence)
+        let id = DeliveredTerminal.ID(link: link, sequence: terminal.sequence)
         let isRefusedByDraining =
             switch terminal.outcome {
             case .failed(let failure): failure.code == "stopping" && (place != nil || isSubmitted(key))
@@ -132,20 +132,20 @@ extension ClientCore {
         if isStale(key) || isRefusedByDraining {
             ledger.finish(terminal.sequence)
             if isRefusedByDraining {
-                requests[key]?.wasSaid = false
+                requests[key]?.wasSent = false
                 requests[key]?.number = .max
                 if let index = awaited.firstIndex(where: { $0.what.submitted == key }) {
                     awaited[index].isRefused = true
-                    awaited[index].wasSaid = false
+                    awaited[index].wasSent = false
                 }
                 defer { isRefusing = true }
                 return isDraining || isRefusing ? [] : [.report(.state(.draining))]
             }
             return []
         }
-        settleSubmission(key)
+        endSubmission(key)
         let request = place.map { requests.remove(at: $0).value }
-        return deliver(Delivery(id: id, terminal, of: request))
+        return deliver(DeliveredTerminal(id: id, terminal, of: request))
     }
 
     /// Returns whether a message about `key` refers to a request that was cancelled or removed: the answer to that is
@@ -161,7 +161,7 @@ extension ClientCore {
     }
 
     /// Ends the wait for the answer to a submission or a repetition.
-    mutating func settleSubmission(_ key: RequestKey) {
+    mutating func endSubmission(_ key: RequestKey) {
         if awaited.isEmpty { return }
         awaited.removeAll { $0.what.submitted == key }
     }
@@ -170,8 +170,8 @@ extension ClientCore {
 
     /// - Parameters:
     ///   - number: number of the refused message; nil for one without, and before WELCOME.
-    ///   - asked: the question that the error answers; nil for another message.
-    mutating func refused(_ reply: ErrorReply, answering number: UInt64?, _ asked: Awaited?) -> [ClientAction] {
+    ///   - requested: the question that the error answers; nil for another message.
+    mutating func refused(_ reply: ErrorReply, answering number: UInt64?, _ requested: Awaited?) -> [ClientAction] {
         switch reply.code {
         case "hello-required":
             // One ERROR comes for each message in flight. Only the first one has an effect.
@@ -188,7 +188,7 @@ extension ClientCore {
         }
         guard phase == .ready else { return [.report(.refused(RefusedMessage(.hello, reply)))] }
         var subject = RefusedMessage.Subject.other
-        switch asked {
+        switch requested {
         case .take(let sequence)?: return taken(sequence, nil)
         case .retry(let key)?:
             if isStale(key) { return [] }
@@ -209,22 +209,22 @@ extension ClientCore {
         return [.report(.refused(RefusedMessage(subject, reply)))]
     }
 
-    mutating func ask(_ fetch: Shared<Fetch>, losses: Int) -> [ClientAction] {
+    mutating func submit(_ fetch: Shared<Fetch>, losses: Int) -> [ClientAction] {
         let key = RequestKey(fetch.value)
         lastOrder += 1
         var request = OpenRequest(fetch: fetch, order: lastOrder, losses: losses)
         defer { requests[key] = request }
-        let actions = replaced.removeValue(forKey: key) == nil ? [] : ask(.replacement(key))
+        let actions = replaced.removeValue(forKey: key) == nil ? [] : submit(.replacement(key))
         guard phase == .ready else { return actions }
         if let sequence = ledger.unacknowledged(key) {
             request.waitsFor = sequence
             waiting.insert(key)
             guard fetch.value.options.replacesHandler else { return actions }
             // Later requests precede this one on the wire, so its own REPLACE would purge them: a REMOVE is sent first.
-            request.wasSaid = true
-            return actions + ask(.remove(.handler(key.handler)))
+            request.wasSent = true
+            return actions + submit(.remove(.handler(key.handler)))
         }
-        return isDraining ? actions : actions + say(&request)
+        return isDraining ? actions : actions + send(&request)
     }
 
     /// Forgets the open requests of a pattern; without `old` also its submissions.
@@ -232,9 +232,9 @@ extension ClientCore {
     /// - Returns: keys of the requests sent in this session.
     @discardableResult
     mutating func forget(_ pattern: HandlerPattern, _ old: [RequestKey]?) -> [RequestKey] {
-        var said: [RequestKey] = []
+        var repeated: [RequestKey] = []
         for key in old ?? requests.keys.filter({ pattern.matches($0.handler) }) {
-            if let request = requests.removeValue(forKey: key), request.number < .max { said.append(key) }
+            if let request = requests.removeValue(forKey: key), request.number < .max { repeated.append(key) }
             waiting.remove(key)
         }
         if let old {
@@ -244,7 +244,7 @@ extension ClientCore {
             dropBodies { pattern.matches($0.handler) }
             forgetSubmissions { pattern.matches($0.handler) }
         }
-        return said
+        return repeated
     }
 
     /// Forgets submissions and repetitions that a removal ends.

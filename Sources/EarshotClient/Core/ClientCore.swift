@@ -11,10 +11,10 @@ internal import EarshotWire
 /// broker did not receive. It recognises repeated terminals by their sequence numbers, and the broker repeats lost
 /// answers. Each answer names its message by number.
 struct ClientCore {
-    /// State of the connection: `apart -> greeting -> ready`, and from both back to `apart`.
+    /// State of the connection: `disconnected -> greeting -> ready`, and from both back to `disconnected`.
     enum Phase: Equatable {
         /// Disconnected.
-        case apart
+        case disconnected
         /// HELLO is sent; WELCOME is pending.
         case greeting
         /// WELCOME was received. Messages are sent immediately.
@@ -38,14 +38,14 @@ struct ClientCore {
     }
 
     /// A message that awaits an answer.
-    struct Question {
+    struct PendingMessage {
         let what: Awaited
         /// Position in the order of creation, in which submissions and requests are repeated.
         let order: UInt64
         /// Number of its message in the session.
         var number: UInt64
         /// Whether it was sent, in any session.
-        var wasSaid: Bool
+        var wasSent: Bool
         /// Whether a broker that accepts no requests has refused this submission, which waits for the next broker.
         var isRefused = false
     }
@@ -59,7 +59,7 @@ struct ClientCore {
     let hello: Hello
     /// Whether the consumer finishes every delivery; otherwise only those whose body is a file.
     let finishesNone: Bool
-    var phase = Phase.apart
+    var phase = Phase.disconnected
     var isDraining = false
     /// Whether the broker has refused a request of this connection because it accepts none.
     var isRefusing = false
@@ -72,10 +72,10 @@ struct ClientCore {
     var waiting: Set<RequestKey> = []
     var subscriptions: [HandlerPattern] = []
     /// Cookies for the jars of handlers, in the order of the calls.
-    var cookies: [GivenCookies] = []
+    var cookies: [StoredCookies] = []
     /// The latest broker; nil before the first WELCOME.
     var broker: BrokerInstance?
-    var awaited = Deque<Question>()
+    var awaited = Deque<PendingMessage>()
     /// Submissions of lost sessions that are not idempotent.
     var lostSubmissions: [RequestKey] = []
     var ledger = DeliveryLedger()
@@ -86,7 +86,7 @@ struct ClientCore {
     /// Whether the consumer moves files of own requests, so that the core asks for their ownership.
     var takesFiles = false
     /// Terminals that wait for TAKEN, by sequence number.
-    var taking: [UInt64: Delivery] = [:]
+    var taking: [UInt64: DeliveredTerminal] = [:]
     /// Number of sessions. It distinguishes late deliveries of a lost session.
     var link: UInt64 = 0
     /// Token to resume the session; nil if the next connection starts a new one.
@@ -123,15 +123,15 @@ struct ClientCore {
 
     /// Handles the loss of the connection. Without a lease this ends the session.
     mutating func linkLost() -> [ClientAction] {
-        let wasApart = phase == .apart
-        phase = .apart
+        let wasDisconnected = phase == .disconnected
+        phase = .disconnected
         isDraining = false
         isRefusing = false
         if notices.isFull { token = nil }
         pulls.detach()
         let lost = token == nil ? endSession() : []
         countRemovals()
-        return wasApart ? [] : [.report(.state(.apart))] + lost
+        return wasDisconnected ? [] : [.report(.state(.disconnected))] + lost
     }
 
     private mutating func countRemovals() {
@@ -150,7 +150,7 @@ struct ClientCore {
     /// - Parameter count: number of bytes in its body.
     mutating func received(_ message: consuming NumberedAnswer, count: Int = 0) -> [ClientAction] {
         let actions = handle(message, count)
-        return numbers.isHolding ? actions + sayHeld() : actions
+        return numbers.isHolding ? actions + sendHeld() : actions
     }
 
     private mutating func handle(_ answer: consuming NumberedAnswer, _ count: Int) -> [ClientAction] {
@@ -160,33 +160,33 @@ struct ClientCore {
         // The broker did not carry out the message, which is sent to it again.
         if case .error(let reply) = answer.message, reply.code == "hello-required" { to = nil }
         if case .terminal(let terminal) = answer.message { return terminalReceived(terminal, answering: to) }
-        let asked = to.flatMap { settle($0) }
+        let requested = to.flatMap { resolveAwaited($0) }
         switch answer.message {
         case .welcome(let welcome): return welcomed(by: welcome)
         case .accepted(let handler, let request):
             let key = RequestKey(handler, request)
-            let isOpen = asked != nil || to != nil && requests[key]?.number == to
+            let isOpen = requested != nil || to != nil && requests[key]?.number == to
             return isOpen && !isStale(key) ? [.report(.accepted(key))] : []
         // Returned above.
         case .terminal: return []
         case .progress(let progress): return progressReceived(progress)
         case .removed(_, let count):
-            guard case .remove(let pattern)? = asked else { return [] }
+            guard case .remove(let pattern)? = requested else { return [] }
             return [.report(.removed(pattern, count: count))]
         case .requestRemoved(_, _, let wasOpen):
-            guard case .cancel(let key)? = asked else { return [] }
+            guard case .cancel(let key)? = requested else { return [] }
             return [.report(.cancelled(key, wasOpen: wasOpen))]
         case .answer:
-            guard case .query(let query, _)? = asked else { return [] }
+            guard case .query(let query, _)? = requested else { return [] }
             return [.report(.answered(query))]
         case .changed(let setting):
-            guard case .setting? = asked else { return [] }
+            guard case .setting? = requested else { return [] }
             return [.report(.changed(setting))]
         case .data(let data): return dataReceived(data, count: count)
         case .taken(_, let path):
-            guard case .take(let sequence)? = asked else { return [] }
+            guard case .take(let sequence)? = requested else { return [] }
             return taken(sequence, path)
-        case .error(let reply): return refused(reply, answering: to, asked)
+        case .error(let reply): return refused(reply, answering: to, requested)
         case .ok: return []
         case .goodbye(let reason):
             guard reason == "draining" else { return [.reconnect] }
@@ -204,12 +204,12 @@ struct ClientCore {
     private mutating func acknowledge() -> [ClientAction] {
         guard phase == .ready, let sequence = ledger.takeAcknowledgement() else { return [] }
         pulls.acknowledged(sequence)
-        var actions = say(.acknowledge(sequence))
+        var actions = send(.acknowledge(sequence))
         for key in waiting {
             guard let waitsFor = requests[key]?.waitsFor, waitsFor <= sequence else { continue }
             waiting.remove(key)
             requests[key]?.waitsFor = nil
-            if !isDraining { actions += sayRequest(key) }
+            if !isDraining { actions += sendRequest(key) }
         }
         return actions
     }
@@ -228,13 +228,13 @@ struct ClientCore {
     ///   O(requests).
     mutating func fetch(_ fetch: Shared<Fetch>, inPlaceOf old: [RequestKey]? = nil) -> [ClientAction] {
         guard fetch.value.options.subscribes else {
-            return ask(.submission(fetch.value))
+            return submit(.submission(fetch.value))
         }
-        guard fetch.value.options.replacesHandler else { return ask(fetch, losses: 0) }
-        let said = forget(.handler(fetch.value.handler), old)
-        for key in said { replaced[key] = .max }
-        let actions = ask(fetch, losses: 0)
-        if phase == .ready { for key in said where replaced[key] != nil { replaced[key] = numbers.last } }
+        guard fetch.value.options.replacesHandler else { return submit(fetch, losses: 0) }
+        let replacedKeys = forget(.handler(fetch.value.handler), old)
+        for key in replacedKeys { replaced[key] = .max }
+        let actions = submit(fetch, losses: 0)
+        if phase == .ready { for key in replacedKeys where replaced[key] != nil { replaced[key] = numbers.last } }
         return actions
     }
 
@@ -245,11 +245,11 @@ struct ClientCore {
         dropBodies { $0 == key }
         // The broker does not know the request: no REMOVE, because those would accumulate without bound while
         // disconnected.
-        if request?.isUnheard == true { return [.report(.cancelled(key, wasOpen: true))] }
-        return ask(.cancel(key))
+        if request?.isUnknownToBroker == true { return [.report(.cancelled(key, wasOpen: true))] }
+        return submit(.cancel(key))
     }
 
-    mutating func retry(_ key: RequestKey) -> [ClientAction] { ask(.retry(key)) }
+    mutating func retry(_ key: RequestKey) -> [ClientAction] { submit(.retry(key)) }
 
     /// - Parameter old: open requests of the pattern; nil searches all requests in O(requests).
     /// - Returns: nil if the removal is refused, because `mostUnsentRemovals` wait for a connection. Nothing changes.
@@ -262,7 +262,7 @@ struct ClientCore {
         cookies.removeAll { pattern.matches($0.handler) }
         // A subscription to a subtree stays.
         subscriptions.removeAll { if case .handler(let handler) = $0 { pattern.matches(handler) } else { false } }
-        return ask(.remove(pattern))
+        return submit(.remove(pattern))
     }
 
     mutating func subscribe(_ pattern: HandlerPattern) -> [ClientAction] {
@@ -281,7 +281,7 @@ struct ClientCore {
     /// - Parameter fields: `Set-Cookie` fields of the URL's server, separated by LF.
     mutating func storeCookies(_ fields: [UInt8], from url: String, for handler: HandlerID) -> [ClientAction] {
         let message = ClientMessage.cookies(handler, url: url, fields: fields)
-        cookies.append(GivenCookies(handler: handler, message: message, broker: phase == .ready ? broker : nil))
+        cookies.append(StoredCookies(handler: handler, message: message, broker: phase == .ready ? broker : nil))
         return notify(message)
     }
 
@@ -294,18 +294,18 @@ struct ClientCore {
     }
 
     mutating func query(_ query: Query, _ page: QueryPage = QueryPage()) -> [ClientAction] {
-        ask(.query(query, page))
+        submit(.query(query, page))
     }
 
     mutating func set(_ setting: SettingWords) -> [ClientAction] {
-        ask(.setting(setting))
+        submit(.setting(setting))
     }
 
     /// Returns whether a delivery belongs to the current session.
-    func isDue(_ id: Delivery.ID) -> Bool { id.link == link }
+    func isDue(_ id: DeliveredTerminal.ID) -> Bool { id.link == link }
 
     /// Finishes a delivery. Deliveries of earlier sessions have no effect.
-    mutating func finish(_ id: Delivery.ID) {
+    mutating func finish(_ id: DeliveredTerminal.ID) {
         guard isDue(id) else { return }
         ledger.finish(id.sequence)
     }
@@ -313,13 +313,13 @@ struct ClientCore {
     /// Repeats the request of a delivery whose file the consumer cannot read.
     ///
     /// - Returns: nil if the request lost its file too often, is not idempotent, or belongs to another client.
-    mutating func askAgain(_ delivery: Delivery) -> [ClientAction]? {
+    mutating func resubmit(_ delivery: DeliveredTerminal) -> [ClientAction]? {
         finish(delivery.id)
         guard var fetch = delivery.fetch, fetch.options.isRepeatable, delivery.losses < OpenRequest.mostLosses else {
             return nil
         }
         // The first attempt replaced the earlier requests of the handler. A second REPLACE would purge later ones.
         fetch.options.replacesHandler = false
-        return ask(Shared(fetch), losses: delivery.losses + 1)
+        return submit(Shared(fetch), losses: delivery.losses + 1)
     }
 }

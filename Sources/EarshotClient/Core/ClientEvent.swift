@@ -4,8 +4,8 @@ package import EarshotWire
 package enum ClientEvent: Sendable {
     /// A request ended, of this client or of a subscribed handler. `body` is the inline content, else empty.
     ///
-    /// If ``Delivery/isFile`` is true, the consumer must finish the delivery.
-    case terminal(Delivery, body: [UInt8])
+    /// If ``DeliveredTerminal/isFile`` is true, the consumer must finish the delivery.
+    case terminal(DeliveredTerminal, body: [UInt8])
     /// A durable request is on the broker's disk and no longer needs this client.
     case accepted(RequestKey)
     /// A transfer has received more bytes.

@@ -16,27 +16,27 @@ struct OpenRequest: Equatable {
     /// Number of its message in the session; `.max` if it was not sent in it.
     var number = UInt64.max
     /// Whether it was sent over any connection. A repetition does not replace the handler's requests again.
-    var wasSaid = false
+    var wasSent = false
     /// Whether it was sent in a lost session and is not idempotent: the server may have processed it.
     var isLost = false
 
     /// Whether the broker neither knows the request nor has to purge others for it.
-    var isUnheard: Bool {
-        number == .max && waitsFor == nil && !options.isDurable && !(options.replacesHandler && !wasSaid)
+    var isUnknownToBroker: Bool {
+        number == .max && waitsFor == nil && !options.isDurable && !(options.replacesHandler && !wasSent)
     }
 
     private var options: Fetch.Options { fetch.value.options }
 
     /// Handles the loss of its session.
     mutating func sessionLost() {
-        isLost = isLost || wasSaid && !options.isRepeatable
+        isLost = isLost || wasSent && !options.isRepeatable
         number = .max
     }
 
     /// Returns the FETCH to send.
     mutating func takeMessage() -> ClientMessage {
-        defer { wasSaid = true }
-        guard wasSaid else { return .fetch(fetch.value) }
+        defer { wasSent = true }
+        guard wasSent else { return .fetch(fetch.value) }
         var fetch = fetch.value
         fetch.options.replacesHandler = false
         return .fetch(fetch)

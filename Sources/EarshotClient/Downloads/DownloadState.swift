@@ -22,13 +22,13 @@ struct DownloadState: Sendable {
     /// Records a progress report.
     ///
     /// - Parameter file: file of the report, if opened: see ``needsFile(of:)``.
-    mutating func progressed(_ told: Progress, _ file: DeliveredFile?) {
-        progress = DownloadProgress(received: told.received, total: told.total)
-        guard let generation = told.generation else { return }
+    mutating func progressed(_ reported: Progress, _ file: DeliveredFile?) {
+        progress = DownloadProgress(received: reported.received, total: reported.total)
+        guard let generation = reported.generation else { return }
         if let file {
-            source = Source(generation: generation, file: file, count: told.received)
+            source = Source(generation: generation, file: file, count: reported.received)
         } else if let source, source.generation == generation {
-            self.source?.count = max(source.count, told.received)
+            self.source?.count = max(source.count, reported.received)
         } else {
             // The content changed and its file was renamed. The next report has the new path.
             source = nil
@@ -36,8 +36,8 @@ struct DownloadState: Sendable {
     }
 
     /// Returns whether the report names a file that is not open.
-    func needsFile(of told: Progress) -> Bool {
-        told.file != nil && told.generation != nil && told.generation != source?.generation
+    func needsFile(of reported: Progress) -> Bool {
+        reported.file != nil && reported.generation != nil && reported.generation != source?.generation
     }
 
     mutating func ended(_ ending: RequestEnding) {

@@ -85,7 +85,7 @@ public struct FetchOptions: Sendable {
     ) throws(BusError) -> Fetch {
         var fetch = Fetch(handler: key.handler, request: key.request, url: url)
         fetch.options = try wire(priority)
-        guard fields.allSatisfy(\.isSayable) else {
+        guard fields.allSatisfy(\.isValid) else {
             throw BusError(
                 .invalidRequest, "A header field is invalid: use a name of visible ASCII and a value of one line.")
         }

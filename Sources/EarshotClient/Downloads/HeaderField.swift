@@ -16,7 +16,7 @@ public struct HeaderField: Hashable, Sendable {
     }
 
     /// Whether the field is valid as one line. Otherwise its text could inject another field.
-    var isSayable: Bool {
+    var isValid: Bool {
         let isName = !name.isEmpty && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && $0 != UInt8(ascii: ":") }
         return isName && value.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f || $0 == 0x09 }
     }

@@ -12,7 +12,7 @@ package struct FileNames {
     /// Maximum bytes of an extension that a shortened name keeps.
     private static let mostExtensionBytes = 32
 
-    private var given: Set<String> = []
+    private var used: Set<String> = []
     private var lastNumbers: [String: Int] = [:]
 
     package init() {}
@@ -22,7 +22,7 @@ package struct FileNames {
 
     /// Returns a safe name or relative path, with a number if it was already given.
     package mutating func unique(_ name: String) -> String {
-        if given.insert(name.lowercased()).inserted { return name }
+        if used.insert(name.lowercased()).inserted { return name }
         let last = name.utf8.lastIndex(of: UInt8(ascii: "/")).map { name.utf8.index(after: $0) } ?? name.startIndex
         let file = name[last...]
         let dot = file.utf8.lastIndex(of: UInt8(ascii: ".")).flatMap { $0 > last ? $0 : nil } ?? name.endIndex
@@ -31,7 +31,7 @@ package struct FileNames {
             number += 1
             let ending = "-\(number)\(file[dot...])"
             let numbered = name[..<last] + Self.stem(file[..<dot], besides: ending) + ending
-            guard given.insert(numbered.lowercased()).inserted else { continue }
+            guard used.insert(numbered.lowercased()).inserted else { continue }
             lastNumbers[name.lowercased()] = number
             return String(numbered)
         }

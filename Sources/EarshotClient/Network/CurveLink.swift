@@ -82,11 +82,11 @@ final class CurveLink {
     func advance() -> Bool {
         let wasConnecting = phase == .connecting
         // An error ends the connection like its loss: the socket cannot be used any more.
-        while let event = try? monitor.next() { happened(event) }
+        while let event = try? monitor.next() { handle(event) }
         return wasConnecting && phase == .open
     }
 
-    private func happened(_ event: Monitor.Event) {
+    private func handle(_ event: Monitor.Event) {
         switch (event.kind, phase) {
         case (_, .ended): break
         case (.handshakeSucceeded, _): phase = .open

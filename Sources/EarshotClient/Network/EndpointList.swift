@@ -10,7 +10,7 @@ struct EndpointList {
         /// Connect to ``current`` after a pause in nanoseconds.
         case connect(after: Int64)
         /// No bus can accept this client, for the reason given.
-        case giveUp(BusEndpoint, LinkEnding)
+        case fail(BusEndpoint, LinkEnding)
     }
 
     /// Pauses between attempts to connect to a local bus.
@@ -19,7 +19,7 @@ struct EndpointList {
     /// once, so half of each pause is random.
     private static let remote = Backoff(firstMilliseconds: 50, longestMilliseconds: 2_000)
     /// Time for which a lost bus is tried before others. A gateway restarts in about a second.
-    private static let loyalMilliseconds = 3_000
+    private static let stickyMilliseconds = 3_000
     /// Failed handshakes in a row that mean a wrong key. A restarting gateway can fail one.
     private static let mostHandshakes = 3
 
@@ -49,7 +49,7 @@ struct EndpointList {
     /// Failed attempts since the last session.
     private(set) var failures = 0
     /// Time in milliseconds until which the lost bus is tried alone; nil before a loss.
-    private var loyalUntil: Int?
+    private var stickyUntil: Int?
     /// Index of the bus that has the session; nil without one.
     private var home: Int?
 
@@ -69,7 +69,7 @@ struct EndpointList {
     var isAway: Bool { home.map { $0 != index } ?? false }
 
     /// Reasons why buses have no connection: that of ``current`` first. Empty before a failure.
-    var troubles: [(BusEndpoint, LinkEnding)] {
+    var reportedFaults: [(BusEndpoint, LinkEnding)] {
         let others = entries.indices.filter { $0 != index }
         return ([index] + others).compactMap { place in
             entries[place].ending.map { (entries[place].endpoint, $0) }
@@ -84,14 +84,14 @@ struct EndpointList {
     mutating func connected() {
         home = index
         failures = 0
-        loyalUntil = nil
+        stickyUntil = nil
         entries[index].hasAnswered = true
         for other in entries.indices where !entries[other].isHopeless { entries[other].ending = nil }
         entries[index].handshakes = 0
     }
 
     /// Handles that the bus of the session ends, so that it is not tried again before the others.
-    mutating func drained() { loyalUntil = 0 }
+    mutating func drained() { stickyUntil = 0 }
 
     /// Handles the end of a connection or attempt.
     ///
@@ -103,11 +103,11 @@ struct EndpointList {
         entries[index].ending = ending
         entries[index].handshakes = ending == .handshakeFailed ? entries[index].handshakes + 1 : 0
         guard entries.contains(where: { !$0.isHopeless }) else {
-            return .giveUp(entries[index].endpoint, ending ?? .unreachable)
+            return .fail(entries[index].endpoint, ending ?? .unreachable)
         }
         guard current.isRemote else { return .connect(after: Self.local.pause(afterFailures: failures)) }
-        if home == index, loyalUntil == nil { loyalUntil = milliseconds + Self.loyalMilliseconds }
-        let rest = home == index && !entries[index].isHopeless ? (loyalUntil ?? 0) - milliseconds : 0
+        if home == index, stickyUntil == nil { stickyUntil = milliseconds + Self.stickyMilliseconds }
+        let rest = home == index && !entries[index].isHopeless ? (stickyUntil ?? 0) - milliseconds : 0
         guard rest <= 0, entries.count > 1 else {
             let pause = Self.remote.pause(afterFailures: failures, random: random)
             return .connect(after: entries.count > 1 ? min(pause, Int64(rest) * 1_000_000) : pause)

@@ -46,7 +46,7 @@ package final class WorkerTunnel {
         _ = loop.addHook { [unowned self] in pass() }
         patienceTimer = loop.setTimer(after: Self.patience) { [unowned self] in
             patienceTimer = nil
-            let (endpoint, ending) = self.endpoints.troubles.first ?? (self.endpoints.current, .silent)
+            let (endpoint, ending) = self.endpoints.reportedFaults.first ?? (self.endpoints.current, .silent)
             fail(ClientError(.refused, ending.sentence(endpoint)))
         }
     }
@@ -123,7 +123,7 @@ package final class WorkerTunnel {
     private func lost(_ ending: LinkEnding) {
         let now = Int(loop.now.nanoseconds / 1_000_000)
         switch endpoints.failed(ending, at: now, random: .random(in: 0 ... .max)) {
-        case .giveUp(let endpoint, let ending): fail(ClientError(.refused, ending.sentence(endpoint)))
+        case .fail(let endpoint, let ending): fail(ClientError(.refused, ending.sentence(endpoint)))
         case .connect(let pause):
             if endpoints.isAway { endpoints.left() }
             self.pause = pause

@@ -89,7 +89,7 @@ package final class PrivateBroker {
         self.loop = loop
         self.onEvent = onEvent
         do throws(SystemError) {
-            registrations = [try loop.add(reader, .readable) { [unowned self] _ in readinessTold() }]
+            registrations = [try loop.add(reader, .readable) { [unowned self] _ in readinessReceived() }]
             registrations.append(try loop.add(child.descriptor, .readable) { [unowned self] _ in over() })
         } catch {
             end()
@@ -126,7 +126,7 @@ package final class PrivateBroker {
         }
     }
 
-    private func readinessTold() {
+    private func readinessReceived() {
         var byte: UInt8 = 0
         let isReady = unsafe read(reader, &byte, 1) == 1
         loop.remove(registrations[0])

@@ -30,7 +30,7 @@ public struct WatchedRequest: Sendable {
 /// Unacknowledged result of a claim.
 struct Claim: Sendable {
     let state: WatchState
-    let delivery: Delivery
+    let delivery: DeliveredTerminal
     let commands: Mailbox<BusCommand>
 }
 

@@ -25,7 +25,7 @@ final class WatchConnection {
         connection = try ClientConnection(
             endpoints, sharing: network, window: WatchState.most, lease: nil,
             finishesNone: state.isClaim, bodies: bodies, loop: loop
-        ) { [unowned self] event in happened(event) }
+        ) { [unowned self] event in handle(event) }
         self.beginning = beginning
         connection?.subscribe(state.pattern)
         connection?.query(.ping)
@@ -35,8 +35,8 @@ final class WatchConnection {
     func resume() { connection?.isPaused = false }
 
     /// Acknowledges a result.
-    func acknowledge(_ delivery: Delivery, _ answer: Answer<Void>) {
-        guard let connection, connection.isDue(delivery) else { return answer.tell(.failure(.unacknowledged)) }
+    func acknowledge(_ delivery: DeliveredTerminal, _ answer: Answer<Void>) {
+        guard let connection, connection.isDue(delivery) else { return answer.complete(.failure(.unacknowledged)) }
         connection.finish(delivery)
         connection.acknowledge()
         acknowledgements.append(answer)
@@ -50,27 +50,27 @@ final class WatchConnection {
         connection?.close()
         beginning?.resume(throwing: error)
         beginning = nil
-        for answer in acknowledgements { answer.tell(.failure(error as? BusError ?? .unacknowledged)) }
+        for answer in acknowledgements { answer.complete(.failure(error as? BusError ?? .unacknowledged)) }
         acknowledgements = []
         state.fail(error)
     }
 
-    private func happened(_ event: ClientEvent) {
+    private func handle(_ event: ClientEvent) {
         switch event {
         case .terminal(let delivery, let body): ended(delivery, body)
         case .answer:
-            if let beginning { beginning.resume() } else { acknowledgements.popFirst()?.tell(.success(())) }
+            if let beginning { beginning.resume() } else { acknowledgements.popFirst()?.complete(.success(())) }
             beginning = nil
         case .refused(let reply): end(BusError(reply))
-        case .state(.apart):
+        case .state(.disconnected):
             // The PINGs are repeated, but the next broker's answers prove nothing about these acknowledgements.
-            for answer in acknowledgements { answer.tell(.failure(.unacknowledged)) }
+            for answer in acknowledgements { answer.complete(.failure(.unacknowledged)) }
             if let failure = connection?.failure { end(BusError(failure)) }
         case .accepted, .progress, .cancelled, .removed, .changed, .state: break
         }
     }
 
-    private func ended(_ delivery: Delivery, _ body: [UInt8]) {
+    private func ended(_ delivery: DeliveredTerminal, _ body: [UInt8]) {
         let result: Result<Response, BusError>
         switch DeliveredEnding(delivery, body) {
         case .response(let response): result = .success(response)

@@ -33,12 +33,12 @@ extension EngineCall {
         case .done(let completions):
             for completion in completions { Self.append(completion, to: &arguments) }
             return ("done", arguments)
-        case .cool(let asked):
-            let refusal = asked.bounded
+        case .cool(let requested):
+            let refusal = requested.bounded
             arguments.append(refusal.origin.key.description)
             arguments.append(String(refusal.origin.limit))
             arguments.append(String(refusal.origin.spacingMilliseconds))
-            arguments.append(String(refusal.askedMilliseconds))
+            arguments.append(String(refusal.requestedMilliseconds))
             arguments.append(String(EngineLimits.firstCoolDownMilliseconds))
             arguments.append(String(EngineLimits.longestCoolDownMilliseconds))
             return ("cool", arguments)

@@ -27,7 +27,7 @@ extension ClusterCheck {
             try checkClock(probe, subject)
             try checkRole(probe, subject, isReplica: isReplica)
             try checkMemory(probe, subject)
-            checkStrangers(server, subject, "a stranger can forge results")
+            checkAnonymousAccess(server, subject, "a stranger can forge results")
             try checkPermissions(probe, subject)
         } catch {
             add(error, at: subject, of: "redis-server", login: Self.loginKeys)
@@ -76,7 +76,7 @@ extension ClusterCheck {
 
     private func checkClock(_ probe: EngineProbe, _ subject: String) throws(EngineFault) {
         let start = clock()
-        let reply = try probe.ask("TIME")
+        let reply = try probe.call("TIME")
         guard let seconds = Self.seconds(reply) else { throw .malformed }
         let deviation = seconds * 1_000 + 500 - (start + clock()) / 2
         guard abs(deviation) > Self.mostDeviation else { return }
@@ -149,7 +149,7 @@ extension ClusterCheck {
     /// Returns whether the members have the same version and secret, or there is none.
     private func checkVersion(_ probe: EngineProbe) throws(EngineFault) -> Bool {
         let names = EngineNames(cluster: options.cluster)
-        guard let text = try probe.ask("GET", names.version).text else {
+        guard let text = try probe.call("GET", names.version).text else {
             add(.warning("cluster \(options.cluster)", "no node is a member", do: "start the bus on each machine"))
             return false
         }
@@ -172,12 +172,12 @@ extension ClusterCheck {
 
     private func members(_ probe: EngineProbe) throws(EngineFault) -> [Member] {
         let prefix = EngineNames(cluster: options.cluster).prefix
-        guard let time = Self.seconds(try probe.ask("TIME")),
-            let live = try probe.ask("ZRANGEBYSCORE", "\(prefix)nodes", String(time * 1_000), "+inf").elements
+        guard let time = Self.seconds(try probe.call("TIME")),
+            let live = try probe.call("ZRANGEBYSCORE", "\(prefix)nodes", String(time * 1_000), "+inf").elements
         else { throw .malformed }
         var members: [Member] = []
         for id in live.compactMap(\.text) {
-            let words = (try probe.ask("GET", "\(prefix)i:\(id)").text ?? "").split(separator: " ")
+            let words = (try probe.call("GET", "\(prefix)i:\(id)").text ?? "").split(separator: " ")
             guard words.count > 1 else { continue }
             members.append(Member(id: id, machine: String(words[0]), place: String(words[1])))
         }

@@ -162,7 +162,8 @@ public final class ClusterCheck {
                 if !found.contains(address) { found.append(address) }
                 addReplicas(of: name, by: probe)
                 checkQuorum(probe, name, subject)
-                checkStrangers(sentinel, subject, "a stranger can make himself the primary, and gets its passwords")
+                checkAnonymousAccess(
+                    sentinel, subject, "a stranger can make himself the primary, and gets its passwords")
             } catch {
                 add(error, at: subject, of: "redis-sentinel", login: "sentinel-user and sentinel-password")
             }
@@ -185,14 +186,14 @@ public final class ClusterCheck {
     private func address(
         of name: String, by probe: EngineProbe, _ subject: String
     ) throws(EngineFault) -> EngineAddress? {
-        let reply = try probe.ask("SENTINEL", "get-master-addr-by-name", name)
+        let reply = try probe.call("SENTINEL", "get-master-addr-by-name", name)
         if let parts = reply.elements, parts.count == 2, let host = parts[0].text,
             let port = parts[1].text.flatMap({ UInt16($0) }), let address = EngineAddress(host: host, port: port)
         {
             add(.good(subject, "the primary is \(address)"))
             return address
         }
-        let known = (try? probe.ask("SENTINEL", "masters").elements ?? []) ?? []
+        let known = (try? probe.call("SENTINEL", "masters").elements ?? []) ?? []
         let names = known.compactMap { $0.elements?.dropFirst().first?.text }
         let list = names.isEmpty ? "none" : names.joined(separator: ", ")
         add(
@@ -204,7 +205,7 @@ public final class ClusterCheck {
 
     private func addReplicas(of name: String, by probe: EngineProbe) {
         // A user of another set-up need not have this permission.
-        for replica in (try? probe.ask("SENTINEL", "replicas", name).elements ?? []) ?? [] {
+        for replica in (try? probe.call("SENTINEL", "replicas", name).elements ?? []) ?? [] {
             let words = (replica.elements ?? []).map { $0.text ?? "" }
             func value(_ name: String) -> String? {
                 words.firstIndex(of: name).flatMap { words.indices.contains($0 + 1) ? words[$0 + 1] : nil }
@@ -217,7 +218,7 @@ public final class ClusterCheck {
     }
 
     private func checkQuorum(_ probe: EngineProbe, _ name: String, _ subject: String) {
-        do throws(EngineFault) { _ = try probe.ask("SENTINEL", "ckquorum", name) } catch {
+        do throws(EngineFault) { _ = try probe.call("SENTINEL", "ckquorum", name) } catch {
             // A user of another set-up need not have this permission.
             if case .notPermitted = error { return }
             add(
@@ -228,9 +229,9 @@ public final class ClusterCheck {
     }
 
     /// Warns of a server that works for clients without a login.
-    func checkStrangers(_ address: EngineAddress, _ subject: String, _ danger: String) {
+    func checkAnonymousAccess(_ address: EngineAddress, _ subject: String, _ danger: String) {
         do throws(EngineFault) {
-            _ = try EngineProbe(address, on: loop).ask("PING")
+            _ = try EngineProbe(address, on: loop).call("PING")
             add(.warning(subject, "it answers without a password: \(danger)", do: "set `user default off` there"))
         } catch {}
     }

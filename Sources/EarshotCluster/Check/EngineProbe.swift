@@ -36,7 +36,7 @@ final class EngineProbe {
     /// Returns the reply to a command.
     ///
     /// - Throws: `EngineFault`, also for an error of the server.
-    func ask(_ words: String...) throws(EngineFault) -> Reply {
+    func call(_ words: String...) throws(EngineFault) -> Reply {
         var command = Command()
         for word in words { command.append(word) }
         let reply = try reply(to: command)
@@ -46,7 +46,7 @@ final class EngineProbe {
 
     /// Returns a section of INFO.
     func info(_ section: String) throws(EngineFault) -> ServerInfo {
-        guard let info = ServerInfo(try ask("INFO", section)) else { throw .malformed }
+        guard let info = ServerInfo(try call("INFO", section)) else { throw .malformed }
         return info
     }
 

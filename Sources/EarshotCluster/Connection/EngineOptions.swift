@@ -3,7 +3,7 @@ internal import EarshotWire
 /// Engine and identity of one node.
 public struct EngineOptions: Sendable {
     /// Place of the engine.
-    public enum Place: Hashable, Sendable {
+    public enum EngineLocation: Hashable, Sendable {
         /// One server, or several of which one is the primary.
         case servers([EngineAddress])
         /// Sentinels, and the name under which they watch the primary.
@@ -23,7 +23,7 @@ public struct EngineOptions: Sendable {
         }
     }
 
-    public let place: Place
+    public let place: EngineLocation
     /// Name of the cluster: its keys begin with it, so that several clusters can use one server.
     public let cluster: String
     public let keys: ClusterKeys
@@ -46,7 +46,7 @@ public struct EngineOptions: Sendable {
     }
 
     /// - Parameter cluster: 1 to 32 letters, digits and hyphens. Traps on other text.
-    public init(place: Place, cluster: String, keys: ClusterKeys, publicKey: String, description: String) {
+    public init(place: EngineLocation, cluster: String, keys: ClusterKeys, publicKey: String, description: String) {
         precondition(Self.isCluster(cluster), "\(cluster) is no name of a cluster")
         self.place = place
         self.cluster = cluster

@@ -35,7 +35,7 @@ struct EngineSession {
     static let longBackoff = Backoff(firstMilliseconds: 2_000, longestMilliseconds: 30_000)
     /// Membership after which the pauses restart. Longer than the longest pause and three leases, so that an error that
     /// recurs after each join is retried with growing pauses.
-    static let settledMilliseconds = 10_000
+    static let stableMilliseconds = 10_000
     /// Maximum number of batches of calls without a reply. Beyond it the server is too slow, and the node leaves.
     static let mostBatches = 1_024
 
@@ -60,7 +60,7 @@ struct EngineSession {
     /// Failures in a row, without a settled membership between them.
     private var failures = 0
     /// Time at which the present membership is settled; nil without one.
-    private var settlesAt: Tick?
+    private var stableAt: Tick?
     private var members = 0
     private var counts = EngineCounts()
     private var generator: SplitMix
@@ -108,7 +108,7 @@ struct EngineSession {
         connectionDeadline = nil
         nextHeartbeat = nil
         nextWatch = nil
-        settlesAt = nil
+        stableAt = nil
         failures = 0
         enter(.stopped)
         if wasJoined { actions.append(.report(.left(.left))) }
@@ -182,7 +182,7 @@ struct EngineSession {
     mutating func timePassed(now: Tick) {
         if let late = finder.deadline, late <= now { sentinelFailed(.timedOut, now: now) }
         if let command = finder.check(now: now) { actions.append(.send(.sentinel, command)) }
-        if finder.asksQuorum(now: now) {
+        if finder.queriesQuorum(now: now) {
             close(.sentinel)
             openSentinel(now: now)
         }
@@ -197,7 +197,7 @@ struct EngineSession {
             counts.pinged()
             heartbeats += 1
             // Replicas and settings change while the server works.
-            guard mayAskRole else { return }
+            guard mayQueryRole else { return }
             switch heartbeats % Self.roleInterval {
             case 0: send(Command("INFO", "replication"), .role, .calls, now: now)
             case 1: send(Command("INFO", "memory"), .memory, .calls, now: now)
@@ -252,7 +252,7 @@ struct EngineSession {
 
     private mutating func found(_ address: EngineAddress, now: Tick) {
         // A sentinel that was asked about the majority may have missed a change of the primary.
-        guard phase == .locating || !finder.isQuestion else { return }
+        guard phase == .locating || !finder.isQuery else { return }
         switch phase {
         case .stopped: break
         case .locating, .resting: greet(address, now: now)
@@ -286,7 +286,7 @@ struct EngineSession {
         members = 0
         counts = EngineCounts()
         writesWithoutReplicas = false
-        mayAskRole = true
+        mayQueryRole = true
         connectionDeadline = now.advanced(byMilliseconds: options.patienceMilliseconds)
         actions.append(.open(.calls, server))
         actions.append(.open(.notices, server))
@@ -345,7 +345,7 @@ struct EngineSession {
             switch command {
             case .role:
                 // A replica refuses the first write anyway.
-                mayAskRole = false
+                mayQueryRole = false
                 actions.append(.report(.warning(.roleUnknown)))
                 return
             // INFO has been reported already.
@@ -397,7 +397,7 @@ struct EngineSession {
         guard counts.renewed(calls: calls, messages: messages) else { return fail(.leaseLost, now: now) }
         if isJoin {
             enter(.joined)
-            settlesAt = now.advanced(byMilliseconds: Self.settledMilliseconds)
+            stableAt = now.advanced(byMilliseconds: Self.stableMilliseconds)
             members = live
             nextHeartbeat = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
             actions.append(.report(.joined(node, members: live)))
@@ -455,7 +455,7 @@ struct EngineSession {
     // MARK: Failures
 
     private mutating func fail(_ fault: EngineFault, now: Tick) {
-        if let settlesAt, settlesAt <= now { failures = 0 }
+        if let stableAt, stableAt <= now { failures = 0 }
         end(fault)
         failures += 1
         let backoff = fault.needsOperator ? Self.longBackoff : Self.backoff
@@ -469,7 +469,7 @@ struct EngineSession {
         close(.notices)
         connectionDeadline = nil
         nextHeartbeat = nil
-        settlesAt = nil
+        stableAt = nil
         actions.append(.report(.left(fault)))
     }
 
@@ -493,7 +493,7 @@ struct EngineSession {
     /// Heartbeats of all memberships.
     private var heartbeats = 0
     /// Whether the server permits INFO.
-    private var mayAskRole = true
+    private var mayQueryRole = true
     /// Whether the primary accepts writes without a replica, as last reported.
     private var writesWithoutReplicas = false
 }

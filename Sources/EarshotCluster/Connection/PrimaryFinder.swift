@@ -16,7 +16,7 @@ struct PrimaryFinder {
     enum Phase: Equatable {
         case closed
         case connecting
-        case asking
+        case querying
         case watching
     }
 
@@ -38,7 +38,7 @@ struct PrimaryFinder {
         case ping
     }
 
-    private let place: EngineOptions.Place
+    private let place: EngineOptions.EngineLocation
     /// Login of the sentinels.
     var login: EngineOptions.Login?
     private let patience: Int
@@ -52,12 +52,12 @@ struct PrimaryFinder {
     private var nextPing: Tick?
     /// Time at which another sentinel is asked whether a majority of them is left. A connection that watches answers no
     /// questions, so that sentinel replaces it. Nil in other phases, and with one sentinel.
-    private var nextQuestion: Tick?
+    private var nextQuery: Tick?
     /// Whether the next sentinel is asked about the majority.
-    private var isAskingQuorum = false
+    private var isQueryingQuorum = false
     /// Whether the connection replaces one that watched, and does not watch yet. Its first address is no reason to leave
     /// a primary: this sentinel may have missed a change.
-    private(set) var isQuestion = false
+    private(set) var isQuery = false
     /// Sentinels in a row that could not be asked.
     private var losses = 0
 
@@ -77,8 +77,8 @@ struct PrimaryFinder {
         }
     }
 
-    /// Time at which the watching connection needs a call of `check` or `asksQuorum`.
-    var nextCheck: Tick? { [nextPing, nextQuestion].compactMap(\.self).min() }
+    /// Time at which the watching connection needs a call of `check` or `queriesQuorum`.
+    var nextCheck: Tick? { [nextPing, nextQuery].compactMap(\.self).min() }
 
     /// Whether none of the sentinels could be asked since the last one that answered.
     var areAllLost: Bool {
@@ -112,8 +112,8 @@ struct PrimaryFinder {
         enter(.closed)
         pending = PendingReplies()
         connectionDeadline = nil
-        (nextPing, nextQuestion) = (nil, nil)
-        isQuestion = false
+        (nextPing, nextQuery) = (nil, nil)
+        isQuery = false
     }
 
     /// Returns a PING for the watching connection if it is due.
@@ -125,16 +125,16 @@ struct PrimaryFinder {
     }
 
     /// Returns whether the next sentinel must be asked about the majority, in place of the present one.
-    mutating func asksQuorum(now: Tick) -> Bool {
-        guard phase == .watching, let due = nextQuestion, due <= now else { return false }
-        isAskingQuorum = true
+    mutating func queriesQuorum(now: Tick) -> Bool {
+        guard phase == .watching, let due = nextQuery, due <= now else { return false }
+        isQueryingQuorum = true
         return true
     }
 
     /// The connection exists. Returns the commands to send.
     mutating func opened(now: Tick) -> [RESP.Command] {
         guard phase == .connecting, case .sentinels(_, let primary) = place else { return [] }
-        enter(.asking)
+        enter(.querying)
         connectionDeadline = nil
         let deadline = now.advanced(byMilliseconds: patience)
         var commands: [RESP.Command] = []
@@ -144,11 +144,11 @@ struct PrimaryFinder {
         }
         commands.append(RESP.Command("SENTINEL", "get-master-addr-by-name", primary))
         pending.append(.address, until: deadline)
-        if isAskingQuorum {
+        if isQueryingQuorum {
             commands.append(RESP.Command("SENTINEL", "ckquorum", primary))
             pending.append(.quorum, until: deadline)
-            isAskingQuorum = false
-            isQuestion = true
+            isQueryingQuorum = false
+            isQuery = true
         }
         // On the same connection after the question, so that no change is missed between the two.
         commands.append(RESP.Command("SUBSCRIBE", "+switch-master"))
@@ -157,7 +157,7 @@ struct PrimaryFinder {
     }
 
     mutating func received(_ reply: Reply, now: Tick) -> Finding {
-        guard phase == .asking || phase == .watching else { return .nothing }
+        guard phase == .querying || phase == .watching else { return .nothing }
         if phase == .watching, reply.elements?.first?.text == "message" { return changed(reply) }
         guard let command = pending.takeNext() else { return .failed(.malformed) }
         if case .error(let text) = reply, command != .quorum {
@@ -177,10 +177,10 @@ struct PrimaryFinder {
             guard reply.elements?.first?.text == "subscribe" else { return .failed(.malformed) }
             enter(.watching)
             losses = 0
-            isQuestion = false
+            isQuery = false
             nextPing = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
             if case .sentinels(let sentinels, _) = place, sentinels.count > 1 {
-                nextQuestion = now.advanced(byMilliseconds: Self.quorumMilliseconds)
+                nextQuery = now.advanced(byMilliseconds: Self.quorumMilliseconds)
             }
             return .nothing
         case .ping: return reply.elements?.first?.text == "pong" ? .nothing : .failed(.malformed)
@@ -212,8 +212,8 @@ struct PrimaryFinder {
     private mutating func enter(_ next: Phase) {
         let isLegal =
             switch (phase, next) {
-            case (_, .closed), (.closed, .connecting), (.connecting, .asking), (.asking, .watching): true
-            case (_, .connecting), (_, .asking), (_, .watching): false
+            case (_, .closed), (.closed, .connecting), (.connecting, .querying), (.querying, .watching): true
+            case (_, .connecting), (_, .querying), (_, .watching): false
             }
         precondition(isLegal, "a sentinel's connection goes from \(phase) to \(next)")
         phase = next

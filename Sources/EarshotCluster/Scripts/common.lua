@@ -297,7 +297,7 @@ local function writeTables()
 end
 
 -- Brings the tables `ready` and `paused` up to date after a change of limit, times or queues, and saves the origin.
-local function settle(o, caller)
+local function updateOrigin(o, caller)
   local lanes, wake = '', nil
   for lane in string.gmatch(o.lanes, '/%x*!?') do
     local head = redis.call('ZRANGE', queue(o, lane), 0, 0, 'WITHSCORES')
@@ -323,10 +323,10 @@ local function settle(o, caller)
 end
 
 -- Settles origins of a list, and those with a pause that was cut. Writes the changes of all tables of queues.
-local function settleAll(list, caller)
+local function updateOrigins(list, caller)
   for id in pairs(cuts) do list[id] = true end
   cuts = {}
-  for id in pairs(list) do settle(origins[id], caller) end
+  for id in pairs(list) do updateOrigin(origins[id], caller) end
   writeTables()
   writeShares()
 end

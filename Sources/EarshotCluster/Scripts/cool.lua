@@ -25,7 +25,7 @@ local function cool(node, first, last)
     end
   end
   o.wasPaused = true
-  settle(o, node)
+  updateOrigin(o, node)
   writeTables()
   return {math.max(0, o.c - now), o.k}
 end

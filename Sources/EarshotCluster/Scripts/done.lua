@@ -101,7 +101,7 @@ local function done(node, first, last)
 
   for other, names in pairs(left) do redis.call('SREM', key('n', other), unpack(names)) end
   if #results > 0 then redis.call('HSET', D, unpack(results)) end
-  settleAll(changed, node)
+  updateOrigins(changed, node)
   for other, parts in pairs(messages) do send(other, table.concat(parts)) end
   return replies
 end

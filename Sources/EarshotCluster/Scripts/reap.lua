@@ -37,7 +37,7 @@ for _, name in ipairs(names) do
     end
   end
 end
-settleAll(changed, dead)
+updateOrigins(changed, dead)
 finish()
 
 local more = redis.call('EXISTS', key('n', dead))

@@ -27,7 +27,7 @@ local function take(node, first, last)
     for _, id in ipairs(due) do
       local o = origins[id]
       o.wasPaused = true
-      settle(o, node)
+      updateOrigin(o, node)
     end
     writeTables()
   end
@@ -282,7 +282,7 @@ local function take(node, first, last)
       save(o)
     end
   end
-  settleAll(full, node)
+  updateOrigins(full, node)
 
   local isIdle = (#replies - 1) / 2 < most and not isOwnOnly and not isWantedOnly
   if isIdle then addIdle(node) else removeIdle(node) end

@@ -26,6 +26,6 @@ local function unwant(node, first, last)
     end
   end
   if #gone > 0 then redis.call('SREM', key('n', node), unpack(gone)) end
-  settleAll(changed, node)
+  updateOrigins(changed, node)
   return removed
 end

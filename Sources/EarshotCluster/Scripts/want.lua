@@ -201,7 +201,7 @@ local function want(node, first, last)
 
   flush()
   relate(node, added)
-  settleAll(changed, node)
+  updateOrigins(changed, node)
   -- Origins of new flights alone, which need no look at their queues. A score may only fall here.
   local lower, pausing = {}, {}
   for id, lanes in pairs(best) do

@@ -53,7 +53,7 @@ extension Cache {
             return use(stored, for: flight, as: .revalidated, now: now, in: &records)
         case .mismatch, .unrelated:
             records.outbox.actions.append(.cache(.discard(key, stored.entry)))
-            return fetchAnew(flight, in: &records)
+            return fetchWithoutStored(flight, in: &records)
         }
     }
 
@@ -162,7 +162,7 @@ extension Cache {
         let key = FlightKey(
             record.request, redirect: record.redirect, partition: record.partition, alone: nil, mode: .noCache,
             isExact: record.isExact)
-        guard records.flights.number(of: key) == nil, records.revalidations.count < records.limits.revalidations,
+        guard records.flights.handle(of: key) == nil, records.revalidations.count < records.limits.revalidations,
             !records.isDraining
         else { return nil }
         return key

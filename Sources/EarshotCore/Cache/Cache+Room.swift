@@ -36,7 +36,7 @@ extension Cache {
 
     /// The flight of this name, if it waits for room.
     static func waiting(_ name: FlightName, in records: inout Records) -> Handle<Flight>? {
-        guard let flight = records.flights.number(of: name), records.cachePlans[flight]?.waitsForRoom == true else {
+        guard let flight = records.flights.handle(of: name), records.cachePlans[flight]?.waitsForRoom == true else {
             return nil
         }
         return flight

@@ -58,7 +58,7 @@ enum Cache {
         guard body != .missing else {
             if let fallback = plan.fallback { return .conclude(fallback) }
             return records.flights[flight].mode == .onlyIfCached
-                ? notCached(flight, in: &records) : fetchAnew(flight, in: &records)
+                ? notCached(flight, in: &records) : fetchWithoutStored(flight, in: &records)
         }
         if let fallback = plan.fallback { records.release(fallback) }
         return answer(
@@ -74,7 +74,7 @@ enum Cache {
     /// Looks up a new flight in the cache before it is queued, if the cache may answer it.
     static func flightBegan(_ flight: Handle<Flight>, _ request: HTTPRequest, in records: inout Records) {
         let mode = records.flights[flight].mode
-        guard records.facilities.isCaching, request.url.isHTTP, !records.flights[flight].isAlone,
+        guard records.features.isCaching, request.url.isHTTP, !records.flights[flight].isAlone,
             mayBeAnswered(request, mode)
         else {
             if mode != .default { planFields(of: flight, in: &records) }
@@ -87,17 +87,17 @@ enum Cache {
     private static func lookUp(_ flight: Handle<Flight>, _ request: HTTPRequest, in records: inout Records) {
         records.cachePlans[flight] = nil
         records.flights.enter(.asking, flight)
-        records.ledger.cache.asked += 1
-        askForVariants(flight, request, in: &records)
+        records.ledger.cache.lookups += 1
+        lookUpVariants(flight, request, in: &records)
     }
 
     /// Looks a flight up again that has waited for room.
     static func lookUpAgain(_ flight: Handle<Flight>, in records: inout Records) {
         records.cachePlans[flight] = CachePlan(reservation: reserveRoom(for: flight, in: &records))
-        askForVariants(flight, records.flights[flight].request, in: &records)
+        lookUpVariants(flight, records.flights[flight].request, in: &records)
     }
 
-    private static func askForVariants(_ flight: Handle<Flight>, _ request: HTTPRequest, in records: inout Records) {
+    private static func lookUpVariants(_ flight: Handle<Flight>, _ request: HTTPRequest, in records: inout Records) {
         let key = CacheKey(request, partition: records.flights[flight].partition ?? "")
         records.outbox.actions.append(.cache(.lookUp(records.flights.name(of: flight), key, request)))
     }
@@ -132,12 +132,12 @@ enum Cache {
             return records.principals.name(of: records.principal(of: interest))
         }
         if let owner = records.cachePlans[flight]?.owner { return owner }
-        return records.flights.deferrals[flight]?.message.flatMap { records.clients.number(of: $0.client) }
+        return records.flights.deferrals[flight]?.message.flatMap { records.clients.handle(of: $0.client) }
             .flatMap { records.principals.name(of: records.clients[$0].principal) }
     }
 
     /// Queues a flight as if nothing were stored for it.
-    static func fetchAnew(_ flight: Handle<Flight>, in records: inout Records) -> FlightStep {
+    static func fetchWithoutStored(_ flight: Handle<Flight>, in records: inout Records) -> FlightStep {
         records.cachePlans[flight] = records.cachePlans[flight]?.owner.map { CachePlan(owner: $0) }
         planFields(of: flight, in: &records)
         return .queue(isFirst: true)

@@ -9,7 +9,7 @@ enum Clients {
     static func connected(
         _ id: ClientID, token: SessionToken, user: Handle<Principal>, isGateway: Bool, in records: inout Records
     ) {
-        guard records.clients.number(of: id) == nil else { return }
+        guard records.clients.handle(of: id) == nil else { return }
         let generation = records.nextSerial()
         records.clients.connected(id, token: token, generation: generation, user: user, isGateway: isGateway)
     }
@@ -17,7 +17,7 @@ enum Clients {
     /// Starts the HELLO timeout of a connection at its first message that opens no session. Most clients send HELLO
     /// first, so an idle bus has no timer.
     static func awaitGreeting(of id: ClientID, in records: inout Records) {
-        guard let client = records.clients.number(of: id), records.clients[client].phase == .joining,
+        guard let client = records.clients.handle(of: id), records.clients[client].phase == .joining,
             !records.clients[client].isGreetingDue
         else {
             return
@@ -28,7 +28,7 @@ enum Clients {
 
     /// Closes a connection that has not sent HELLO in time.
     static func greetingEnded(_ id: ClientID, in records: inout Records) {
-        guard let client = records.clients.number(of: id), records.clients[client].phase == .joining else { return }
+        guard let client = records.clients.handle(of: id), records.clients[client].phase == .joining else { return }
         records.outbox.actions.append(.client(.close(id, reason: "silent")))
     }
 
@@ -68,7 +68,7 @@ enum Clients {
     static func session(
         of hello: Hello, from client: Handle<ClientSession>, in records: inout Records
     ) -> Handle<ClientSession>? {
-        guard let token = hello.token, let session = records.clients.number(of: token),
+        guard let token = hello.token, let session = records.clients.handle(of: token),
             records.clients[session].principal == records.clients[client].principal,
             records.clients[session].isAdministrator == records.clients[client].isAdministrator,
             !records.clients[session].isClosing
@@ -122,7 +122,7 @@ enum Clients {
     /// The handler of a key, which is created if needed. The caller adds a reference or a subscriber next, or frees an
     /// idle one.
     static func handler(of key: HandlerKey, in records: inout Records) -> Handle<HandlerEntry> {
-        if let handler = records.handlers.number(of: key) { return handler }
+        if let handler = records.handlers.handle(of: key) { return handler }
         let (handler, isFirstOfRoot) = records.handlers.add(key, of: records.principals.name(of: key.principal))
         if isFirstOfRoot { records.cookieJars.rootAdded(records.handlers.rootName(of: handler)) }
         return handler

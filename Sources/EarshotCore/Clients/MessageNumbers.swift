@@ -9,7 +9,7 @@ struct MessageNumbers {
 
     /// Begins a message.
     ///
-    /// - Parameter number: its number; nil for a message without one.
+    /// - Parameter handle: its number; nil for a message without one.
     /// - Returns: whether the number is above all earlier ones.
     mutating func begin(_ number: UInt64?) -> Bool {
         current = 0
@@ -38,13 +38,13 @@ struct MessageNumbers {
 }
 
 /// A message that is answered later: its sender, and its number, which is 0 for a message without one.
-struct Asker: Equatable {
+struct Requester: Equatable {
     let session: GenerationalHandle<ClientSession>
     let number: UInt64
 }
 
 /// An asker whose session lives.
-struct LiveAsker {
+struct LiveRequester {
     let client: Handle<ClientSession>
     let number: UInt64
 }

@@ -2,7 +2,7 @@ internal import DequeModule
 internal import EarshotWire
 
 /// Reply of the broker to one message of a client.
-enum Reply {
+enum ClientReply {
     case message(BrokerMessage)
     /// Answer to a query. It is composed when it is sent, so a kept entry holds no body.
     case answer(Query, QueryPage)
@@ -15,7 +15,7 @@ enum Reply {
 struct ReplyLog {
     /// A reply, the number of the message that it answers, and the sequence number of the last terminal before it.
     private struct Entry {
-        var reply: Reply
+        var reply: ClientReply
         var number: UInt64
         var place: UInt64
 
@@ -41,15 +41,15 @@ struct ReplyLog {
     /// - Parameter sequence: sequence number of the last terminal sent.
     func isNext(after sequence: UInt64) -> Bool { unsent.first.map { $0.place <= sequence } ?? false }
 
-    /// - Parameter number: number of the message that it answers; 0 for none.
-    mutating func append(_ reply: Reply, answering number: UInt64, after sequence: UInt64) {
+    /// - Parameter handle: number of the message that it answers; 0 for none.
+    mutating func append(_ reply: ClientReply, answering number: UInt64, after sequence: UInt64) {
         unsent.append(Entry(reply: reply, number: number, place: sequence))
     }
 
     /// Takes the next reply to send, if all terminals that precede it were sent.
     ///
     /// - Parameter sequence: sequence number of the last terminal sent.
-    mutating func next(after sequence: UInt64) -> (reply: Reply, number: UInt64)? {
+    mutating func next(after sequence: UInt64) -> (reply: ClientReply, number: UInt64)? {
         guard let first = unsent.first, first.place <= sequence else { return nil }
         unsent.removeFirst()
         if first.isKept { sent.append(first) }

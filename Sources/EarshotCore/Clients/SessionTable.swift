@@ -56,10 +56,10 @@ package struct SessionTable {
     func contains(_ session: Handle<ClientSession>) -> Bool { sessions.contains(session) }
 
     /// The session over this connection.
-    func number(of id: ClientID) -> Handle<ClientSession>? { numbers[id] }
+    func handle(of id: ClientID) -> Handle<ClientSession>? { numbers[id] }
 
     /// The session that this token resumes.
-    func number(of token: SessionToken) -> Handle<ClientSession>? { tokens[token] }
+    func handle(of token: SessionToken) -> Handle<ClientSession>? { tokens[token] }
 
     // MARK: Life
 

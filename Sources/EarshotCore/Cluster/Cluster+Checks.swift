@@ -24,17 +24,18 @@ extension Cluster {
             }
         }
         for (local, claim) in state.book.claims {
-            let flight = records.flights.number(of: local.name)
+            let flight = records.flights.handle(of: local.name)
             check(flight != nil, "12: \(local) has ended, and its claim is \(claim.phase)")
         }
         for (flight, pull) in state.pulls {
             check(records.flights.contains(flight), "12: the body \(pull.place) is read for no flight")
             guard records.flights.contains(flight) else { continue }
             check(
-                records.pools[records.pool(of: flight)].scheme == BodyPlace.scheme,
+                records.pools[records.pool(of: flight)].scheme == BodyAddress.scheme,
                 "14: flight \(records.flights[flight].id) reads from another node in a wrong pool")
         }
-        check(state.setbacks.keys.allSatisfy { records.flights.contains($0) }, "12: a useless result has no flight")
+        check(
+            state.uselessResults.keys.allSatisfy { records.flights.contains($0) }, "12: a useless result has no flight")
         check(
             state.foreignPolicies.keys.allSatisfy { records.flights.contains($0) }, "12: a foreign policy has no flight"
         )

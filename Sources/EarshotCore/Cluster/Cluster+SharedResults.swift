@@ -28,11 +28,11 @@ extension Cluster {
         var content: SharedResult.Content
         if let response {
             content = .response(shared(response))
-            if response.length > 0, response.sha256 != nil, let address = records.cluster?.value.facility.address {
+            if response.length > 0, response.sha256 != nil, let address = records.cluster?.value.services.address {
                 let body = HeldBody(key: claim.want.key, token: token)
                 hold(outcome, as: body, in: &records)
                 var placed = shared(response)
-                placed.place = BodyPlace(address: address, body: body)
+                placed.place = BodyAddress(address: address, body: body)
                 content = .response(placed)
             }
         } else if let code = records.outcomes[outcome].failure, SharedResult.isShared(code) {
@@ -79,7 +79,7 @@ extension Cluster {
     }
 
     private static func isAnswer(_ response: Outcome.Response?) -> Bool {
-        response.map { $0.source == nil && !$0.asksToWait } ?? false
+        response.map { $0.source == nil && !$0.isOverloaded } ?? false
     }
 
     private static func shared(_ response: Outcome.Response) -> SharedResult.Response {
@@ -157,13 +157,13 @@ extension Cluster {
 
     /// Begins to read the body of a flight from another node.
     private static func pull(
-        _ flight: Handle<Flight>, from place: BodyPlace, _ response: SharedResult.Response, now: Tick,
+        _ flight: Handle<Flight>, from place: BodyAddress, _ response: SharedResult.Response, now: Tick,
         in records: inout Records
     ) -> Use {
-        guard place.address != records.cluster?.value.facility.address else {
+        guard place.address != records.cluster?.value.services.address else {
             return missed(flight, "own-address", at: place, in: &records)
         }
-        guard let pool = records.pools.open(for: BodyPlace.scheme, of: PrincipalTable.administrator),
+        guard let pool = records.pools.open(for: BodyAddress.scheme, of: PrincipalTable.administrator),
             let url = try? FetchURL(place.url)
         else {
             return missed(flight, "no-puller", at: place, in: &records)
@@ -180,9 +180,9 @@ extension Cluster {
         _ flight: Handle<Flight>, avoiding address: String? = nil, in records: inout Records
     ) -> Use {
         let receivedAt = records.cluster?.value.pulls[flight]?.receivedAt
-        records.cluster?.value.setbacks[flight, default: ClusterState.Setbacks()].count += 1
-        records.cluster?.value.setbacks[flight]?.receivedAt = receivedAt
-        if let address { records.cluster?.value.setbacks[flight]?.avoided.append(address) }
+        records.cluster?.value.uselessResults[flight, default: ClusterState.UselessResults()].count += 1
+        records.cluster?.value.uselessResults[flight]?.receivedAt = receivedAt
+        if let address { records.cluster?.value.uselessResults[flight]?.avoided.append(address) }
         return .claimAgain
     }
 
@@ -193,7 +193,7 @@ extension Cluster {
     ///   - isOfNetwork: whether that node could not be reached.
     @discardableResult
     static func missed(
-        _ flight: Handle<Flight>, _ reason: String, at place: BodyPlace? = nil, isOfNetwork: Bool = false,
+        _ flight: Handle<Flight>, _ reason: String, at place: BodyAddress? = nil, isOfNetwork: Bool = false,
         in records: inout Records
     ) -> Use {
         let place = place ?? records.cluster?.value.pulls[flight]?.place
@@ -252,17 +252,17 @@ extension Cluster {
     /// The body that the request of another node names.
     static func heldBody(
         for fetch: Fetch, of interest: Handle<Interest>, in records: inout Records
-    ) throws(Refusal) -> Handle<Outcome> {
-        guard let place = BodyPlace(url: fetch.url) else { throw Refusal(code: .unsupportedScheme) }
+    ) throws(RequestRefusal) -> Handle<Outcome> {
+        guard let place = BodyAddress(url: fetch.url) else { throw RequestRefusal(code: .unsupportedScheme) }
         if let owner = records.requests[interest].owner, Int(records.clients[owner].owned.count) > mostNodeRequests {
-            throw Refusal(code: .queueFull)
+            throw RequestRefusal(code: .queueFull)
         }
         guard let outcome = records.cluster?.value.held[place.body] else {
             records.cluster?.value.health.lacksBody(place)
-            throw Refusal(code: .notCached)
+            throw RequestRefusal(code: .notCached)
         }
-        records.cluster?.value.counts.given += 1
-        records.cluster?.value.health.gaveBody()
+        records.cluster?.value.counts.served += 1
+        records.cluster?.value.health.servedBody()
         return outcome
     }
 }

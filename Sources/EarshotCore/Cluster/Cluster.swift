@@ -41,7 +41,7 @@ enum Cluster {
         let calls =
             records.cluster?.value.book.takeCalls(
                 freeSlots: free, leavesFlights: leavesFlights, hosting: hosting, now: now) ?? []
-        if hosting == .one, calls.contains(where: \.asksForOthers) {
+        if hosting == .one, calls.contains(where: \.servesOtherNodes) {
             records.cluster?.value.health.triesHosting(now: now)
         }
         return calls
@@ -89,14 +89,14 @@ enum Cluster {
     static func claim(_ flight: Handle<Flight>, now: Tick, in records: inout Records) {
         var principal = PrincipalTable.administrator
         // A result that is older than one of the requests does not answer it.
-        let setbacks = records.cluster?.value.setbacks[flight]
-        let isRepeated = records.flights[flight].attempts > 0 || setbacks != nil
-        var since = setbacks?.receivedAt ?? (isRepeated ? now : .init(nanoseconds: .min))
-        records.cluster?.value.setbacks[flight]?.receivedAt = nil
+        let uselessResults = records.cluster?.value.uselessResults[flight]
+        let isRepeated = records.flights[flight].attempts > 0 || uselessResults != nil
+        var since = uselessResults?.receivedAt ?? (isRepeated ? now : .init(nanoseconds: .min))
+        records.cluster?.value.uselessResults[flight]?.receivedAt = nil
         records.forEachInterest(of: flight) { records, interest in
             records.queue.remove(interest)
             principal = records.principal(of: interest)
-            since = max(since, records.requests[interest].askedAt)
+            since = max(since, records.requests[interest].requestedAt)
         }
         if !records.flights.isAwaited(flight) { since = now }
         let want = want(of: flight, in: &records)
@@ -112,7 +112,7 @@ enum Cluster {
 
     /// Pool of the workers that read bodies of other nodes. They go on while this node drains.
     static func nodePool(in records: inout Records) -> Handle<WorkerPool>? {
-        records.cluster == nil ? nil : records.pools.number(of: BodyPlace.scheme, of: PrincipalTable.administrator)
+        records.cluster == nil ? nil : records.pools.handle(of: BodyAddress.scheme, of: PrincipalTable.administrator)
     }
 
     /// Returns the claim of a queued flight that cannot start here now, since in the queue it could wait for claims at its
@@ -142,13 +142,13 @@ enum Cluster {
     }
 
     /// Reports to the other nodes that an origin refused a request without credentials.
-    private static func refused(_ flight: Handle<Flight>, asked: RetryAfter?, in records: inout Records) {
+    private static func refused(_ flight: Handle<Flight>, retryAfter: RetryAfter?, in records: inout Records) {
         let scope = records.governor.scopes[records.flights[flight].scope]
         guard scope.scope.isShared, !records.isPulling(flight) else { return }
         let entry = records.governor.origins[scope.origin]
         let origin = engineOrigin(entry, in: &records)
-        let milliseconds = Int(clamping: (asked?.seconds ?? 0).multipliedReportingOverflow(by: 1_000).partialValue)
-        records.cluster?.value.book.refused(EngineRefusal(origin: origin, askedMilliseconds: max(0, milliseconds)))
+        let milliseconds = Int(clamping: (retryAfter?.seconds ?? 0).multipliedReportingOverflow(by: 1_000).partialValue)
+        records.cluster?.value.book.refused(EngineRefusal(origin: origin, requestedMilliseconds: max(0, milliseconds)))
     }
 
     /// Frees the room of an open claim in the quota of its principal and at its origin. Without effect for other flights.
@@ -180,13 +180,13 @@ enum Cluster {
         let origin = engineOrigin(entry, in: &records)
         let priority = records.priority(of: flight)
         if let shared = sharedRequest(of: flight, in: &records),
-            let key = records.cluster?.value.facility.flightKey(
+            let key = records.cluster?.value.services.flightKey(
                 contentBytes(of: flight, in: &records) + shared.policyLine),
             records.cluster?.value.book.flight(of: key) == nil
         {
             return EngineWant(key: key, origin: origin, lane: .shared, priority: priority, record: shared.record)
         }
-        let key = ClusterKey(broker: records.cluster?.value.facility.broker ?? 0, flight: records.flights[flight].id)
+        let key = ClusterKey(broker: records.cluster?.value.services.broker ?? 0, flight: records.flights[flight].id)
         return EngineWant(
             key: key, origin: origin, lane: scope.scope.isShared ? .pinned : .credentialed, priority: priority)
     }
@@ -213,8 +213,8 @@ enum Cluster {
     }
 
     private static func key(of entry: OriginEntry, in records: inout Records) -> ClusterKey {
-        guard let facility = records.cluster?.value.facility else { preconditionFailure("no cluster") }
-        let key = facility.originKey(entry.name)
+        guard let services = records.cluster?.value.services else { preconditionFailure("no cluster") }
+        let key = services.originKey(entry.name)
         if records.cluster?.value.originNames[key] == nil {
             if records.cluster?.value.originNames.count ?? 0 >= ClusterState.mostOriginNames {
                 records.cluster?.value.originNames.removeAll()
@@ -229,13 +229,13 @@ enum Cluster {
         let record = records.flights[flight]
         guard !record.isAlone, !record.isRevalidation, record.partition == nil, record.body == nil,
             records.flights[extras: flight].workerDeaths == 0, records.cachePlans[flight]?.stored == nil,
-            records.cluster?.value.setbacks[flight]?.count ?? 0 < ClusterState.mostSetbacks
+            records.cluster?.value.uselessResults[flight]?.count ?? 0 < ClusterState.mostUselessResults
         else { return nil }
         return SharedRequest(
             record.request, timeoutMilliseconds: Int(record.timeoutMilliseconds),
             maxBytes: records.sizeLimit(of: flight), redirect: record.redirect, mode: record.mode,
             policy: records.workerLimits.addressPolicy,
-            avoided: records.cluster?.value.setbacks[flight]?.avoided ?? [])
+            avoided: records.cluster?.value.uselessResults[flight]?.avoided ?? [])
     }
 
     /// Raises the class of a claim for its newest request.
@@ -247,7 +247,7 @@ enum Cluster {
     /// Asks the engine about the flight of a request whose reason was asked for, so that the next answer is right: whether
     /// another node fetches it.
     static func refresh(_ request: RequestID, _ key: HandlerKey, in records: inout Records) {
-        guard records.cluster != nil, let handler = records.handlers.number(of: key),
+        guard records.cluster != nil, let handler = records.handlers.handle(of: key),
             let interest = records.listedInterest(request, of: handler), records.requests[interest].phase == .open
         else { return }
         let local = records.local(records.leaf(ofOpen: interest))
@@ -286,7 +286,7 @@ enum Cluster {
         records.flights[flight].isHosted = false
         let local = records.local(flight)
         records.cluster?.value.book.drop(local)
-        records.cluster?.value.setbacks[flight] = nil
+        records.cluster?.value.uselessResults[flight] = nil
         records.cluster?.value.foreignPolicies[flight] = nil
         records.cluster?.value.pulls[flight] = nil
     }
@@ -300,12 +300,12 @@ enum Cluster {
         // A second grant of a key is nonsense, and so is one for others of a flight that stays here. Neither may trap.
         guard let shared = SharedRequest(record: record), freeSlots(in: &records) > 0,
             records.cluster?.value.book.flight(of: key) == nil,
-            records.cluster.map({ !key.stays(on: $0.value.facility.broker) }) == true
+            records.cluster.map({ !key.stays(on: $0.value.services.broker) }) == true
         else {
             records.cluster?.value.book.release(key, token)
             return nil
         }
-        guard !shared.avoided.contains(records.cluster?.value.facility.address ?? "") else {
+        guard !shared.avoided.contains(records.cluster?.value.services.address ?? "") else {
             records.cluster?.value.book.release(key, token)
             records.cluster?.value.health.isAvoided(now: now)
             return nil
@@ -358,7 +358,7 @@ enum Cluster {
     @inline(never)
     static func observe(_ event: FlightEvent, in records: inout Records) {
         switch event {
-        case .refused(let flight, let asked): refused(flight, asked: asked, in: &records)
+        case .refused(let flight, let retryAfter): refused(flight, retryAfter: retryAfter, in: &records)
         case .redirected(let flight, let response): publish(flight, withoutBody: response, in: &records)
         case .concluded(let flight, let outcome, let allowed):
             publish(flight, outcome, allowed: allowed, in: &records)

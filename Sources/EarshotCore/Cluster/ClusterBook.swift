@@ -189,8 +189,8 @@ package struct ClusterBook {
         guard isMember else { return }
         // One call for each origin: many attempts may be refused while the engine is busy.
         if let index = traffic.refusals.firstIndex(where: { $0.origin.key == refusal.origin.key }) {
-            traffic.refusals[index].askedMilliseconds = max(
-                traffic.refusals[index].askedMilliseconds, refusal.askedMilliseconds)
+            traffic.refusals[index].requestedMilliseconds = max(
+                traffic.refusals[index].requestedMilliseconds, refusal.requestedMilliseconds)
         } else if traffic.refusals.count < Self.mostRefusals {
             traffic.refusals.append(refusal)
         }
@@ -353,7 +353,7 @@ package struct ClusterBook {
     private mutating func aborted(_ key: ClusterKey, _ token: FencingToken) -> [ClusterEffect] {
         guard let flight = flights[key], claims[flight]?.token == token else {
             // Answers and notifications have connections of their own.
-            if traffic.taking.isAsking, traffic.earlyAborts.count < Self.mostEarlyAborts {
+            if traffic.taking.isQuerying, traffic.earlyAborts.count < Self.mostEarlyAborts {
                 traffic.earlyAborts[key] = token
             }
             return []
@@ -440,7 +440,7 @@ package struct ClusterBook {
             want.ageMilliseconds = now.milliseconds(since: claim.since)
             wants.append(want)
             traffic.questions.append(
-                EngineTraffic.Question(claim: claim.serial, key: want.key, token: want.token))
+                EngineTraffic.SentWant(claim: claim.serial, key: want.key, token: want.token))
         }
         return wants
     }

@@ -83,13 +83,13 @@ package struct ClusterHealth {
 
     /// Another node has asked for a body. It does not count against those that cannot, until this node has drawn the
     /// consequence.
-    mutating func gaveBody() {
+    mutating func servedBody() {
         guard !ownBodies.isClosed, ownBodies.succeeded() else { return }
         clear(.ownBodies)
     }
 
     /// Another node has asked for a body that is gone.
-    mutating func lacksBody(_ place: BodyPlace) { notify(.lackedBody(place: place.description)) }
+    mutating func lacksBody(_ place: BodyAddress) { notify(.lackedBody(place: place.description)) }
 
     /// A body for other nodes was released before its time.
     mutating func releasedBody(now: Tick) {
@@ -119,7 +119,7 @@ package struct ClusterHealth {
     /// - Parameters:
     ///   - place: place of the body; nil for a result without it.
     ///   - isOfNetwork: whether the node could not be reached.
-    mutating func missed(_ place: BodyPlace?, _ reason: String, isOfNetwork: Bool, now: Tick) {
+    mutating func missed(_ place: BodyAddress?, _ reason: String, isOfNetwork: Bool, now: Tick) {
         guard let place, makeRoom(for: place.address) else {
             return notify(.missedBody(place: place?.description ?? "-", reason: reason, isFirst: false))
         }

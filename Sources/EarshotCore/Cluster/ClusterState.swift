@@ -5,7 +5,7 @@ internal import EarshotWire
 package struct ClusterState {
     /// Body of a flight that this node reads from another one.
     struct Pull {
-        let place: BodyPlace
+        let place: BodyAddress
         let response: SharedResult.Response
         let receivedAt: Tick
     }
@@ -17,7 +17,7 @@ package struct ClusterState {
     }
 
     /// Useless results of other nodes for a flight.
-    struct Setbacks {
+    struct UselessResults {
         var count = 0
         /// Addresses of nodes whose bodies could not be read.
         var avoided: [String] = []
@@ -26,13 +26,13 @@ package struct ClusterState {
         var receivedAt: Tick?
     }
 
-    package let facility: ClusterFacility
+    package let services: ClusterServices
     package var book: ClusterBook
     package var health: ClusterHealth
     package var held = HeldResults()
     var pulls: [Handle<Flight>: Pull] = [:]
     /// Flights with useless results: the body could not be read, or the failure may be that of its node.
-    var setbacks: [Handle<Flight>: Setbacks] = [:]
+    var uselessResults: [Handle<Flight>: UselessResults] = [:]
     /// Address policies of other nodes, for flights that run here for them.
     var foreignPolicies: [Handle<Flight>: String] = [:]
     var charges: [Handle<Flight>: Charge] = [:]
@@ -51,7 +51,7 @@ package struct ClusterState {
     package var warnings: [EngineWarning] = []
 
     /// Useless results after which this node fetches the URL itself.
-    static let mostSetbacks = 2
+    static let mostUselessResults = 2
     /// Maximum number of origins whose notices are recognized: as many as a node has in its tables at a time.
     static let mostOriginNames = 65_536
 }
@@ -70,7 +70,7 @@ public struct ClusterCounts: Equatable, Sendable {
     /// Bodies that could not be read.
     public var missed = 0
     /// Bodies given to other nodes.
-    public var given = 0
+    public var served = 0
     /// Attempts that ran without the engine.
     public var uncoordinated = 0
     /// Ends of memberships.

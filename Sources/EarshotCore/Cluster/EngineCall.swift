@@ -27,7 +27,7 @@ public enum EngineCall: Equatable, Sendable {
 
 extension EngineCall {
     /// Whether its answer may have flights that only other nodes want.
-    var asksForOthers: Bool { if case .take(let slots, false) = self { slots > 0 } else { false } }
+    var servesOtherNodes: Bool { if case .take(let slots, false) = self { slots > 0 } else { false } }
 }
 
 /// One node's want of a flight.
@@ -116,11 +116,11 @@ public struct EngineCompletion: Equatable, Sendable {
 public struct EngineRefusal: Equatable, Sendable {
     public var origin: EngineOrigin
     /// Pause that the origin asked for; 0 for none.
-    public var askedMilliseconds: Int
+    public var requestedMilliseconds: Int
 
-    public init(origin: EngineOrigin, askedMilliseconds: Int) {
+    public init(origin: EngineOrigin, requestedMilliseconds: Int) {
         self.origin = origin
-        self.askedMilliseconds = askedMilliseconds
+        self.requestedMilliseconds = requestedMilliseconds
     }
 }
 
@@ -137,7 +137,8 @@ extension EngineRefusal {
     /// The same refusal within the bounds of `EngineLimits`, as the engine applies it.
     public var bounded: EngineRefusal {
         EngineRefusal(
-            origin: origin.bounded, askedMilliseconds: askedMilliseconds.clamped(to: EngineLimits.intervalMilliseconds))
+            origin: origin.bounded,
+            requestedMilliseconds: requestedMilliseconds.clamped(to: EngineLimits.intervalMilliseconds))
     }
 }
 

@@ -3,7 +3,7 @@ internal import DequeModule
 /// Calls that a node has yet to make to the engine, and calls without an answer. Each membership begins without any.
 package struct EngineTraffic {
     /// Want that was sent and has no answer yet.
-    struct Question {
+    struct SentWant {
         /// Serial of its claim.
         let claim: UInt64
         let key: ClusterKey
@@ -22,7 +22,7 @@ package struct EngineTraffic {
     /// Claims that the next calls assert.
     var fresh: [LocalFlight] = []
     /// Wants without an answer, in order. A later claim of a key must not take the answer to an earlier one.
-    var questions = Deque<Question>()
+    var questions = Deque<SentWant>()
     var unwants: [ClusterKey] = []
     var refusals: [EngineRefusal] = []
     var completions: [EngineCompletion] = []

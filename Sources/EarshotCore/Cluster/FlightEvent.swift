@@ -4,7 +4,7 @@ internal import EarshotWire
 /// Event of a flight or an attempt that the cluster observes.
 enum FlightEvent {
     /// An origin refuses requests, and asks for a pause of this length, if it names one.
-    case refused(Handle<Flight>, asked: RetryAfter?)
+    case refused(Handle<Flight>, retryAfter: RetryAfter?)
     /// An attempt has ended with a response whose body no node needs.
     case redirected(Handle<Flight>, Outcome.Response)
     /// An attempt has ended with this outcome, also if another one follows. `allowed` is the size limit that its body

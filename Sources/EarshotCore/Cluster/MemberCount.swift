@@ -12,7 +12,7 @@ package struct MemberCount {
     /// Time since which the engine has told the present number; nil without a membership.
     private var since: Tick?
     /// Latest number that lasted for a lease.
-    private var settled: Int?
+    private var stable: Int?
 
     init(configured: Int) {
         self.configured = Self.bounded(configured)
@@ -20,26 +20,26 @@ package struct MemberCount {
     }
 
     /// Nodes among which limits are divided without the engine.
-    package var divisor: Int { max(configured, settled ?? present) }
+    package var divisor: Int { max(configured, stable ?? present) }
 
     /// The engine has told the number of members.
     mutating func reported(_ count: Int, now: Tick) {
         let count = Self.bounded(count)
         guard since == nil || count != present else { return }
-        settle(now: now)
+        updateStable(now: now)
         present = count
         since = now
     }
 
     /// The membership ended.
     mutating func left(now: Tick) {
-        settle(now: now)
+        updateStable(now: now)
         since = nil
     }
 
-    private mutating func settle(now: Tick) {
+    private mutating func updateStable(now: Tick) {
         guard let since, now.milliseconds(since: since) >= EngineLimits.leaseMilliseconds else { return }
-        settled = present
+        stable = present
     }
 
     /// More members than any cluster has, so that a product with it cannot overflow.

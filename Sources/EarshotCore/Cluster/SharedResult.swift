@@ -23,7 +23,7 @@ struct SharedResult: Equatable {
         var length: Int
         var sha256: String?
         /// Where the body is; nil for a response whose body no node needs, that of a redirect or of HEAD.
-        var place: BodyPlace?
+        var place: BodyAddress?
         var fields: [UInt8]
     }
 
@@ -66,7 +66,7 @@ struct SharedResult: Equatable {
             guard words.count == 6, let status = Int(words[2]), (100...999).contains(status),
                 let length = Int(words[3]), length >= 0
             else { return nil }
-            let place = BodyPlace(words[5])
+            let place = BodyAddress(words[5])
             guard words[5] == "-" || place != nil, words[4] == "-" || SpoolName.isContent(words[4]) else {
                 return nil
             }

@@ -3,14 +3,14 @@ struct TakeState: Equatable {
     /// Whether flights may wait that this node has not asked for.
     var isDue = false
     /// Slots of the question without an answer; nil for none.
-    private var asked: Int?
+    private var requestedSlots: Int?
     /// Whether other nodes must be woken by the next question, because this node has left flights to them.
-    private var owesWakeUp = false
+    private var needsWakeUp = false
     /// Time of the next question without an event: a paused origin opens, or a wake-up may have been lost.
     private(set) var deadline: Tick?
 
     /// Whether a question has no answer.
-    var isAsking: Bool { asked != nil }
+    var isQuerying: Bool { requestedSlots != nil }
 
     /// Slots to ask for now; nil for no question.
     ///
@@ -21,11 +21,11 @@ struct TakeState: Equatable {
             deadline = nil
         }
         // Kept while another question has no answer.
-        if wakesOthers { owesWakeUp = true }
-        guard asked == nil, isDue, freeSlots > 0 || owesWakeUp else { return nil }
+        if wakesOthers { needsWakeUp = true }
+        guard requestedSlots == nil, isDue, freeSlots > 0 || needsWakeUp else { return nil }
         let slots = min(max(freeSlots, 0), EngineLimits.batch)
-        asked = slots
-        owesWakeUp = false
+        requestedSlots = slots
+        needsWakeUp = false
         // Without free slots the question remains.
         isDue = slots == 0
         return slots
@@ -34,9 +34,9 @@ struct TakeState: Equatable {
     /// - Parameter pause: milliseconds until the next question without an event.
     /// - Returns: whether all slots were filled; nil if none was offered.
     mutating func answered(_ count: Int, opens: Int?, now: Tick, pause: Int) -> Bool? {
-        let isFilled = asked.flatMap { $0 > 0 ? count >= $0 : nil }
+        let isFilled = requestedSlots.flatMap { $0 > 0 ? count >= $0 : nil }
         if isFilled == true { isDue = true }
-        asked = nil
+        requestedSlots = nil
         deadline = now.advanced(byMilliseconds: min(max(opens ?? pause, 1), pause))
         return isFilled
     }

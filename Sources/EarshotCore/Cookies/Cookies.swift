@@ -46,7 +46,7 @@ enum Cookies {
     static func received(_ fields: HeaderFields, for request: HTTPRequest, in records: inout Records) {
         guard let root = request.jar else { return }
         records.cookieJars.store(
-            fields, from: request.url, of: root, suffixes: records.facilities.publicSuffixes,
+            fields, from: request.url, of: root, suffixes: records.features.publicSuffixes,
             seconds: records.calendarSeconds, within: records.limits.cookieBytes, quotas: &records.quotas)
     }
 
@@ -56,10 +56,10 @@ enum Cookies {
     static func store(
         _ fields: [UInt8], for url: String, _ id: HandlerID, by client: Handle<ClientSession>, in records: inout Records
     ) -> ErrorReply? {
-        guard let url = try? FetchURL(url, hosts: records.facilities.hosts), url.isHTTP else {
+        guard let url = try? FetchURL(url, hosts: records.features.hosts), url.isHTTP else {
             return ErrorReply(code: "bad-message", detail: "the URL is not one of http or https")
         }
-        guard let handler = records.handlers.number(of: records.key(id, of: client)) else {
+        guard let handler = records.handlers.handle(of: records.key(id, of: client)) else {
             return ErrorReply(code: "bad-message", detail: "subscribe to the handler first")
         }
         let root = records.handlers.rootName(of: handler)
@@ -70,7 +70,7 @@ enum Cookies {
                 : ErrorReply(code: "quota", detail: QuotaDetail.cookies)
         }
         records.cookieJars.store(
-            HeaderFields(lines: fields), from: url, by: .user, of: root, suffixes: records.facilities.publicSuffixes,
+            HeaderFields(lines: fields), from: url, by: .user, of: root, suffixes: records.features.publicSuffixes,
             seconds: records.calendarSeconds, within: records.limits.cookieBytes, quotas: &records.quotas)
         return nil
     }

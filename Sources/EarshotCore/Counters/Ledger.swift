@@ -74,7 +74,7 @@ public struct Ledger: Equatable, Sendable {
     /// Counters of the cache.
     public struct Cache: Equatable, Sendable {
         /// Flights with a lookup.
-        public var asked = 0
+        public var lookups = 0
         /// Responses used without a request to the server, including stale ones.
         public var used = 0
         /// Responses that a server confirmed as unchanged.

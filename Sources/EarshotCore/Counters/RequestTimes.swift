@@ -14,8 +14,8 @@ public struct RequestTimes: Sendable {
     ///
     /// Not inlined: an access to the array of a histogram would copy the whole core in the caller.
     @inline(never)
-    mutating func requestEnded(askedAt: Tick, transferStartedAt: Tick?, endedAt: Tick) {
-        total.observe(from: askedAt, to: endedAt)
-        if let transferStartedAt { wait.observe(from: askedAt, to: transferStartedAt) }
+    mutating func requestEnded(requestedAt: Tick, transferStartedAt: Tick?, endedAt: Tick) {
+        total.observe(from: requestedAt, to: endedAt)
+        if let transferStartedAt { wait.observe(from: requestedAt, to: transferStartedAt) }
     }
 }

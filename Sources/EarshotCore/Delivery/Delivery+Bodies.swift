@@ -3,7 +3,7 @@ public import EarshotWire
 
 /// Held outcomes, bodies that leave memory because they wait, and the files that requests demand.
 ///
-/// A failure without a response becomes an `OwedFailure` when it waits. Its deliveries hold that record instead of the
+/// A failure without a response becomes an `CompactFailure` when it waits. Its deliveries hold that record instead of the
 /// outcome and, once the ID is free, instead of the request's record. All other terminals keep both.
 ///
 /// An outcome has one form: a body in memory, or a file. For `deliver: file` a request gets an outcome of its own, whose

@@ -192,7 +192,7 @@ extension Delivery {
         of client: Handle<ClientSession>, in records: inout Records
     ) -> Handle<ClientSession>? {
         guard let token = records.pulls.source(of: client) else { return client }
-        guard let owner = records.clients.number(of: token), records.pulls.contains(owner),
+        guard let owner = records.clients.handle(of: token), records.pulls.contains(owner),
             records.clients[owner].principal == records.clients[client].principal
         else { return nil }
         return owner
@@ -211,7 +211,7 @@ extension Delivery {
                 let response = records.outcomes[records.outcome(of: interest)].response
             else { return nil }
             return Readable(file: file, bytes: response.length)
-        case .owed, .withdrawn, nil: return nil
+        case .compact, .withdrawn, nil: return nil
         }
     }
 
@@ -219,7 +219,7 @@ extension Delivery {
     private static func stream(
         of handler: HandlerID, _ request: RequestID, to client: Handle<ClientSession>, in records: inout Records
     ) -> GenerationalHandle<Interest>? {
-        guard let number = records.handlers.number(of: records.key(handler, of: client)),
+        guard let number = records.handlers.handle(of: records.key(handler, of: client)),
             let interest = records.listedInterest(request, of: number),
             records.listeners(of: number).contains(client)
         else { return nil }

@@ -52,15 +52,15 @@ extension Delivery {
 
     /// The terminal of an owed failure.
     static func terminal(
-        ofOwed number: Handle<OwedFailure>, sequence: UInt64, in records: inout Records
+        ofCompact number: Handle<CompactFailure>, sequence: UInt64, in records: inout Records
     ) -> Terminal {
-        let record = records.outcomes.owed[number]
+        let record = records.outcomes.compact[number]
         let outcome = records.outcomes[record.outcome]
         guard let code = outcome.failure else { preconditionFailure("owed failure \(number) has no code") }
         var failure = Terminal.Failure(code: code.rawValue, detail: outcome.detail ?? code.sentence)
         failure.attempts = outcome.attempts
         failure.retryAfterSeconds = outcome.retryAfterSeconds
-        failure.url = records.outcomes.owedURLs[number]
+        failure.url = records.outcomes.compactURLs[number]
         return Terminal(
             handler: records.handlers[record.handler].id, request: record.request, sequence: sequence,
             isDurable: record.interest.map { records.isDurable($0) } ?? false, outcome: .failed(failure))
@@ -93,8 +93,8 @@ extension Terminal.Response {
             self.isInline = isInline
             if streams, let attempt = response.generation { generation = Generation(attempt) }
         }
-        queuedMilliseconds = response.startedAt.milliseconds(since: request.askedAt)
-        elapsedMilliseconds = response.endedAt.milliseconds(since: request.askedAt)
+        queuedMilliseconds = response.startedAt.milliseconds(since: request.requestedAt)
+        elapsedMilliseconds = response.endedAt.milliseconds(since: request.requestedAt)
         self.attempts = attempts
         httpFields = response.fields
     }

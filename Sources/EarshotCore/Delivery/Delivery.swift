@@ -41,11 +41,11 @@ enum Delivery {
     static func append(
         _ interest: Handle<Interest>, for client: Handle<ClientSession>, in records: inout Records
     ) {
-        if records.requests[interest].outcome == nil, let number = records.outcomes.owedNumber(of: interest) {
-            records.outcomes.retainOwed(number)
-            let due = DueTerminal(owed: number)
+        if records.requests[interest].outcome == nil, let number = records.outcomes.compactNumber(of: interest) {
+            records.outcomes.retainCompact(number)
+            let due = DueTerminal(compact: number)
             records.clients[client].deliveries.append(
-                due, records.weight(of: due), counting: records.counted(records.outcomes.owed[number].outcome))
+                due, records.weight(of: due), counting: records.counted(records.outcomes.compact[number].outcome))
         } else {
             let due = DueTerminal(uncounted: interest)
             records.clients[client].deliveries.append(due, records.weight(of: due))
@@ -65,7 +65,7 @@ enum Delivery {
         if window.contains(DueTerminal(uncounted: interest)) || window.contains(DueTerminal(counted: interest)) {
             return true
         }
-        return records.outcomes.owedNumber(of: interest).map { window.contains(DueTerminal(owed: $0)) } ?? false
+        return records.outcomes.compactNumber(of: interest).map { window.contains(DueTerminal(compact: $0)) } ?? false
     }
 
     /// Sends due terminals while the window is open, up to a reply. Disconnects a client with too many due.
@@ -86,8 +86,8 @@ enum Delivery {
                     let pulled = pulled(terminal, to: client, in: &records)
                     records.outbox.append(.client(.deliver(records.clients[client].id, pulled, body)))
                 }
-            case .owed(let number):
-                let terminal = terminal(ofOwed: number, sequence: sequence, in: &records)
+            case .compact(let number):
+                let terminal = terminal(ofCompact: number, sequence: sequence, in: &records)
                 records.outbox.append(.client(.deliver(records.clients[client].id, terminal, nil)))
             case .withdrawn: continue
             }
@@ -125,11 +125,11 @@ enum Delivery {
         case .uncounted(let interest), .counted(let interest):
             ended.request = interest
             ended.failure = records.outcomes[records.outcome(of: interest)].failure
-        case .owed(let number):
-            let failure = records.outcomes.owed[number]
+        case .compact(let number):
+            let failure = records.outcomes.compact[number]
             ended.request = failure.interest
             ended.failure = records.outcomes[failure.outcome].failure
-            if records.outcomes.releaseOwed(number) {
+            if records.outcomes.releaseCompact(number) {
                 records.release(failure.outcome)
                 records.handlers.release(failure.handler)
                 ended.handler = failure.handler
@@ -174,11 +174,11 @@ enum Delivery {
                 !records.isDurable(interest) || records.durables.hasResult(interest)
             {
                 let number =
-                    records.outcomes.owedNumber(of: interest) ?? addOwed(interest, outcome, in: &records)
-                records.outcomes.retainOwed(number)
-                let owed = DueTerminal(owed: number)
+                    records.outcomes.compactNumber(of: interest) ?? addCompact(interest, outcome, in: &records)
+                records.outcomes.retainCompact(number)
+                let compact = DueTerminal(compact: number)
                 records.clients[client].deliveries.countLast(
-                    as: owed, records.weight(of: owed), records.counted(records.outcomes.owed[number].outcome))
+                    as: compact, records.weight(of: compact), records.counted(records.outcomes.compact[number].outcome))
             } else {
                 if records.outcomes.mustSpill(outcome, waiting: records.clients[client].deliveries.waiting) {
                     // Clients with room in their windows get the result; this client is disconnected.
@@ -195,24 +195,24 @@ enum Delivery {
         disconnectIfOverdue(client, in: &records)
     }
 
-    private static func addOwed(
+    private static func addCompact(
         _ interest: Handle<Interest>, _ outcome: Handle<Outcome>, in records: inout Records
-    ) -> Handle<OwedFailure> {
+    ) -> Handle<CompactFailure> {
         let record = records.requests[interest]
         records.handlers.retain(record.handler)
-        return records.outcomes.addOwed(record.request, of: interest, record.handler, outcome: outcome)
+        return records.outcomes.addCompact(record.request, of: interest, record.handler, outcome: outcome)
     }
 
     /// Releases the outcome of a request whose deliveries are all owed failures.
     ///
     /// - Returns: whether its ID is free, so that nothing needs its record any more.
-    static func releaseIfOwed(_ interest: Handle<Interest>, in records: inout Records) -> Bool {
-        guard let number = records.outcomes.owedNumber(of: interest),
-            records.requests[interest].outstanding == records.outcomes.owed[number].holders
+    static func releaseIfCompact(_ interest: Handle<Interest>, in records: inout Records) -> Bool {
+        guard let number = records.outcomes.compactNumber(of: interest),
+            records.requests[interest].outstanding == records.outcomes.compact[number].holders
         else { return false }
         if let outcome = records.takeOutcome(of: interest) { records.release(outcome) }
         guard !records.requests[interest].isListed else { return false }
-        records.outcomes.detachOwed(number)
+        records.outcomes.detachCompact(number)
         return true
     }
 }

@@ -6,7 +6,7 @@ struct DueTerminal: Hashable {
         /// Terminal of this interest, whose outcome the window counts.
         case counted(Handle<Interest>)
         /// Failure that needs no record of its request. The window counts its outcome.
-        case owed(Handle<OwedFailure>)
+        case compact(Handle<CompactFailure>)
         /// Withdrawn terminal whose sequence number stays in use.
         case withdrawn
     }
@@ -28,7 +28,7 @@ struct DueTerminal: Hashable {
         self.init(number: interest.number, kind: 1)
     }
 
-    init(owed failure: Handle<OwedFailure>) {
+    init(compact failure: Handle<CompactFailure>) {
         self.init(number: failure.number, kind: 2)
     }
 
@@ -36,7 +36,7 @@ struct DueTerminal: Hashable {
     var interest: Handle<Interest>? {
         switch kind {
         case .uncounted(let interest), .counted(let interest): interest
-        case .owed, .withdrawn: nil
+        case .compact, .withdrawn: nil
         }
     }
 
@@ -45,7 +45,7 @@ struct DueTerminal: Hashable {
         return switch word & 3 {
         case 0: .uncounted(Handle(place: number))
         case 1: .counted(Handle(place: number))
-        case 2: .owed(Handle(place: number))
+        case 2: .compact(Handle(place: number))
         default: .withdrawn
         }
     }

@@ -47,7 +47,7 @@ extension Durable {
 
     /// Whether the quota of a user admits another row of this size.
     static func admits(_ bytes: Int, of user: PrincipalName, in records: inout Records) -> Bool {
-        records.principals.number(of: user).map { records.quotas.admitsDurableRow(bytes, of: $0) } ?? true
+        records.principals.handle(of: user).map { records.quotas.admitsDurableRow(bytes, of: $0) } ?? true
     }
 
     /// Whether to read rows that a quota left over: the first has room, and half of the quota is free, so that not each
@@ -55,7 +55,7 @@ extension Durable {
     static func mayLoad(
         _ leftover: DurableLoad.Leftover, of user: PrincipalName, in records: inout Records
     ) -> Bool {
-        guard let principal = records.principals.number(of: user) else { return true }
+        guard let principal = records.principals.handle(of: user) else { return true }
         let most = records.quotas.limits.durableBytes
         return records.quotas.admitsDurableRow(leftover.bytes, of: principal)
             && (most == 0 || records.quotas.use(by: principal).durableBytes <= most / 2)

@@ -8,35 +8,37 @@ enum Durable {
     /// Messages that await the reply to a request in phase `entering`. Empty in any other.
     ///
     /// - Parameter remover: client whose messages without numbers get no reply, because it removes the request.
-    static func waitingAskers(
+    static func waitingRequesters(
         of interest: Handle<Interest>, except remover: ClientID?, in records: inout Records
-    ) -> [LiveAsker] {
+    ) -> [LiveRequester] {
         guard let entering = records.durables.entering(interest) else { return [] }
-        return liveAskers(of: entering, in: &records).filter {
+        return liveRequesters(of: entering, in: &records).filter {
             $0.number > 0 || records.clients[$0.client].id != remover
         }
     }
 
     /// Messages of live sessions that await the reply, including sessions that are away.
-    static func liveAskers(of entering: DurableRecord.Entering, in records: inout Records) -> [LiveAsker] {
-        entering.askers.compactMap { live($0, in: &records) }
+    static func liveRequesters(of entering: DurableRecord.Entering, in records: inout Records) -> [LiveRequester] {
+        entering.requesters.compactMap { live($0, in: &records) }
     }
 
-    private static func live(_ asker: Asker, in records: inout Records) -> LiveAsker? {
-        guard let client = records.clients.resolve(asker.session), !records.clients[client].isGone else { return nil }
-        return LiveAsker(client: client, number: asker.number)
+    private static func live(_ requester: Requester, in records: inout Records) -> LiveRequester? {
+        guard let client = records.clients.resolve(requester.session), !records.clients[client].isGone else {
+            return nil
+        }
+        return LiveRequester(client: client, number: requester.number)
     }
 
     /// Adds a message to those that await the reply.
-    static func add(_ asker: Asker, to entering: DurableRecord.Entering, in records: inout Records) {
-        guard asker.number > 0 || !entering.askers.contains(asker) else { return }
+    static func add(_ requester: Requester, to entering: DurableRecord.Entering, in records: inout Records) {
+        guard requester.number > 0 || !entering.requesters.contains(requester) else { return }
         // Without ended sessions the list is bounded by the clients and their unanswered numbers, however slow the disk is.
-        entering.askers = entering.askers.filter { live($0, in: &records) != nil } + [asker]
+        entering.requesters = entering.requesters.filter { live($0, in: &records) != nil } + [requester]
     }
 
     /// Forgets the earlier attempts of a request. Its times count from now, and timers of the earlier ones are stale.
-    static func startAnew(_ interest: Handle<Interest>, now: Tick, in records: inout Records) {
-        records.requests[interest].askedAt = now
+    static func resetAttempts(_ interest: Handle<Interest>, now: Tick, in records: inout Records) {
+        records.requests[interest].requestedAt = now
         records.requests[interest].generation = records.nextSerial()
         records.requests[interest].isShared = false
         if let number = records.requests[interest].extras { records.requests[number].redirects = [] }
@@ -87,8 +89,8 @@ enum Durable {
         }
         var response: Outcome.Response?
         if let stored = terminal.response {
-            let begun = record.askedAt.advanced(byMilliseconds: stored.queuedMilliseconds)
-            let ended = record.askedAt.advanced(byMilliseconds: stored.elapsedMilliseconds)
+            let begun = record.requestedAt.advanced(byMilliseconds: stored.queuedMilliseconds)
+            let ended = record.requestedAt.advanced(byMilliseconds: stored.elapsedMilliseconds)
             response = Outcome.Response(
                 status: 0, url: stored.url, length: min(stored.length, WireLimits.bodyBytes), sha256: stored.sha256,
                 body: Outcome.Body(content.body), fields: stored.httpFields, startedAt: begun, endedAt: ended,

@@ -59,7 +59,7 @@ package struct DurableBook {
 
     func contains(_ interest: Handle<Interest>) -> Bool { !records.isEmpty && records[interest] != nil }
 
-    func number(of id: DurableID) -> Handle<Interest>? { numbers[id] }
+    func handle(of id: DurableID) -> Handle<Interest>? { numbers[id] }
 
     /// Data of a request that is not accepted yet, or is being repeated; nil for all others.
     package func entering(_ interest: Handle<Interest>) -> DurableRecord.Entering? {

@@ -135,11 +135,11 @@ package struct DurableRecord {
         /// Nil for a repeated request, which is on disk only.
         package let fetch: Fetch?
         /// Messages that await ACCEPTED; of those of a session without numbers one.
-        var askers: [Asker]
+        var requesters: [Requester]
 
-        init(_ fetch: Fetch?, by asker: Asker) {
+        init(_ fetch: Fetch?, by requester: Requester) {
             self.fetch = fetch
-            askers = [asker]
+            requesters = [requester]
         }
     }
 

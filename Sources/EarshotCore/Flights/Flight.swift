@@ -34,7 +34,7 @@ package struct Flight {
     }
 
     /// Properties that a plain GET lacks.
-    private final class Particulars {
+    private final class RareFields {
         let method: HTTPMethod
         let fields: HeaderFields
         let route: Route
@@ -77,17 +77,17 @@ package struct Flight {
         /// Failed attempts that may be retried.
         var failures: UInt8 = 0
         /// Failed attempts since the latest one that extended the body, that one included.
-        var fruitless: UInt8 = 0
+        var failedAttempts: UInt8 = 0
         /// Number of workers that died while they ran it.
         var workerDeaths: UInt8 = 0
         /// Whether the flight ran isolated, or alone after an earlier death, at the latest death of its worker.
-        var isAccused = false
+        var isSuspected = false
     }
 
     let id: UInt64
     package let url: FetchURL
     /// nil for a plain GET.
-    private var particulars: Particulars?
+    private var rareFields: RareFields?
     /// Hash of its key.
     private(set) var keyHash: UInt32
     /// Its origin, separately for each set of credentials.
@@ -134,48 +134,48 @@ package struct Flight {
         HTTPRequest(method: method, url: url, fields: fields, route: route, jar: jar)
     }
 
-    var method: HTTPMethod { particulars?.method ?? .get }
+    var method: HTTPMethod { rareFields?.method ?? .get }
 
-    var route: Route { particulars?.route ?? Route() }
+    var route: Route { rareFields?.route ?? Route() }
 
-    var jar: String? { particulars?.jar }
+    var jar: String? { rareFields?.jar }
 
     /// Request fields that a client sets.
-    var fields: HeaderFields { particulars?.fields ?? HeaderFields() }
+    var fields: HeaderFields { rareFields?.fields ?? HeaderFields() }
 
     var isRunning: Bool { if case .running = phase { true } else { false } }
 
-    var redirect: RedirectMode { particulars?.redirect ?? .follow }
+    var redirect: RedirectMode { rareFields?.redirect ?? .follow }
 
-    var partition: String? { particulars?.partition }
+    var partition: String? { rareFields?.partition }
 
     /// Whether it serves one request, and no other may join it.
-    var isAlone: Bool { particulars?.isAlone ?? false }
+    var isAlone: Bool { rareFields?.isAlone ?? false }
 
     /// Whether anonymous requests of several users can have joined it.
     var isOpenToUsers: Bool { partition == nil && !isAlone && CredentialRule.standard.isAnonymous(request) }
 
     /// Whether its requests have all fields in common, see `FlightKey`.
-    var isExact: Bool { particulars?.isExact ?? false }
+    var isExact: Bool { rareFields?.isExact ?? false }
 
     /// Body of the request.
-    var body: BodyID? { particulars?.body }
+    var body: BodyID? { rareFields?.body }
 
-    var mode: CacheMode { particulars?.mode ?? .default }
+    var mode: CacheMode { rareFields?.mode ?? .default }
 
     /// Takes the mode of a key that is otherwise equal.
     mutating func takeMode(of key: FlightKey) {
-        particulars = Particulars(request, redirect, key, partition, isAlone: isAlone, body: body)
+        rareFields = RareFields(request, redirect, key, partition, isAlone: isAlone, body: body)
     }
 
     /// Takes a key that no request has, in another partition.
     mutating func isolate(in partition: String) {
         let key = FlightKey(request, redirect: redirect, partition: partition, alone: id, mode: mode, isExact: isExact)
-        particulars = Particulars(request, redirect, key, partition, isAlone: isAlone, body: body)
+        rareFields = RareFields(request, redirect, key, partition, isAlone: isAlone, body: body)
         keyHash = key.hash
     }
 
-    var variant: String { particulars?.variant ?? "" }
+    var variant: String { rareFields?.variant ?? "" }
 
     var key: FlightKey { FlightKey(self) }
 
@@ -195,8 +195,8 @@ extension Flight {
         let isPlain = key.variant.isEmpty && key.mode == .default
         self.init(
             id: id, url: request.url,
-            particulars: isPlain
-                ? nil : Particulars(request, redirect, key, partition, isAlone: isAlone, body: body),
+            rareFields: isPlain
+                ? nil : RareFields(request, redirect, key, partition, isAlone: isAlone, body: body),
             keyHash: key.hash, scope: scope)
     }
 }

@@ -56,18 +56,18 @@ package struct FlightTable {
 
     /// The flight with this name; nil if the flight has ended.
     @inline(__always)
-    func number(of name: FlightName) -> Handle<Flight>? { flights.resolve(name.reference) }
+    func handle(of name: FlightName) -> Handle<Flight>? { flights.resolve(name.reference) }
 
     package func name(of flight: Handle<Flight>) -> FlightName { FlightName(reference: flights.reference(to: flight)) }
 
     /// The flight with exactly this key; nil if there is none.
     @inline(__always)
-    func number(of key: FlightKey) -> Handle<Flight>? { numbers.find(key.hash) { flights[$0].has(key) } }
+    func handle(of key: FlightKey) -> Handle<Flight>? { numbers.find(key.hash) { flights[$0].has(key) } }
 
     /// The flight that a request with this key joins; nil if it needs a new one.
     @inline(__always)
     func joinable(_ key: FlightKey) -> Handle<Flight>? {
-        if let flight = number(of: key) { return flight }
+        if let flight = handle(of: key) { return flight }
         return modedCount > 0 || key.mode != .default ? stricter(than: key) : nil
     }
 
@@ -76,7 +76,7 @@ package struct FlightTable {
             var stricter = key
             stricter.mode = mode
             // A background revalidation must not delay a request that may use the stale response.
-            if let flight = number(of: stricter), !flights[flight].isRevalidation { return flight }
+            if let flight = handle(of: stricter), !flights[flight].isRevalidation { return flight }
         }
         return nil
     }
@@ -84,11 +84,11 @@ package struct FlightTable {
     /// The flight of mode `default` that a request of mode `explicit` can still join. The cache has not answered that
     /// flight, so an origin will.
     @inline(__always)
-    func laxer(_ key: FlightKey) -> Handle<Flight>? {
+    func wider(_ key: FlightKey) -> Handle<Flight>? {
         guard key.mode == .explicit else { return nil }
-        var laxer = key
-        laxer.mode = .default
-        guard let flight = number(of: laxer) else { return nil }
+        var wider = key
+        wider.mode = .default
+        guard let flight = handle(of: wider) else { return nil }
         switch flights[flight].phase {
         case .queued, .running, .backingOff: return flight
         // A response of heuristic freshness may be about to answer this flight, or has redirected it.
@@ -227,9 +227,9 @@ package struct FlightTable {
         flights.remove(flight)
     }
 
-    /// Gives a flight found by `laxer` the stricter mode of a request, which its redirects inherit.
+    /// Gives a flight found by `wider` the stricter mode of a request, which its redirects inherit.
     mutating func tighten(_ flight: Handle<Flight>, to key: FlightKey) {
-        precondition(number(of: key) == nil, "the key of flight \(flights[flight].id) is taken")
+        precondition(handle(of: key) == nil, "the key of flight \(flights[flight].id) is taken")
         flights[flight].takeMode(of: key)
         modedCount += 1
     }
@@ -342,7 +342,7 @@ package struct FlightTable {
 
     // MARK: Memory
 
-    func hasSpareRoom(least: Int) -> Bool { flights.hasSpareRoom(least: least) }
+    func canShrink(least: Int) -> Bool { flights.canShrink(least: least) }
 
     /// Releases spare capacity of tables, and the entries of requests from `bound` on, which must not exist.
     mutating func releaseRoom(beyond bound: Int, least: Int) {
@@ -365,7 +365,7 @@ extension FlightTable {
         for number in flights.indices {
             let flight = flights[number]
             counts[flight.phase] += 1
-            check(self.number(of: flight.key) == number, "3: the key of flight \(flight.id) names another flight")
+            check(self.handle(of: flight.key) == number, "3: the key of flight \(flight.id) names another flight")
             check(flight.id <= lastID, "3: flight \(flight.id) has a future name")
             check(
                 (pauses[number] != nil) == (flight.phase == .backingOff), "4: flight \(flight.id) has a wrong back-off")

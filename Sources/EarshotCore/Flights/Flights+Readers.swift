@@ -67,12 +67,12 @@ extension Flights {
         by fields: HeaderFields, of flight: Handle<Flight>, in records: inout Records
     ) -> [Handle<Interest>] {
         guard !records.flights[flight].route.decodes, !records.flights[flight].isExact else { return [] }
-        let asked = records.flights[flight].request
+        let shared = records.flights[flight].request
         return records.flights.interests(of: flight).filter { interest in
             guard !records.isDoomed(interest), let own = ownFields(of: interest, in: &records) else { return false }
-            var request = asked
+            var request = shared
             request.fields = own
-            return !request.isSuited(by: fields, to: asked)
+            return !request.isSuited(by: fields, to: shared)
         }
     }
 
@@ -81,11 +81,11 @@ extension Flights {
     static func mayRead(_ response: HeaderFields, _ interest: Handle<Interest>, in records: inout Records) -> Bool {
         let leaf = records.leaf(ofOpen: interest)
         guard !records.flights[leaf].route.decodes, !records.flights[leaf].isExact else { return true }
-        let asked = records.flights[leaf].request
-        guard let own = ownFields(of: interest, in: &records), own != asked.fields else { return true }
-        var request = asked
+        let shared = records.flights[leaf].request
+        guard let own = ownFields(of: interest, in: &records), own != shared.fields else { return true }
+        var request = shared
         request.fields = own
-        return !response.isEmpty && request.isSuited(by: response, to: asked)
+        return !response.isEmpty && request.isSuited(by: response, to: shared)
     }
 
     /// Fields of a request: its own, or those of the flight that it began.

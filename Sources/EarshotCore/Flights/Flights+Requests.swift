@@ -15,21 +15,21 @@ extension Flights {
     /// Reason to refuse a request at a limit on the number of requests, or while the broker admits none; nil if the
     /// request is accepted.
     @inline(__always)
-    static func refusal(of interest: Handle<Interest>, in records: inout Records) -> Refusal? {
-        guard !records.isDraining, records.limits.isAdmitting else { return Refusal(code: .stopping) }
+    static func refusal(of interest: Handle<Interest>, in records: inout Records) -> RequestRefusal? {
+        guard !records.isDraining, records.limits.isAdmitting else { return RequestRefusal(code: .stopping) }
         let handler = records.requests[interest].handler
         let principal = records.handlers[handler].principal
-        guard hasRoom(of: principal, in: &records) else { return Refusal(code: .queueFull) }
+        guard hasRoom(of: principal, in: &records) else { return RequestRefusal(code: .queueFull) }
         if let owner = records.requests[interest].owner,
             Int(records.clients[owner].owned.count) > records.limits.requestsPerClient
         {
-            return Refusal(code: .queueFull)
+            return RequestRefusal(code: .queueFull)
         }
         guard records.quotas.admitsRequests(of: principal) else {
-            return Refusal(code: .quota, detail: QuotaDetail.request)
+            return RequestRefusal(code: .quota, detail: QuotaDetail.request)
         }
         return records.handlers[handler].requests.pending <= records.limits.requestsPerHandler
-            ? nil : Refusal(code: .queueFull)
+            ? nil : RequestRefusal(code: .queueFull)
     }
 
     /// Whether the number of all open requests admits the newest one, which is of this principal.
@@ -54,9 +54,10 @@ extension Flights {
         let owner = fetch.options.isOwned ? client : nil
         let interest = records.requests.insert(
             Interest(
-                request: fetch.request, askedAt: now,
+                request: fetch.request, requestedAt: now,
                 fingerprint: fingerprint, generation: records.nextSerial(), handler: handler, owner: owner,
-                priority: fetch.options.priority, isWarm: fetch.options.isWarm, isFresh: fetch.options.replacesHandler,
+                priority: fetch.options.priority, isWarm: fetch.options.isWarm,
+                isReplacement: fetch.options.replacesHandler,
                 isTriedOnce: fetch.options.retries == 0), hash)
         if let rare = Interest.Extras(fetch.options) { records.requests.setExtras(of: interest, rare) }
         records.handlers.requestAdded(interest, to: handler, owner: owner)

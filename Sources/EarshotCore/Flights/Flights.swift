@@ -36,13 +36,13 @@ enum Flights {
 
     /// Counts a failed attempt, and decides between a retry and the failure.
     ///
-    /// - Parameter isAskedToWait: whether a proxy requested the pause.
+    /// - Parameter isPauseRequested: whether a proxy requested the pause.
     static func failed(
         _ flight: Handle<Flight>, _ code: FailureCode, _ response: Outcome.Response? = nil, detail: String? = nil,
-        isAskedToWait: Bool = false, now: Tick, in records: inout Records
+        isPauseRequested: Bool = false, now: Tick, in records: inout Records
     ) -> FlightStep {
         records.flights[extras: flight].failures += 1
-        records.flights[extras: flight].fruitless += 1
+        records.flights[extras: flight].failedAttempts += 1
         let record = records.flights[flight]
         var failure = Outcome.failure(code, of: flight, detail: detail, in: &records)
         if let response { (failure.response, failure.url) = (response, nil) }
@@ -55,7 +55,7 @@ enum Flights {
         guard ending.isEmpty || record.isRevalidation || ending.count < waiting.count else { return .conclude(outcome) }
         records.ledger.flights.retried += 1
         let waitsForOrigin =
-            (isAskedToWait || response?.asksToWait == true) && records.governor.isCoolingDown(record.scope)
+            (isPauseRequested || response?.isOverloaded == true) && records.governor.isCoolingDown(record.scope)
         return .retry(
             after: outcome, ending: ending,
             waitsForOrigin ? .afterCoolDown : .at(now.advanced(byNanoseconds: pause)))
@@ -70,7 +70,7 @@ enum Flights {
     /// Whether another attempt follows a response with this status, so that the response is not stored.
     static func triesAgain(_ flight: Handle<Flight>, after status: Int, in records: inout Records) -> Bool {
         FailureCode.httpStatus.isRetryable(status: status) && !records.flights[flight].route.deliversErrors
-            && decision(of: flight, .httpStatus, status, uncounted: 1, random: 0, in: &records) != .giveUp
+            && decision(of: flight, .httpStatus, status, uncounted: 1, random: 0, in: &records) != .fail
     }
 
     /// - Parameter uncounted: number of failed attempts that are not counted yet.
@@ -81,7 +81,7 @@ enum Flights {
         let (record, history) = (records.flights[flight], records.flights[extras: flight])
         return RetryRule().decision(
             after: code, status: status, method: record.method, attempts: Int(history.failures) + uncounted,
-            fruitless: Int(history.fruitless) + uncounted, retries: Int(record.retries), random: random)
+            failedAttempts: Int(history.failedAttempts) + uncounted, retries: Int(record.retries), random: random)
     }
 
     /// Handles a body that exceeded the attempt's limit. Requests that allow no more fail; the others are queued again
@@ -117,7 +117,7 @@ enum Flights {
         if isNew {
             let history = records.flights[extras: flight]
             records.flights[extras: child].workerDeaths = history.workerDeaths
-            records.flights[extras: child].isAccused = history.isAccused
+            records.flights[extras: child].isSuspected = history.isSuspected
         }
         return .followed(tooFar: records.flights.tooFar(flight, hops: records.limits.redirectHops))
     }

@@ -16,7 +16,7 @@ package struct HandlerRegistry {
     /// The same handlers by principal, then in the byte order of their names.
     package private(set) var order = OrderedHandles<HandlerEntry>()
     /// Roots by the text of their principals, see `rootText`.
-    private var rootNumbers: [String: Handle<RootEntry>] = [:]
+    private var rootHandles: [String: Handle<RootEntry>] = [:]
     /// Clients subscribed to all handlers below a name.
     private var subtrees: [HandlerKey: [Handle<ClientSession>]] = [:]
     /// Subscriptions by client, for clients that have one.
@@ -26,7 +26,7 @@ package struct HandlerRegistry {
     /// Handlers being removed, in the order of their turns.
     private(set) var removing: Deque<Handle<HandlerEntry>> = []
     /// Handlers being removed, by their former names.
-    private var formerNumbers: [HandlerKey: [Handle<HandlerEntry>]] = [:]
+    private var formerHandles: [HandlerKey: [Handle<HandlerEntry>]] = [:]
 
     // MARK: Queries
 
@@ -52,13 +52,13 @@ package struct HandlerRegistry {
 
     func contains(_ handler: Handle<HandlerEntry>) -> Bool { handlers.contains(handler) }
 
-    package func number(of key: HandlerKey) -> Handle<HandlerEntry>? { numbers[key] }
+    package func handle(of key: HandlerKey) -> Handle<HandlerEntry>? { numbers[key] }
 
     /// Principals with a handler. O(handlers).
     var principals: Set<Handle<Principal>> { Set(indices.lazy.map { handlers[$0].principal }) }
 
     /// Whether a handler has this root.
-    func hasRoot(_ name: String) -> Bool { rootNumbers[name] != nil }
+    func hasRoot(_ name: String) -> Bool { rootHandles[name] != nil }
 
     /// First segment of a handler's name, with the name of its principal; see `rootText`.
     func rootName(of handler: Handle<HandlerEntry>) -> String { roots[handlers[handler].root].name }
@@ -166,9 +166,9 @@ package struct HandlerRegistry {
         _ key: HandlerKey, rootText name: String
     ) -> (number: Handle<HandlerEntry>, isFirstOfRoot: Bool) {
         precondition(numbers[key] == nil, "there are two handlers \(key.id)")
-        let known = rootNumbers[name]
+        let known = rootHandles[name]
         let root = known ?? roots.insert(RootEntry(name: name))
-        rootNumbers[name] = root
+        rootHandles[name] = root
         let handler = handlers.insert(HandlerEntry(key, root: root))
         numbers[key] = handler
         order.insert(handler, at: position(of: key.id.description, key.principal))
@@ -187,7 +187,7 @@ package struct HandlerRegistry {
         roots[root].handlers -= 1
         guard roots[root].handlers == 0 else { return nil }
         let name = roots[root].name
-        rootNumbers[name] = nil
+        rootHandles[name] = nil
         roots.remove(root)
         return name
     }
@@ -326,7 +326,7 @@ package struct HandlerRegistry {
         handlers[handler].enter(.removing(removal))
         removing.append(handler)
         let key = handlers[handler].key
-        formerNumbers[key, default: []].append(handler)
+        formerHandles[key, default: []].append(handler)
         let subscribers = handlers[handler].subscribers
         guard !subscribers.isEmpty else { return }
         let successor = add(key, rootText: rootName(of: handler)).number
@@ -339,7 +339,7 @@ package struct HandlerRegistry {
     }
 
     /// Handlers being removed that had this name, in the order of their removal.
-    func removing(_ key: HandlerKey) -> [Handle<HandlerEntry>] { formerNumbers[key] ?? [] }
+    func removing(_ key: HandlerKey) -> [Handle<HandlerEntry>] { formerHandles[key] ?? [] }
 
     /// Withdraws a client from the listeners of a handler being removed.
     ///
@@ -362,20 +362,20 @@ package struct HandlerRegistry {
         precondition(handlers[handler].interests.isEmpty, "handler \(key.id) is removed and has requests")
         removing.removeAll { $0 == handler }
         handlers[handler].enter(.removed)
-        formerNumbers[key]?.removeAll { $0 == handler }
-        if formerNumbers[key]?.isEmpty == true { formerNumbers[key] = nil }
+        formerHandles[key]?.removeAll { $0 == handler }
+        if formerHandles[key]?.isEmpty == true { formerHandles[key] = nil }
     }
 
     // MARK: Memory
 
-    func hasSpareRoom(least: Int) -> Bool { handlers.hasSpareRoom(least: least) }
+    func canShrink(least: Int) -> Bool { handlers.canShrink(least: least) }
 
     /// Releases spare capacity of tables, and the entries of requests from `bound` on, which must not exist.
     mutating func releaseRoom(beyond bound: Int, least: Int) {
         handlers.releaseRoom(least: least)
         roots.releaseRoom(least: least)
         numbers.releaseRoom(least: least)
-        rootNumbers.releaseRoom(least: least)
+        rootHandles.releaseRoom(least: least)
         subtrees.releaseRoom(least: least)
         subscriptions.releaseRoom(least: least)
         for client in Array(subscriptions.keys) {
@@ -385,7 +385,7 @@ package struct HandlerRegistry {
         requestChains.releaseRoom(beyond: bound, least: least)
         restingChains.releaseRoom(beyond: bound, least: least)
         removing.releaseRoomIfEmpty()
-        formerNumbers.releaseRoom(least: least)
+        formerHandles.releaseRoom(least: least)
     }
 }
 
@@ -401,10 +401,10 @@ extension HandlerRegistry {
         check(
             Set(removing) == Set(indices.filter { handlers[$0].isRemoving }),
             "10: \(removing.count) handlers are being removed")
-        let former = formerNumbers.values.flatMap { $0 }
+        let former = formerHandles.values.flatMap { $0 }
         check(Set(former) == Set(removing) && former.count == removing.count, "10: \(former.count) former names")
         check(
-            formerNumbers.allSatisfy { key, former in former.allSatisfy { handlers[$0].key == key } },
+            formerHandles.allSatisfy { key, former in former.allSatisfy { handlers[$0].key == key } },
             "10: a former name is another handler's")
         return faults
     }
@@ -422,14 +422,14 @@ extension HandlerRegistry {
             precedes(handlers[$1].id.description, handlers[$1].principal, $0)
         }
         check(isInOrder && Set(ordered) == Set(named), "12: the order of handlers is not that of their names")
-        check(rootNumbers.count == roots.count, "12: \(roots.count) roots, \(rootNumbers.count) names")
+        check(rootHandles.count == roots.count, "12: \(roots.count) roots, \(rootHandles.count) names")
         for root in roots.indices {
             let members = indices.filter { handlers[$0].root == root }
             let count = members.count
             check(
                 Set(members.map { handlers[$0].principal }).count <= 1, "12: root \(root) belongs to two principals")
             check(roots[root].handlers == count, "12: root \(root) counts \(roots[root].handlers) of \(count) handlers")
-            check(rootNumbers[roots[root].name] == root, "12: root \(root) has no name")
+            check(rootHandles[roots[root].name] == root, "12: root \(root) has no name")
         }
     }
 

@@ -106,9 +106,9 @@ package struct OriginGovernor {
     /// URLs that have answered 503 without `Retry-After` since the latest other answer, of scopes without a cool-down.
     private var unavailable: [Handle<OriginScope>: Set<String>] = [:]
     /// Origins by name. The records hold the names.
-    private var originNumbers = HandleTable<OriginEntry>()
+    private var originHandles = HandleTable<OriginEntry>()
     /// Scopes of requests with credentials. Records of origins hold the other scopes.
-    private var scopeNumbers: [OriginScopeKey: Handle<OriginScope>] = [:]
+    private var scopeHandles: [OriginScopeKey: Handle<OriginScope>] = [:]
     private var lastSerial: UInt64 = 0
     /// nil in a broker that follows no dead one, and once all origins have their limits.
     private(set) var slowStart: SlowStart?
@@ -156,7 +156,7 @@ package struct OriginGovernor {
     /// - Parameter hash: hash of the origin's name and of the pool.
     @inline(__always)
     func origin(of url: FetchURL, in pool: Handle<WorkerPool>, hash: UInt32) -> Handle<OriginEntry>? {
-        originNumbers.find(hash) { origins[$0].pool == pool && url.isOf(originNamed: origins[$0].name) }
+        originHandles.find(hash) { origins[$0].pool == pool && url.isOf(originNamed: origins[$0].name) }
     }
 
     /// Adds an origin.
@@ -165,7 +165,7 @@ package struct OriginGovernor {
     /// - Returns: also the timer of its slow start; nil without one, and before the broker opens.
     mutating func add(_ origin: OriginEntry, now: Tick) -> (origin: Handle<OriginEntry>, step: SlowStartStep?) {
         let number = origins.insert(origin)
-        originNumbers.insert(number, origin.nameHash)
+        originHandles.insert(number, origin.nameHash)
         return (number, slowStart == nil ? nil : beginSlowStart(of: number, now: now))
     }
 
@@ -173,9 +173,9 @@ package struct OriginGovernor {
     mutating func scope(_ trust: TrustScope, at origin: Handle<OriginEntry>) -> Handle<OriginScope> {
         if trust.isShared, let scope = origins[origin].sharedScope { return scope }
         let key = OriginScopeKey(origin: origin, scope: trust)
-        if !trust.isShared, let scope = scopeNumbers[key] { return scope }
+        if !trust.isShared, let scope = scopeHandles[key] { return scope }
         let scope = scopes.insert(OriginScope(origin: origin, scope: trust))
-        if trust.isShared { origins[origin].sharedScope = scope } else { scopeNumbers[key] = scope }
+        if trust.isShared { origins[origin].sharedScope = scope } else { scopeHandles[key] = scope }
         origins[origin].scopes += 1
         return scope
     }
@@ -209,7 +209,7 @@ package struct OriginGovernor {
         if scopes[scope].scope.isShared {
             origins[origin].sharedScope = nil
         } else {
-            scopeNumbers[OriginScopeKey(origin: origin, scope: scopes[scope].scope)] = nil
+            scopeHandles[OriginScopeKey(origin: origin, scope: scopes[scope].scope)] = nil
         }
         scopes.remove(scope)
         origins[origin].scopes -= 1
@@ -219,7 +219,7 @@ package struct OriginGovernor {
     /// Frees an origin without scopes, transfers and spacing. Returns its pool.
     private mutating func forgetIfIdle(origin: Handle<OriginEntry>) -> Handle<WorkerPool>? {
         guard origins[origin].isIdle else { return nil }
-        originNumbers.remove(origin, origins[origin].nameHash)
+        originHandles.remove(origin, origins[origin].nameHash)
         slowStart?.steps[origin] = nil
         let pool = origins[origin].pool
         origins.remove(origin)
@@ -362,20 +362,20 @@ package struct OriginGovernor {
 
     /// Begins or prolongs a cool-down after a refusal.
     ///
-    /// - Parameter asked: the origin's `Retry-After`.
+    /// - Parameter retryAfter: the origin's `Retry-After`.
     /// - Returns: the timer to set; nil if an earlier cool-down stays in force.
     mutating func cool(
-        _ scope: Handle<OriginScope>, asked: RetryAfter?, using generator: inout SplitMix, now: Tick
+        _ scope: Handle<OriginScope>, retryAfter: RetryAfter?, using generator: inout SplitMix, now: Tick
     ) -> CoolDownStart? {
         let present = scopes[scope].coolDown
-        if case .cooling = present?.phase, asked == nil { return nil }
+        if case .cooling = present?.phase, retryAfter == nil { return nil }
         // Transfers that were running when the origin began to refuse are refused too, and count as one refusal.
         let strikes = (present?.strikes ?? 0) + (present?.end == nil ? 1 : 0)
-        let wish = (asked?.seconds ?? 0) * 1_000_000_000
-        let pause = max(CoolDown.backoff.pause(afterFailures: strikes, random: generator.next()), wish)
+        let requestedNanoseconds = (retryAfter?.seconds ?? 0) * 1_000_000_000
+        let pause = max(CoolDown.backoff.pause(afterFailures: strikes, random: generator.next()), requestedNanoseconds)
         let end = now.advanced(byNanoseconds: pause)
         if let earlier = present?.end, earlier >= end { return nil }
-        let isRefusing = wish > Int64(limits.coolDownMilliseconds) * 1_000_000
+        let isRefusing = requestedNanoseconds > Int64(limits.coolDownMilliseconds) * 1_000_000
         let serial = nextSerial()
         let phase = isRefusing ? CoolDown.Phase.refusing(until: end) : .cooling(until: end)
         enter(
@@ -443,14 +443,14 @@ package struct OriginGovernor {
     /// Whether the name tables list exactly the origins and scopes that exist. O(origins and scopes).
     var namesAreComplete: Bool {
         let credentialed = scopes.indices.filter { !scopes[$0].scope.isShared }
-        return originNumbers.count == origins.count && scopeNumbers.count == credentialed.count
+        return originHandles.count == origins.count && scopeHandles.count == credentialed.count
             && origins.indices.allSatisfy { number in
-                originNumbers.find(origins[number].nameHash) {
+                originHandles.find(origins[number].nameHash) {
                     origins[$0].name == origins[number].name && origins[$0].pool == origins[number].pool
                 } == number
             }
             && credentialed.allSatisfy {
-                scopeNumbers[OriginScopeKey(origin: scopes[$0].origin, scope: scopes[$0].scope)] == $0
+                scopeHandles[OriginScopeKey(origin: scopes[$0].origin, scope: scopes[$0].scope)] == $0
             }
     }
 
@@ -461,7 +461,7 @@ package struct OriginGovernor {
     mutating func releaseRoom(least: Int) {
         origins.releaseRoom(least: least)
         scopes.releaseRoom(least: least)
-        originNumbers.releaseRoom(least: least)
-        scopeNumbers.releaseRoom(least: least)
+        originHandles.releaseRoom(least: least)
+        scopeHandles.releaseRoom(least: least)
     }
 }

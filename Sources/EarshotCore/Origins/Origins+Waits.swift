@@ -3,13 +3,13 @@ extension Origins {
     /// Has the queued requests of a scope checked that do not wait long for its cool-down, or for its probe, which begins
     /// now.
     static func checkWaits(for scope: Handle<OriginScope>, in records: inout Records) {
-        if !records.queue.impatient.isEmpty { records.queue.impatient.check(scope, since: records.clock) }
+        if !records.queue.coolDownWaits.isEmpty { records.queue.coolDownWaits.check(scope, since: records.clock) }
     }
 
     /// Checks one slice of such requests. Called once per pass, before the timers.
     static func continueWaits(in records: inout Records) {
         for _ in 0..<max(records.limits.coolDownWaitsPerPass, 1) {
-            guard let turn = records.queue.impatient.takeTurn() else { return }
+            guard let turn = records.queue.coolDownWaits.takeTurn() else { return }
             wait(turn.interest, for: turn.scope, since: turn.since, in: &records)
         }
     }

@@ -125,8 +125,9 @@ enum Origins {
     // MARK: Cool-downs
 
     /// Begins or prolongs a cool-down after a response with status 429 or 503.
-    static func cool(_ scope: Handle<OriginScope>, asked: RetryAfter?, now: Tick, in records: inout Records) {
-        guard let start = records.governor.cool(scope, asked: asked, using: &records.generator, now: now) else {
+    static func cool(_ scope: Handle<OriginScope>, retryAfter: RetryAfter?, now: Tick, in records: inout Records) {
+        guard let start = records.governor.cool(scope, retryAfter: retryAfter, using: &records.generator, now: now)
+        else {
             return
         }
         records.ledger.flights.coolDowns += 1

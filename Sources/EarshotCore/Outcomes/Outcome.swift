@@ -25,7 +25,7 @@ package struct Outcome {
         var source: Terminal.Source?
 
         /// Whether the origin is overloaded: 429 (RFC 6585, section 4) or 503 (RFC 9110, section 15.6.4).
-        var asksToWait: Bool { status == 429 || status == 503 }
+        var isOverloaded: Bool { status == 429 || status == 503 }
 
         var inlineBody: BodyID? { if case .inline(let id) = body { id } else { nil } }
 
@@ -65,9 +65,9 @@ package struct Outcome {
     var retryAfterSeconds: Int? { coolDownSeconds == 0 ? nil : Int(coolDownSeconds) }
 
     /// Text of a failure without a response; nil for all others.
-    var text: OwedFailure.Text? {
+    var text: CompactFailure.Text? {
         guard let failure, response == nil else { return nil }
-        return OwedFailure.Text(
+        return CompactFailure.Text(
             failure: failure, detail: detail, attempts: attempts, retryAfterSeconds: retryAfterSeconds)
     }
 

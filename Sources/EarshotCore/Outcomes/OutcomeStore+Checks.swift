@@ -17,26 +17,26 @@ extension OutcomeStore {
             if case .file(_, body)? = form { continue }
             check(false, "12: outcome \(number) has lost its spilled body")
         }
-        for number in owed.indices {
-            let failure = owed[number]
+        for number in compact.indices {
+            let failure = compact[number]
             check(failure.holders > 0, "12: owed failure \(number) has no holder")
             check(
-                failure.interest.map { owedNumbers[$0] == number } ?? true,
+                failure.interest.map { compactNumbers[$0] == number } ?? true,
                 "12: owed failure \(number) names a wrong request")
             let text = outcomes.contains(failure.outcome) ? outcomes[failure.outcome].text : nil
             check(
                 text.map { sharedFailures[$0] == failure.outcome } ?? false,
                 "11: owed failure \(number) has an outcome of its own")
         }
-        check(owedURLs.keys.allSatisfy { owed.contains($0) }, "12: URLs of no owed failure are kept")
+        check(compactURLs.keys.allSatisfy { compact.contains($0) }, "12: URLs of no owed failure are kept")
         for (text, number) in sharedFailures {
             check(
                 outcomes.contains(number) && outcomes[number].text == text && outcomes[number].url == nil,
                 "12: outcome \(number) is shared under the text of another")
         }
-        for (interest, number) in owedNumbers {
+        for (interest, number) in compactNumbers {
             check(
-                owed.contains(number) && owed[number].interest == interest,
+                compact.contains(number) && compact[number].interest == interest,
                 "12: interest \(interest) is owed the failure of another")
         }
         for (file, names) in named {

@@ -11,7 +11,7 @@ internal import EarshotWire
 ///     └──── unspill ─────┘        the write failed
 /// ```
 ///
-/// `link` makes the transitions of an `OwedFailure`. The store deletes no files and no bodies: its functions return those
+/// `link` makes the transitions of an `CompactFailure`. The store deletes no files and no bodies: its functions return those
 /// that the caller deletes.
 package struct OutcomeStore {
     /// Bounds of the store.
@@ -51,12 +51,12 @@ package struct OutcomeStore {
     private(set) var outcomes = Slab<Outcome>()
     /// Outcomes by the spilled body that the shell writes into the spool.
     private(set) var spilling: [BodyID: Handle<Outcome>] = [:]
-    private(set) var owed = Slab<OwedFailure>()
+    private(set) var compact = Slab<CompactFailure>()
     /// Attached failures by the interest of their request.
-    private(set) var owedNumbers: [Handle<Interest>: Handle<OwedFailure>] = [:]
-    private(set) var owedURLs: [Handle<OwedFailure>: String] = [:]
+    private(set) var compactNumbers: [Handle<Interest>: Handle<CompactFailure>] = [:]
+    private(set) var compactURLs: [Handle<CompactFailure>: String] = [:]
     /// Outcomes of owed failures by their text.
-    private(set) var sharedFailures: [OwedFailure.Text: Handle<Outcome>] = [:]
+    private(set) var sharedFailures: [CompactFailure.Text: Handle<Outcome>] = [:]
     /// Spool files with references, by name.
     private(set) var files: [String: HeldFile] = [:]
     // Wrapping sums: workers report some of the sizes.
@@ -76,7 +76,7 @@ package struct OutcomeStore {
 
     /// Whether the store has no outcomes, owed failures or files.
     var isEmpty: Bool {
-        outcomes.count == 0 && spilling.isEmpty && owed.count == 0 && owedNumbers.isEmpty && owedURLs.isEmpty
+        outcomes.count == 0 && spilling.isEmpty && compact.count == 0 && compactNumbers.isEmpty && compactURLs.isEmpty
             && sharedFailures.isEmpty && files.isEmpty
     }
 
@@ -164,23 +164,23 @@ package struct OutcomeStore {
     // MARK: Owed failures
 
     /// Returns the owed failure of a request.
-    func owedNumber(of interest: Handle<Interest>) -> Handle<OwedFailure>? {
-        owedNumbers.isEmpty ? nil : owedNumbers[interest]
+    func compactNumber(of interest: Handle<Interest>) -> Handle<CompactFailure>? {
+        compactNumbers.isEmpty ? nil : compactNumbers[interest]
     }
 
     /// Adds the owed failure of a request with a reference count of 0. It holds a reference to the outcome that all
-    /// failures with its text share, which `releaseOwed` leaves to the caller.
+    /// failures with its text share, which `releaseCompact` leaves to the caller.
     ///
     /// - Parameter outcome: outcome of the request, a failure without a response.
-    mutating func addOwed(
+    mutating func addCompact(
         _ request: RequestID, of interest: Handle<Interest>, _ handler: Handle<HandlerEntry>,
         outcome: Handle<Outcome>
-    ) -> Handle<OwedFailure> {
+    ) -> Handle<CompactFailure> {
         let url = outcomes[outcome].url
         let shared = sharedFailure(like: outcome)
         retain(shared)
-        let number = owed.insert(OwedFailure(request: request, handler: handler, outcome: shared))
-        if let url { owedURLs[number] = url }
+        let number = compact.insert(CompactFailure(request: request, handler: handler, outcome: shared))
+        if let url { compactURLs[number] = url }
         link(number, .attached(interest: interest))
         return number
     }
@@ -201,36 +201,36 @@ package struct OutcomeStore {
         sharedFailures[text] = nil
     }
 
-    mutating func retainOwed(_ number: Handle<OwedFailure>) { owed[number].holders += 1 }
+    mutating func retainCompact(_ number: Handle<CompactFailure>) { compact[number].holders += 1 }
 
     /// Detaches an owed failure from its request, whose record is being freed.
-    mutating func detachOwed(_ number: Handle<OwedFailure>) { link(number, .detached) }
+    mutating func detachCompact(_ number: Handle<CompactFailure>) { link(number, .detached) }
 
     /// Releases a reference to an owed failure, and removes the failure with the last one.
     ///
     /// - Returns: whether it was removed. The caller releases its outcome then.
-    mutating func releaseOwed(_ number: Handle<OwedFailure>) -> Bool {
-        owed[number].holders -= 1
-        guard owed[number].holders == 0 else { return false }
+    mutating func releaseCompact(_ number: Handle<CompactFailure>) -> Bool {
+        compact[number].holders -= 1
+        guard compact[number].holders == 0 else { return false }
         link(number, .absent)
-        owedURLs.drop(number)
-        owed.remove(number)
+        compactURLs.drop(number)
+        compact.remove(number)
         // A slow client may have had a million of them.
-        if owed.count == 0 { owed = Slab() }
+        if compact.count == 0 { compact = Slab() }
         return true
     }
 
-    private mutating func link(_ number: Handle<OwedFailure>, _ link: Link) {
-        let earlier = owed[number].interest
+    private mutating func link(_ number: Handle<CompactFailure>, _ link: Link) {
+        let earlier = compact[number].interest
         switch link {
         case .attached(let interest):
-            let other = owedNumbers.updateValue(number, forKey: interest)
+            let other = compactNumbers.updateValue(number, forKey: interest)
             precondition(earlier == nil && other == nil, "interest \(interest) has two owed failures")
-            owed[number].interest = interest
+            compact[number].interest = interest
         case .detached, .absent:
-            if let earlier { owedNumbers[earlier] = nil }
+            if let earlier { compactNumbers[earlier] = nil }
             if case .detached = link { precondition(earlier != nil, "owed failure \(number) is detached twice") }
-            owed[number].interest = nil
+            compact[number].interest = nil
         }
     }
 
@@ -297,18 +297,18 @@ package struct OutcomeStore {
     // MARK: Memory
 
     /// Whether a table has much spare capacity.
-    func hasSpareRoom(least: Int) -> Bool {
-        outcomes.hasSpareRoom(least: least) || owed.hasSpareRoom(least: least)
+    func canShrink(least: Int) -> Bool {
+        outcomes.canShrink(least: least) || compact.canShrink(least: least)
     }
 
     /// Releases spare capacity beyond `least` entries.
     mutating func releaseRoom(least: Int) {
         outcomes.releaseRoom(least: least)
-        owed.releaseRoom(least: least)
+        compact.releaseRoom(least: least)
         files.releaseRoom(least: least)
         spilling.releaseRoom(least: least)
-        owedNumbers.releaseRoom(least: least)
-        owedURLs.releaseRoom(least: least)
+        compactNumbers.releaseRoom(least: least)
+        compactURLs.releaseRoom(least: least)
         sharedFailures.releaseRoom(least: least)
     }
 }

@@ -22,7 +22,7 @@ enum Parts {
         _ part: PartDescription, bytes: Int, isVerified: Bool, for attempt: AttemptID, by id: WorkerID,
         in records: inout Records
     ) {
-        guard let worker = records.workers.number(of: id), let lease = records.workers[worker].leases[attempt] else {
+        guard let worker = records.workers.handle(of: id), let lease = records.workers[worker].leases[attempt] else {
             return
         }
         let growing = GrowingPart(
@@ -93,7 +93,7 @@ enum Parts {
         if let flight = lease.flight {
             keep(part, for: flight, in: &records)
         } else if let abandoned = lease.abandoned {
-            if let successor = records.flights.number(of: abandoned.key), !records.flights[successor].isRunning,
+            if let successor = records.flights.handle(of: abandoned.key), !records.flights[successor].isRunning,
                 !records.parts.hasPart(of: successor)
             {
                 keep(part, for: successor, in: &records)
@@ -160,7 +160,7 @@ enum Parts {
     }
 
     private static func mayOutlive(bytes: Int, in records: inout Records) -> Bool {
-        records.facilities.isKeepingParts && bytes >= records.limits.leastPartBytes
+        records.features.isKeepingParts && bytes >= records.limits.leastPartBytes
             && bytes <= records.limits.partsBytes
     }
 
@@ -169,7 +169,7 @@ enum Parts {
         _ attempt: AttemptID, of flight: Handle<Flight>, _ checkpoint: Checkpoint?, at worker: Handle<WorkerSession>,
         in records: inout Records
     ) {
-        guard records.facilities.isKeepingParts, let lease = records.workers[worker].leases[attempt],
+        guard records.features.isKeepingParts, let lease = records.workers[worker].leases[attempt],
             let part = lease.part
         else {
             return
@@ -203,7 +203,7 @@ enum Parts {
     static func keys(
         of flight: Handle<Flight>, chargedTo principal: Handle<Principal>, in records: inout Records
     ) -> PartKeys? {
-        guard records.facilities.isKeepingParts, records.limits.partsBytes > 0 else { return nil }
+        guard records.features.isKeepingParts, records.limits.partsBytes > 0 else { return nil }
         let record = records.flights[flight]
         // A flight that principals share would give the part of one to another, whose response may be private. The contents
         // of certificate files may change.
@@ -231,7 +231,7 @@ enum Parts {
     /// Renames the part of a flight for a worker that resumes it. Deletes a part that the flight may not resume.
     ///
     /// - Returns: the JOB's description of the part, and the file under the worker's name for it.
-    static func lend(
+    static func assign(
         partOf flight: Handle<Flight>, as attempt: AttemptID, to worker: Handle<WorkerSession>, maxBytes: Int?,
         in records: inout Records
     ) -> (resume: Job.Resume, part: GrowingPart)? {
@@ -243,7 +243,7 @@ enum Parts {
             return nil
         }
         let file = SpoolName.part(of: attempt, pid: Int32(clamping: records.workers[worker].pid))
-        records.outbox.actions.append(.spool(.lendPart(part.file, as: file)))
+        records.outbox.actions.append(.spool(.assignPart(part.file, as: file)))
         let total = part.body.totalBytes.map { Int($0) }
         return (
             Job.Resume(bytes: part.bytes, total: total, validator: validator),

@@ -38,7 +38,7 @@ package struct PrincipalTable {
     package func name(of principal: Handle<Principal>) -> PrincipalName? { principals[principal].name }
 
     /// The principal of this name, if it is known.
-    func number(of name: PrincipalName) -> Handle<Principal>? { numbers[name] }
+    func handle(of name: PrincipalName) -> Handle<Principal>? { numbers[name] }
 
     /// A principal, which is added if needed. The caller refers to it next.
     ///

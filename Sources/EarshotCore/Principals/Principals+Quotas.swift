@@ -73,7 +73,7 @@ extension Principals {
     /// Returns why a request may not hold a head with this many counted bytes; nil if it may.
     static func obstacle(
         toHead bytes: Int, of client: ClientID, by principal: Handle<Principal>, in records: inout Records
-    ) -> Refusal? {
+    ) -> RequestRefusal? {
         guard bytes > 0 else { return nil }
         return obstacle(
             bytes, besides: records.requests.heads.bytes(of: client), within: records.limits.requestHeadBytesPerClient,
@@ -83,7 +83,7 @@ extension Principals {
     /// Returns why a request may not hold a body of this length; nil if it may.
     static func obstacle(
         toBody bytes: Int, of client: ClientID, by principal: Handle<Principal>, in records: inout Records
-    ) -> Refusal? {
+    ) -> RequestRefusal? {
         obstacle(
             bytes, besides: records.requests.bodies.bytes(of: client), within: records.limits.requestBodyBytesPerClient,
             \.bodyBytes,
@@ -96,11 +96,11 @@ extension Principals {
     private static func obstacle(
         _ bytes: Int, besides own: Int, within most: Int, _ kind: KeyPath<QuotaBook.Amounts, Int>,
         by principal: Handle<Principal>, all: Int, in records: inout Records
-    ) -> Refusal? {
-        guard own + bytes <= most else { return Refusal(code: .queueFull) }
+    ) -> RequestRefusal? {
+        guard own + bytes <= most else { return RequestRefusal(code: .queueFull) }
         guard !records.quotas.admits(bytes, of: kind, for: principal, within: all) else { return nil }
         return principal == PrincipalTable.administrator
-            ? Refusal(code: .queueFull) : Refusal(code: .quota, detail: QuotaDetail.message)
+            ? RequestRefusal(code: .queueFull) : RequestRefusal(code: .quota, detail: QuotaDetail.message)
     }
 
     /// The error about another subscription of a client; nil if it may have one more, of its own and of those of all.
@@ -126,12 +126,12 @@ extension Principals {
     /// that are not loaded is above the quota.
     static func obstacle(
         toDurable bytes: Int, of interest: Handle<Interest>, in records: inout Records
-    ) -> Refusal? {
+    ) -> RequestRefusal? {
         let principal = records.principal(of: interest)
         let hasLeftover =
             records.principals.name(of: principal).map { records.durables.load.leftovers[$0] != nil } ?? false
         guard hasLeftover || !records.hasRoomForDurable(bytes, of: interest) else { return nil }
         return principal == PrincipalTable.administrator
-            ? Refusal(code: .queueFull) : Refusal(code: .quota, detail: QuotaDetail.durable)
+            ? RequestRefusal(code: .queueFull) : RequestRefusal(code: .quota, detail: QuotaDetail.durable)
     }
 }

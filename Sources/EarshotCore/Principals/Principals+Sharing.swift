@@ -53,14 +53,14 @@ extension Principals {
             records.flights[flight].isOpenToUsers, !CacheRule.mayBeShared(fields)
         else { return nil }
         var separation = Separation()
-        let keeper = records.flights.firstInterest(of: flight).map { records.principal(of: $0) }
+        let holder = records.flights.firstInterest(of: flight).map { records.principal(of: $0) }
         records.forEachInterest(of: flight) { records, interest in
-            if records.principal(of: interest) != keeper, !records.isDoomed(interest) {
+            if records.principal(of: interest) != holder, !records.isDoomed(interest) {
                 separation.leaving.append(interest)
             }
         }
         if isSharing {
-            separation.partition = ownPartition(of: keeper ?? PrincipalTable.administrator, in: &records)
+            separation.partition = ownPartition(of: holder ?? PrincipalTable.administrator, in: &records)
         }
         return separation
     }

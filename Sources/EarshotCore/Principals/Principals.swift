@@ -28,7 +28,7 @@ enum Principals {
         let user = records.clients[client].user
         let isLocal = user == PrincipalTable.administrator
         let isGateway = records.clients[client].isGateway
-        let isDoor = hello.proof != nil && hello.proof == records.facilities.doorProof
+        let isDoor = hello.proof != nil && hello.proof == records.features.doorProof
         guard let name = hello.principal else {
             guard isGateway || hello.proof != nil ? isDoor && hello.hasUserRights : true else { return nil }
             return Identity(user, of: hello, mustPull: !isLocal)
@@ -53,12 +53,12 @@ enum Principals {
     }
 
     private static func isProof(_ proof: GatewayProof, of name: PrincipalName, in records: inout Records) -> Bool {
-        records.facilities.gatewayProof.map { proof == $0 && name.isOfKey } ?? false
+        records.features.gatewayProof.map { proof == $0 && name.isOfKey } ?? false
     }
 
     /// Whether a session came through the gateway with a key that is no longer valid.
     static func isRevoked(_ client: Handle<ClientSession>, in records: inout Records) -> Bool {
-        guard records.clients[client].isGateway, let valid = records.facilities.validKeys,
+        guard records.clients[client].isGateway, let valid = records.features.validKeys,
             let name = records.principals.name(of: records.clients[client].principal)
         else { return false }
         return name.isOfClientKey && !valid.contains(name)

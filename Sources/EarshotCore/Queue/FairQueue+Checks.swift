@@ -14,8 +14,8 @@ extension FairQueue {
         checkTurns(check)
         checkParkings(check)
         check(
-            lineNumbers.count == lines.count && rootNumbers.count == roots.count && laneNumbers.count == lanes.count
-                && leafNumbers.count == leaves.count, "12: a key of the queue has no record")
+            lineHandles.count == lines.count && rootHandles.count == roots.count && laneHandles.count == lanes.count
+                && leafHandles.count == leaves.count, "12: a key of the queue has no record")
         return faults
     }
 
@@ -38,10 +38,10 @@ extension FairQueue {
             counts[line, default: ByClass(repeating: 0)][lanes[key.lane].priority] += members.count
             poolCounts[lines[line].key.pool, default: 0] += members.count
             sum += members.count
-            check(leafNumbers.find(key.hash) { leaves[$0].key == key } == leaf, "4: a handler has another number")
+            check(leafHandles.find(key.hash) { leaves[$0].key == key } == leaf, "4: a handler has another number")
         }
         check(
-            impatient.isConsistent { interest, scope in
+            coolDownWaits.isConsistent { interest, scope in
                 guard contains(interest), let leaf = leafOfInterest[interest].wrappedValue else { return false }
                 return lanes[leaves[leaf].key.lane].key.scope == scope
             }, "4: an interest that is not queued at its origin waits for its cool-down")
@@ -62,16 +62,18 @@ extension FairQueue {
         for leaf in leaves.indices { counts[leaves[leaf].key.lane, default: 0] += 1 }
         for lane in lanes.indices {
             let record = lanes[lane]
-            let (usual, fresh) = (leafChains.members(of: record.leaves), leafChains.members(of: record.fresh))
+            let (usual, replacements) = (
+                leafChains.members(of: record.leaves), leafChains.members(of: record.replacements)
+            )
             check(
-                usual.allSatisfy { leaves[$0].key.lane == lane && !leaves[$0].isFresh }
-                    && fresh.allSatisfy { leaves[$0].key.lane == lane && leaves[$0].isFresh },
+                usual.allSatisfy { leaves[$0].key.lane == lane && !leaves[$0].isReplacement }
+                    && replacements.allSatisfy { leaves[$0].key.lane == lane && leaves[$0].isReplacement },
                 "4: lane \(lane) has a wrong handler")
             let count = counts[lane, default: 0]
-            check(usual.count + fresh.count == count, "4: lane \(lane) has turns for some of \(count) handlers")
+            check(usual.count + replacements.count == count, "4: lane \(lane) has turns for some of \(count) handlers")
             check(count > 0, "12: lane \(lane) is empty")
             check(
-                laneNumbers.find(record.key.hash) { lanes[$0].key == record.key } == lane,
+                laneHandles.find(record.key.hash) { lanes[$0].key == record.key } == lane,
                 "4: a lane has another number")
             check(
                 roots.contains(record.key.root) && roots[record.key.root].key.priority == record.priority,
@@ -88,7 +90,7 @@ extension FairQueue {
             let count = counts[number, default: 0]
             check(root.laneCount == count && count > 0, "12: root \(number) counts \(root.laneCount) of \(count) lanes")
             check(
-                rootNumbers.find(root.key.hash) { roots[$0].key == root.key } == number, "4: a root has another number")
+                rootHandles.find(root.key.hash) { roots[$0].key == root.key } == number, "4: a root has another number")
             check(
                 root.isInRotation != root.lanes.isEmpty,
                 "4: root \(number) has lanes and no turns, or turns and no lanes")
@@ -112,7 +114,7 @@ extension FairQueue {
             let count = counts[number, default: 0]
             check(line.rootCount == count && count > 0, "12: line \(number) counts \(line.rootCount) of \(count) roots")
             check(
-                lineNumbers.find(line.key.hash) { lines[$0].key == line.key } == number, "4: a line has another number")
+                lineHandles.find(line.key.hash) { lines[$0].key == line.key } == number, "4: a line has another number")
             check(line.tag <= pools[line.key.pool].serial, "4: line \(number) has a turn of the future")
             var rotating = 0
             for priority in ClassSchedule.classes {

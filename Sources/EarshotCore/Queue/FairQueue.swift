@@ -18,7 +18,7 @@ package import EarshotWire
 /// ends. So every operation takes O(log principals), and blocked interests cost nothing.
 package struct FairQueue {
     /// Position of an interest in the queue.
-    struct Place: Hashable {
+    struct QueueKey: Hashable {
         /// The pool that fetches it.
         var pool: Handle<WorkerPool>
         /// Principal of the handler.
@@ -77,7 +77,7 @@ package struct FairQueue {
     struct Leaf {
         var key: LeafKey
         var interests = Chain<Interest>()
-        var isFresh = false
+        var isReplacement = false
     }
 
     /// Queue of one principal in one pool.
@@ -106,7 +106,7 @@ package struct FairQueue {
         var highTurns = TurnOrder()
     }
 
-    private static let freshTurns = 3
+    private static let replacementTurns = 3
 
     private(set) var roots = Slab<RootNode>()
     private(set) var lanes = Slab<QueueLane>()
@@ -114,10 +114,10 @@ package struct FairQueue {
     /// Lines in all pools.
     private(set) var lines = Slab<Line>()
     /// Records of the four slabs by key.
-    private(set) var lineNumbers = HandleTable<Line>()
-    private(set) var rootNumbers = HandleTable<RootNode>()
-    private(set) var laneNumbers = HandleTable<QueueLane>()
-    private(set) var leafNumbers = HandleTable<Leaf>()
+    private(set) var lineHandles = HandleTable<Line>()
+    private(set) var rootHandles = HandleTable<RootNode>()
+    private(set) var laneHandles = HandleTable<QueueLane>()
+    private(set) var leafHandles = HandleTable<Leaf>()
     private(set) var parked = ParkingTable()
 
     /// Turns by pool.
@@ -130,7 +130,7 @@ package struct FairQueue {
     /// Leaf of each interest; nil for an interest that is not queued.
     private(set) var leafOfInterest = HandleArray<Interest, OptionalHandle<Leaf>>()
     /// Queued interests whose waits for a cool-down are limited, by scope.
-    var impatient = ImpatientInterests()
+    var coolDownWaits = CoolDownWaits()
 
     /// Number of queued interests in all pools.
     private(set) var count = 0
@@ -150,16 +150,16 @@ package struct FairQueue {
         lanes.releaseRoom(least: least)
         leaves.releaseRoom(least: least)
         parked.releaseRoom(least: least)
-        lineNumbers.releaseRoom(least: least)
-        rootNumbers.releaseRoom(least: least)
-        laneNumbers.releaseRoom(least: least)
-        leafNumbers.releaseRoom(least: least)
+        lineHandles.releaseRoom(least: least)
+        rootHandles.releaseRoom(least: least)
+        laneHandles.releaseRoom(least: least)
+        leafHandles.releaseRoom(least: least)
         rootChains.releaseRoom(beyond: roots.bound, least: least)
         laneChains.releaseRoom(beyond: lanes.bound, least: least)
         leafChains.releaseRoom(beyond: leaves.bound, least: least)
         interestChains.releaseRoom(beyond: bound, least: least)
         leafOfInterest.releaseRoom(beyond: bound, least: least)
-        impatient.releaseRoom(beyond: bound, least: least)
+        coolDownWaits.releaseRoom(beyond: bound, least: least)
     }
 
     // MARK: Events
@@ -167,19 +167,19 @@ package struct FairQueue {
     /// Adds an interest at the end of its handler's list. An interest that already had a turn is added at the front.
     ///
     /// - Parameters:
-    ///   - isFresh: whether it replaced all pending requests of its handler.
-    ///   - isImpatient: whether its wait for a cool-down is limited.
+    ///   - isReplacement: whether it replaced all pending requests of its handler.
+    ///   - limitsCoolDownWait: whether its wait for a cool-down is limited.
     mutating func push(
-        _ interest: Handle<Interest>, at place: Place, first: Bool = false, isFresh: Bool = false,
-        isImpatient: Bool = false
+        _ interest: Handle<Interest>, at place: QueueKey, first: Bool = false, isReplacement: Bool = false,
+        limitsCoolDownWait: Bool = false
     ) {
         leafOfInterest.reserve(interest, filler: OptionalHandle(wrappedValue: nil))
         precondition(self.leaf(of: interest) == nil, "interest \(interest) is queued twice")
         pools.reserve(place.pool, filler: Pool())
-        let leaf = leafNumber(for: place)
+        let leaf = leafHandle(for: place)
         leafOfInterest[interest].wrappedValue = leaf
-        if isFresh { freshen(leaf) }
-        if isImpatient { impatient.add(interest, of: place.scope) }
+        if isReplacement { markReplacement(leaf) }
+        if limitsCoolDownWait { coolDownWaits.add(interest, of: place.scope) }
         if first {
             interestChains.prepend(interest, to: &leaves[leaf].interests)
         } else {
@@ -196,7 +196,7 @@ package struct FairQueue {
         leafOfInterest[interest].wrappedValue = nil
         interestChains.remove(interest, from: &leaves[leaf].interests)
         let lane = leaves[leaf].key.lane
-        if !impatient.isEmpty { impatient.remove(interest, of: lanes[lane].key.scope) }
+        if !coolDownWaits.isEmpty { coolDownWaits.remove(interest, of: lanes[lane].key.scope) }
         let line = line(of: lane)
         count -= 1
         pools[lines[line].key.pool].count -= 1
@@ -252,7 +252,7 @@ package struct FairQueue {
     mutating func quotaOpened(_ principal: Handle<Principal>) {
         guard !parked.isEmpty else { return }
         for pool in pools.handles {
-            if let line = lineNumber(LineKey(pool: pool, principal: principal)) { unpark(.quota(line: line)) }
+            if let line = lineHandle(LineKey(pool: pool, principal: principal)) { unpark(.quota(line: line)) }
         }
     }
 
@@ -306,33 +306,33 @@ package struct FairQueue {
 
     /// Returns the handler with the next turn and moves it to the end of the rotation.
     private mutating func nextLeaf(of lane: Handle<QueueLane>) -> Handle<Leaf> {
-        if let leaf = lanes[lane].fresh.first,
-            lanes[lane].leaves.isEmpty || lanes[lane].freshTurns < Self.freshTurns
+        if let leaf = lanes[lane].replacements.first,
+            lanes[lane].leaves.isEmpty || lanes[lane].replacementTurns < Self.replacementTurns
         {
-            lanes[lane].freshTurns += 1
-            leafChains.remove(leaf, from: &lanes[lane].fresh)
+            lanes[lane].replacementTurns += 1
+            leafChains.remove(leaf, from: &lanes[lane].replacements)
             leafChains.append(leaf, to: &lanes[lane].leaves)
-            leaves[leaf].isFresh = false
+            leaves[leaf].isReplacement = false
             return leaf
         }
         guard let leaf = lanes[lane].leaves.first else { preconditionFailure("lane \(lane) has no handler") }
-        lanes[lane].freshTurns = 0
+        lanes[lane].replacementTurns = 0
         leafChains.rotate(&lanes[lane].leaves)
         return leaf
     }
 
     /// Moves a handler before all others of its lane.
-    private mutating func freshen(_ leaf: Handle<Leaf>) {
+    private mutating func markReplacement(_ leaf: Handle<Leaf>) {
         let lane = leaves[leaf].key.lane
         unlink(leaf)
-        leafChains.prepend(leaf, to: &lanes[lane].fresh)
-        leaves[leaf].isFresh = true
+        leafChains.prepend(leaf, to: &lanes[lane].replacements)
+        leaves[leaf].isReplacement = true
     }
 
     private mutating func unlink(_ leaf: Handle<Leaf>) {
         let lane = leaves[leaf].key.lane
-        if leaves[leaf].isFresh {
-            leafChains.remove(leaf, from: &lanes[lane].fresh)
+        if leaves[leaf].isReplacement {
+            leafChains.remove(leaf, from: &lanes[lane].replacements)
         } else {
             leafChains.remove(leaf, from: &lanes[lane].leaves)
         }
@@ -363,7 +363,7 @@ package struct FairQueue {
 
     /// Returns the next parked lane of each class to the rotation.
     private mutating func unpark(_ resource: QueueLane.Resource) {
-        guard let parking = parked.number(of: resource) else { return }
+        guard let parking = parked.handle(of: resource) else { return }
         for priority in ClassSchedule.classes {
             guard let lane = parked.takeNext(at: parking, priority, links: &laneChains) else { continue }
             lanes[lane].enter(.rotating(after: resource))
@@ -375,20 +375,20 @@ package struct FairQueue {
 
     func line(of lane: Handle<QueueLane>) -> Handle<Line> { roots[lanes[lane].key.root].key.line }
 
-    private func lineNumber(_ key: LineKey) -> Handle<Line>? { lineNumbers.find(key.hash) { lines[$0].key == key } }
+    private func lineHandle(_ key: LineKey) -> Handle<Line>? { lineHandles.find(key.hash) { lines[$0].key == key } }
 
-    private mutating func leafNumber(for place: Place) -> Handle<Leaf> {
+    private mutating func leafHandle(for place: QueueKey) -> Handle<Leaf> {
         let lineKey = LineKey(pool: place.pool, principal: place.principal)
-        let line = lineNumber(lineKey) ?? insertLine(lineKey)
+        let line = lineHandle(lineKey) ?? insertLine(lineKey)
         let rootKey = RootKey(line: line, priority: place.priority, root: place.root)
-        let root = rootNumbers.find(rootKey.hash) { roots[$0].key == rootKey } ?? insertRoot(rootKey)
+        let root = rootHandles.find(rootKey.hash) { roots[$0].key == rootKey } ?? insertRoot(rootKey)
         let laneKey = QueueLane.Key(root: root, client: place.client, origin: place.origin, scope: place.scope)
-        let lane = laneNumbers.find(laneKey.hash) { lanes[$0].key == laneKey } ?? insertLane(laneKey, place.priority)
+        let lane = laneHandles.find(laneKey.hash) { lanes[$0].key == laneKey } ?? insertLane(laneKey, place.priority)
         let leafKey = LeafKey(lane: lane, handler: place.handler)
         let hash = leafKey.hash
-        if let leaf = leafNumbers.find(hash, { leaves[$0].key == leafKey }) { return leaf }
+        if let leaf = leafHandles.find(hash, { leaves[$0].key == leafKey }) { return leaf }
         let leaf = leaves.insert(Leaf(key: leafKey))
-        leafNumbers.insert(leaf, hash)
+        leafHandles.insert(leaf, hash)
         leafChains.append(leaf, to: &lanes[lane].leaves)
         return leaf
     }
@@ -396,20 +396,20 @@ package struct FairQueue {
     private mutating func insertLine(_ key: LineKey) -> Handle<Line> {
         pools[key.pool].serial += 1
         let line = lines.insert(Line(key: key, tag: pools[key.pool].serial))
-        lineNumbers.insert(line, key.hash)
+        lineHandles.insert(line, key.hash)
         return line
     }
 
     private mutating func insertRoot(_ key: RootKey) -> Handle<RootNode> {
         let root = roots.insert(RootNode(key: key))
-        rootNumbers.insert(root, key.hash)
+        rootHandles.insert(root, key.hash)
         lines[key.line].rootCount += 1
         return root
     }
 
     private mutating func insertLane(_ key: QueueLane.Key, _ priority: PriorityClass) -> Handle<QueueLane> {
         let lane = lanes.insert(QueueLane(key: key, priority: priority))
-        laneNumbers.insert(lane, key.hash)
+        laneHandles.insert(lane, key.hash)
         roots[key.root].laneCount += 1
         linkToRotation(lane)
         return lane
@@ -448,7 +448,7 @@ package struct FairQueue {
     private mutating func dropLeaf(_ leaf: Handle<Leaf>) {
         let key = leaves[leaf].key
         unlink(leaf)
-        leafNumbers.remove(leaf, key.hash)
+        leafHandles.remove(leaf, key.hash)
         leaves.remove(leaf)
         if lanes[key.lane].isEmpty { dropLane(key.lane) }
     }
@@ -461,7 +461,7 @@ package struct FairQueue {
         case .rotating: unlinkFromRotation(lane)
         }
         succeed(key)
-        laneNumbers.remove(lane, key.hash)
+        laneHandles.remove(lane, key.hash)
         lanes.remove(lane)
         roots[key.root].laneCount -= 1
         if roots[key.root].laneCount == 0 { dropRoot(key.root) }
@@ -469,11 +469,11 @@ package struct FairQueue {
 
     private mutating func dropRoot(_ root: Handle<RootNode>) {
         let key = roots[root].key
-        rootNumbers.remove(root, key.hash)
+        rootHandles.remove(root, key.hash)
         roots.remove(root)
         lines[key.line].rootCount -= 1
         guard lines[key.line].rootCount == 0 else { return }
-        lineNumbers.remove(key.line, lines[key.line].key.hash)
+        lineHandles.remove(key.line, lines[key.line].key.hash)
         lines.remove(key.line)
     }
 }

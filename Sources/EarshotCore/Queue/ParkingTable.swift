@@ -32,18 +32,18 @@ struct ParkingTable {
     private(set) var parkings = Slab<Parking>()
     private(set) var groups = Slab<Group>()
     /// Records of the two slabs by key.
-    private var parkingNumbers = HandleTable<Parking>()
-    private var groupNumbers = HandleTable<Group>()
+    private var parkingHandles = HandleTable<Parking>()
+    private var groupHandles = HandleTable<Group>()
     private(set) var groupChains = Chains<Group>()
 
-    var isEmpty: Bool { parkingNumbers.isEmpty }
+    var isEmpty: Bool { parkingHandles.isEmpty }
 
     /// Releases spare capacity of tables.
     mutating func releaseRoom(least: Int) {
         parkings.releaseRoom(least: least)
         groups.releaseRoom(least: least)
-        parkingNumbers.releaseRoom(least: least)
-        groupNumbers.releaseRoom(least: least)
+        parkingHandles.releaseRoom(least: least)
+        groupHandles.releaseRoom(least: least)
         groupChains.releaseRoom(beyond: groups.bound, least: least)
     }
 
@@ -57,9 +57,9 @@ struct ParkingTable {
         isNext: Bool,
         links: inout Chains<QueueLane>
     ) {
-        let parking = number(of: resource) ?? insertParking(resource)
+        let parking = handle(of: resource) ?? insertParking(resource)
         let key = GroupKey(parking: parking, line: line, priority: priority)
-        let group = groupNumber(key) ?? insertGroup(key)
+        let group = groupHandle(key) ?? insertGroup(key)
         if isNext {
             links.prepend(lane, to: &groups[group].lanes)
             groupChains.remove(group, from: &parkings[parking].groups[priority])
@@ -74,8 +74,8 @@ struct ParkingTable {
         _ lane: Handle<QueueLane>, of line: Handle<FairQueue.Line>, _ priority: PriorityClass, at resource: Resource,
         links: inout Chains<QueueLane>
     ) {
-        guard let parking = number(of: resource),
-            let group = groupNumber(GroupKey(parking: parking, line: line, priority: priority))
+        guard let parking = handle(of: resource),
+            let group = groupHandle(GroupKey(parking: parking, line: line, priority: priority))
         else { preconditionFailure("lane \(lane) is not parked at \(resource)") }
         remove(lane, from: group, links: &links)
     }
@@ -95,8 +95,8 @@ struct ParkingTable {
     }
 
     /// Parking of a resource; nil if no lane is parked there.
-    func number(of resource: Resource) -> Handle<Parking>? {
-        isEmpty ? nil : parkingNumbers.find(resource.hash) { parkings[$0].key == resource }
+    func handle(of resource: Resource) -> Handle<Parking>? {
+        isEmpty ? nil : parkingHandles.find(resource.hash) { parkings[$0].key == resource }
     }
 
     private mutating func remove(_ lane: Handle<QueueLane>, from group: Handle<Group>, links: inout Chains<QueueLane>) {
@@ -104,30 +104,30 @@ struct ParkingTable {
         guard groups[group].lanes.isEmpty else { return }
         let key = groups[group].key
         groupChains.remove(group, from: &parkings[key.parking].groups[key.priority])
-        groupNumbers.remove(group, key.hash)
+        groupHandles.remove(group, key.hash)
         groups.remove(group)
         guard parkings[key.parking].isEmpty else { return }
-        parkingNumbers.remove(key.parking, parkings[key.parking].key.hash)
+        parkingHandles.remove(key.parking, parkings[key.parking].key.hash)
         parkings.remove(key.parking)
     }
 
-    private func groupNumber(_ key: GroupKey) -> Handle<Group>? {
+    private func groupHandle(_ key: GroupKey) -> Handle<Group>? {
         // The usual case without a lookup: one principal uses the bus.
         if let only = parkings[key.parking].groups[key.priority].onlyMember {
             return groups[only].key == key ? only : nil
         }
-        return groupNumbers.find(key.hash) { groups[$0].key == key }
+        return groupHandles.find(key.hash) { groups[$0].key == key }
     }
 
     private mutating func insertParking(_ key: Resource) -> Handle<Parking> {
         let number = parkings.insert(Parking(key: key))
-        parkingNumbers.insert(number, key.hash)
+        parkingHandles.insert(number, key.hash)
         return number
     }
 
     private mutating func insertGroup(_ key: GroupKey) -> Handle<Group> {
         let number = groups.insert(Group(key: key))
-        groupNumbers.insert(number, key.hash)
+        groupHandles.insert(number, key.hash)
         groupChains.append(number, to: &parkings[key.parking].groups[key.priority])
         return number
     }
@@ -142,19 +142,19 @@ struct ParkingTable {
         var faults: [String] = []
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
         check(
-            parkingNumbers.count == parkings.count && groupNumbers.count == groups.count,
+            parkingHandles.count == parkings.count && groupHandles.count == groups.count,
             "12: a parking has no record")
         var listed = 0
         for number in parkings.indices {
             let parking = parkings[number]
             check(!parking.isEmpty, "12: no lane is parked at \(parking.key)")
-            check(self.number(of: parking.key) == number, "4: \(parking.key) has another number")
+            check(self.handle(of: parking.key) == number, "4: \(parking.key) has another number")
             for priority in ClassSchedule.classes {
                 for group in groupChains.members(of: parking.groups[priority]) {
                     listed += 1
                     let key = groups[group].key
                     check(
-                        key.parking == number && key.priority == priority && groupNumber(key) == group,
+                        key.parking == number && key.priority == priority && groupHandle(key) == group,
                         "4: \(parking.key) has a wrong group")
                     let lanes = members(groups[group].lanes)
                     check(!lanes.isEmpty, "12: line \(key.line) has no lane at \(parking.key)")

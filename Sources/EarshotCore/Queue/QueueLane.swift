@@ -51,9 +51,9 @@ struct QueueLane {
     /// Handlers in the order of their turns, without the fresh ones.
     var leaves = Chain<FairQueue.Leaf>()
     /// Fresh handlers, the newest first.
-    var fresh = Chain<FairQueue.Leaf>()
+    var replacements = Chain<FairQueue.Leaf>()
     /// Turns of fresh handlers since the last turn of another one.
-    var freshTurns = 0
+    var replacementTurns = 0
     private(set) var phase = Phase.rotating(after: nil)
 
     init(key: Key, priority: PriorityClass) {
@@ -64,7 +64,7 @@ struct QueueLane {
     /// Whether it was parked and has had no turn since.
     var hasReturned: Bool { if case .rotating(.some) = phase { true } else { false } }
 
-    var isEmpty: Bool { leaves.isEmpty && fresh.isEmpty }
+    var isEmpty: Bool { leaves.isEmpty && replacements.isEmpty }
 
     /// Changes the phase. All changes go through here.
     mutating func enter(_ next: Phase) {

@@ -64,7 +64,7 @@ struct RateBook {
     }
 
     /// Time from a start or an end to the division: many changes are divided at once.
-    static let settlingMilliseconds = 50
+    static let divisionDelayMilliseconds = 50
     /// Time between two divisions without a change.
     static let divisionMilliseconds = 500
     /// Time over which the rate of a member is measured: several of its PROGRESS messages.
@@ -108,7 +108,7 @@ struct RateBook {
 
     /// Brings the next division forward, after a start, an end or a changed limit.
     mutating func changed(now: Tick) {
-        let soon = now.advanced(byMilliseconds: Self.settlingMilliseconds)
+        let soon = now.advanced(byMilliseconds: Self.divisionDelayMilliseconds)
         due = min(due ?? soon, soon)
     }
 

@@ -97,7 +97,7 @@ package struct Interest: Generational {
 
     package let request: RequestID
     /// Time at which the program made the request, possibly to an earlier broker, or repeated it by RETRY.
-    package var askedAt: Tick
+    package var requestedAt: Tick
     /// Hash of the request's content. Distinguishes a repeated request from a different one under the same ID.
     let fingerprint: UInt64
     /// Distinguishes this record from earlier ones in the same place, and the request from itself before a RETRY.
@@ -115,7 +115,7 @@ package struct Interest: Generational {
     package private(set) var phase = Phase.open
     let isWarm: Bool
     /// Whether it replaced all earlier requests of its handler.
-    let isFresh: Bool
+    let isReplacement: Bool
     /// Whether it ends with the attempt that it waits for, also if others try again.
     let isTriedOnce: Bool
     /// Whether it joined a flight that another request began.

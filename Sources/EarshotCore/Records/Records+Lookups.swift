@@ -193,7 +193,7 @@ extension Records {
     func record(of due: DueTerminal) -> Handle<Interest>? {
         switch due.kind {
         case .uncounted(let interest), .counted(let interest): interest
-        case .owed(let number): outcomes.owed[number].interest
+        case .compact(let number): outcomes.compact[number].interest
         case .withdrawn: nil
         }
     }
@@ -204,7 +204,7 @@ extension Records {
         switch due.kind {
         case .uncounted(let interest), .counted(let interest):
             (requests[interest].handler, requests[interest].request)
-        case .owed(let number): (outcomes.owed[number].handler, outcomes.owed[number].request)
+        case .compact(let number): (outcomes.compact[number].handler, outcomes.compact[number].request)
         case .withdrawn: nil
         }
     }
@@ -223,7 +223,7 @@ extension Records {
     func file(of due: DueTerminal) -> String? {
         switch due.kind {
         case .uncounted(let interest), .counted(let interest): namedFile(of: interest)
-        case .owed, .withdrawn: nil
+        case .compact, .withdrawn: nil
         }
     }
 
@@ -235,7 +235,7 @@ extension Records {
             guard let response = outcomes[outcome(of: interest)].response else { return DeliveryWindow.Weight() }
             return DeliveryWindow.Weight(
                 response, isWarm: requests[interest].isWarm, memoryBodyBytes: limits.memoryBodyBytes)
-        case .owed(let number): return DeliveryWindow.Weight(texts: outcomes.owedURLs[number]?.utf8.count ?? 0)
+        case .compact(let number): return DeliveryWindow.Weight(texts: outcomes.compactURLs[number]?.utf8.count ?? 0)
         case .withdrawn: return DeliveryWindow.Weight()
         }
     }
@@ -252,7 +252,7 @@ extension Records {
     func counted(_ due: DueTerminal) -> DeliveryWindow.CountedOutcome? {
         switch due.kind {
         case .counted(let interest): counted(outcome(of: interest))
-        case .owed(let number): counted(outcomes.owed[number].outcome)
+        case .compact(let number): counted(outcomes.compact[number].outcome)
         case .uncounted, .withdrawn: nil
         }
     }

@@ -22,22 +22,22 @@ extension Records {
         case .expired(let interest, let timer): durables.isExpiryTimer(timer, of: interest)
         case .abandoned(let handler, let absence):
             handlers.contains(handler) && handlers[handler].absence == absence && handlers[handler].isNamed
-        case .retry(let name): flights.number(of: name) != nil
+        case .retry(let name): flights.handle(of: name) != nil
         case .cooled(let scope, let serial): governor.isCooling(scope, serial: serial)
         case .paused(let origin, let pause): governor.isPaused(origin, serial: pause)
-        case .greeting(let client): clients.number(of: client).map { clients[$0].phase == .joining } ?? false
+        case .greeting(let client): clients.handle(of: client).map { clients[$0].phase == .joining } ?? false
         case .lease(let client, let absence): clients.contains(client) && clients[client].absence == absence
         case .stalled(let client, let stall):
             clients.contains(client) && clients[client].deliveries.watch?.serial == stall
-        case .lonely(let pool, let absence): pools.isAwaited(pool, serial: absence)
+        case .poolEmpty(let pool, let absence): pools.isAwaited(pool, serial: absence)
         case .opening, .spoolRetry: true
         case .slowStart(let origin, let serial): governor.isInSlowStart(origin, serial: serial)
         case .jars(let serial): cookieJars.isAwaited(serial)
-        case .isolation(let id): workers.number(of: id).map { workers[$0].isolation != nil } ?? false
-        case .heartbeat(let id): workers.number(of: id) != nil
+        case .isolation(let id): workers.handle(of: id).map { workers[$0].isolation != nil } ?? false
+        case .heartbeat(let id): workers.handle(of: id) != nil
         case .rates(let due): rates.due == due
         case .suspicion(let name, let deaths):
-            flights.number(of: name).map { flights[$0].isSuspect && flights[extras: $0].workerDeaths == deaths }
+            flights.handle(of: name).map { flights[$0].isSuspect && flights[extras: $0].workerDeaths == deaths }
                 ?? false
         }
     }

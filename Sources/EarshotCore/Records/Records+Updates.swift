@@ -7,7 +7,7 @@ extension Records {
 
     /// Sends a message, unless the client is away. State that it must learn of waits as terminals.
     ///
-    /// - Parameter number: number of the message that it answers; 0 for none.
+    /// - Parameter handle: number of the message that it answers; 0 for none.
     mutating func send(_ message: BrokerMessage, to client: Handle<ClientSession>, answering number: UInt64 = 0) {
         guard !clients[client].isAway else { return }
         let id = clients[client].id

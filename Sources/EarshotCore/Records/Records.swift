@@ -15,7 +15,7 @@ package struct Records {
     /// Limits that LIMITS announces to workers, and the identity of this broker.
     var workerLimits: WorkerLimits
     /// Facilities of the shell.
-    var facilities: Facilities
+    var features: ShellFeatures
     /// Source of jitter, and of names in the cache.
     var generator: SplitMix
     /// Whether no further transfers start.
@@ -76,13 +76,13 @@ package struct Records {
     package var cluster: Indirect<ClusterState>?
 
     init(
-        settings: Settings, limits: CoreLimits, workerLimits: WorkerLimits, facilities: Facilities,
+        settings: Settings, limits: CoreLimits, workerLimits: WorkerLimits, features: ShellFeatures,
         generator: SplitMix, cluster: Indirect<ClusterState>?
     ) {
         self.settings = settings
         self.limits = limits
         self.workerLimits = workerLimits
-        self.facilities = facilities
+        self.features = features
         self.generator = generator
         workers = WorkerFleet(limits: WorkerFleet.Limits(limits))
         pools = WorkerPools(limits: WorkerPools.Limits(limits))

@@ -114,7 +114,7 @@ package struct RequestBook {
 
     // MARK: Memory
 
-    func hasSpareRoom(least: Int) -> Bool { interests.hasSpareRoom(least: least) }
+    func canShrink(least: Int) -> Bool { interests.canShrink(least: least) }
 
     mutating func releaseRoom(least: Int) {
         interests.releaseRoom(least: least)

@@ -18,7 +18,7 @@ struct RequestHeads: Equatable {
     /// Bytes of each head that are not counted, so that ordinary requests cost no entry.
     static let freeBytes = 512
     /// Placeholder for the sender of a head that no connected client sent.
-    static let nobody = ClientID(rawValue: 0)
+    static let noClient = ClientID(rawValue: 0)
 
     struct Entry: Equatable {
         let byteCount: Int

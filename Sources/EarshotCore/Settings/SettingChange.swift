@@ -84,10 +84,10 @@ public enum SettingChange: Equatable, Sendable {
         guard let text = words.first, text.utf8.count <= patternBytes, let pattern = OriginPattern(text) else {
             throw SettingError("origin takes https://HOST:PORT, HOST or *.HOST, followed by its rule")
         }
-        let said = words.dropFirst()
-        if said.elementsEqual(["default"]) { return .noRule(pattern) }
+        let values = words.dropFirst()
+        if values.elementsEqual(["default"]) { return .noRule(pattern) }
         var found: [String: Int] = [:]
-        for word in said {
+        for word in values {
             let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map { String($0) }
             guard parts.count == 2, let term = ruleTerms.first(where: { $0.key == parts[0] }),
                 found[term.key] == nil

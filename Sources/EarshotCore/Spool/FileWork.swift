@@ -37,16 +37,16 @@ public enum FileFault: Sendable {
     /// The spool was removed, perhaps with the file.
     case lost
     /// The file is missing, not the worker's, or not as its DONE says.
-    case notAsSaid
+    case mismatch
     /// The spool does not take the body of a message.
     case unwritable
 
-    /// The failure that the shell reports in place of the DONE. `notAsSaid` has a detail: users' own workers get it.
+    /// The failure that the shell reports in place of the DONE. `mismatch` has a detail: users' own workers get it.
     public func failure(of completion: Completion) -> WorkerMessage {
         let (code, detail): (FailureCode, String?) =
             switch self {
             case .lost, .unwritable: (.spoolFailed, nil)
-            case .notAsSaid: (.internalError, "The spool file that DONE names is missing or differs in length.")
+            case .mismatch: (.internalError, "The spool file that DONE names is missing or differs in length.")
             }
         return .failed(completion.attempt, code: code.rawValue, detail: detail, receivedBytes: completion.length)
     }

@@ -4,27 +4,27 @@
 /// Open addressing with linear probing. A removal shifts later entries back instead of leaving a tombstone, so lookups
 /// stay fast. The number of places is a power of two, or in a large table one and a half times one.
 struct HandleTable<Record> {
-    private struct Place {
+    private struct Bucket {
         /// nil if the place is empty.
         @OptionalHandle var record: Handle<Record>? = nil
         var hash: UInt32 = 0
     }
 
-    private static var leastPlaces: Int { 16 }
+    private static var leastBuckets: Int { 16 }
     /// Number of places from which a table grows in smaller steps. Below, fewer probes are worth more than the memory.
-    static var largePlaces: Int { 65_536 }
+    static var largeBuckets: Int { 65_536 }
 
-    private var places: [Place] = []
+    private var buckets: [Bucket] = []
     private(set) var count = 0
 
     var isEmpty: Bool { count == 0 }
 
     /// Returns the record with this hash that `isMatch` accepts.
     func find(_ hash: UInt32, _ isMatch: (Handle<Record>) -> Bool) -> Handle<Record>? {
-        guard !places.isEmpty else { return nil }
+        guard !buckets.isEmpty else { return nil }
         var index = home(of: hash)
-        while let record = places[index].record {
-            if places[index].hash == hash, isMatch(record) { return record }
+        while let record = buckets[index].record {
+            if buckets[index].hash == hash, isMatch(record) { return record }
             index = next(index)
         }
         return nil
@@ -32,66 +32,66 @@ struct HandleTable<Record> {
 
     /// Adds a record, which must not be in the table with this hash. O(1) amortised.
     mutating func insert(_ record: Handle<Record>, _ hash: UInt32) {
-        if (count + 1) * 4 > places.count * 3 { grow() }
-        place(Place(record: record, hash: hash))
+        if (count + 1) * 4 > buckets.count * 3 { grow() }
+        place(Bucket(record: record, hash: hash))
         count += 1
     }
 
     /// Removes a record; no effect if it is absent.
     mutating func remove(_ record: Handle<Record>, _ hash: UInt32) {
-        guard !places.isEmpty else { return }
+        guard !buckets.isEmpty else { return }
         var gap = home(of: hash)
-        while let other = places[gap].record, other != record { gap = next(gap) }
-        guard places[gap].record != nil else { return }
+        while let other = buckets[gap].record, other != record { gap = next(gap) }
+        guard buckets[gap].record != nil else { return }
         count -= 1
         var index = next(gap)
-        while places[index].record != nil {
+        while buckets[index].record != nil {
             // An entry may move into the gap unless its home lies after the gap.
-            if distance(from: home(of: places[index].hash), to: index) >= distance(from: gap, to: index) {
-                places[gap] = places[index]
+            if distance(from: home(of: buckets[index].hash), to: index) >= distance(from: gap, to: index) {
+                buckets[gap] = buckets[index]
                 gap = index
             }
             index = next(index)
         }
-        places[gap] = Place()
+        buckets[gap] = Bucket()
     }
 
     /// Scales a hash to the number of places, by its upper bits.
-    private func home(of hash: UInt32) -> Int { (Int(hash) &* places.count) >> 32 }
+    private func home(of hash: UInt32) -> Int { (Int(hash) &* buckets.count) >> 32 }
 
-    private func next(_ index: Int) -> Int { index + 1 < places.count ? index + 1 : 0 }
+    private func next(_ index: Int) -> Int { index + 1 < buckets.count ? index + 1 : 0 }
 
     /// Number of steps of `next` from one place to another.
-    private func distance(from start: Int, to end: Int) -> Int { end - start + (end < start ? places.count : 0) }
+    private func distance(from start: Int, to end: Int) -> Int { end - start + (end < start ? buckets.count : 0) }
 
-    private mutating func place(_ entry: Place) {
+    private mutating func place(_ entry: Bucket) {
         var index = home(of: entry.hash)
-        while places[index].record != nil { index = next(index) }
-        places[index] = entry
+        while buckets[index].record != nil { index = next(index) }
+        buckets[index] = entry
     }
 
     /// Releases spare capacity beyond `least` places. At most half of the places are in use afterwards.
     mutating func releaseRoom(least: Int) {
-        guard SpareRoom.isMuch(places.count, used: count, least: least) else { return }
-        var capacity = Self.leastPlaces
+        guard Shrinking.isMuch(buckets.count, used: count, least: least) else { return }
+        var capacity = Self.leastBuckets
         while capacity < count * 2 { capacity = Self.larger(than: capacity) }
         resize(to: capacity)
     }
 
     private mutating func grow() {
-        resize(to: places.isEmpty ? Self.leastPlaces : Self.larger(than: places.count))
+        resize(to: buckets.isEmpty ? Self.leastBuckets : Self.larger(than: buckets.count))
     }
 
     /// The next number of places: 16, 32 and so on to 65,536, 98,304, 131,072, 196,608 and so on.
     private static func larger(than capacity: Int) -> Int {
-        guard capacity >= largePlaces else { return capacity * 2 }
+        guard capacity >= largeBuckets else { return capacity * 2 }
         return capacity & (capacity - 1) == 0 ? capacity / 2 * 3 : capacity / 3 * 4
     }
 
     /// - Parameter capacity: greater than four thirds of the count.
     private mutating func resize(to capacity: Int) {
-        let old = places
-        places = [Place](repeating: Place(), count: capacity)
+        let old = buckets
+        buckets = [Bucket](repeating: Bucket(), count: capacity)
         for entry in old where entry.record != nil { place(entry) }
     }
 }

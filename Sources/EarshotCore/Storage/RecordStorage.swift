@@ -59,7 +59,7 @@
     }
 
     /// Returns the empty places below `bound` in descending order.
-    func freePlaces(below bound: Int) -> [Int32] {
+    func freeIndices(below bound: Int) -> [Int32] {
         var places: [Int32] = []
         for index in stride(from: bound - 1, through: 0, by: -1) where !contains(index) { places.append(Int32(index)) }
         return places

@@ -50,15 +50,15 @@ package struct Slab<Element> {
     }
 
     /// Whether most of the capacity is unused and no release was tried yet.
-    func hasSpareRoom(least: Int) -> Bool { count < spareCount && storage.capacity > least }
+    func canShrink(least: Int) -> Bool { count < spareCount && storage.capacity > least }
 
     /// Releases the spare capacity after the last record, if it is large. Records keep their places, and the lowest free ones
     /// are reused first, so that the spare capacity after the last record grows. O(capacity).
     mutating func releaseRoom(least: Int) {
-        guard SpareRoom.isMuch(storage.capacity, used: count, least: least) else { return }
+        guard Shrinking.isMuch(storage.capacity, used: count, least: least) else { return }
         while bound > 0, !storage.contains(bound - 1) { bound -= 1 }
-        free = storage.freePlaces(below: bound)
-        if SpareRoom.isMuch(storage.capacity, used: bound, least: least) {
+        free = storage.freeIndices(below: bound)
+        if Shrinking.isMuch(storage.capacity, used: bound, least: least) {
             let isShared = !isKnownUniquelyReferenced(&storage)
             storage = storage.resized(to: bound, isShared: isShared)
         }

@@ -20,29 +20,29 @@ package struct LeaseTable: Sequence {
     /// All leases in no particular order. O(leases).
     package var values: [WorkerLease] { map(\.value) }
 
-    func contains(_ attempt: AttemptID) -> Bool { number(of: attempt) != nil }
+    func contains(_ attempt: AttemptID) -> Bool { handle(of: attempt) != nil }
 
     /// Purpose of an attempt's lease. Does not copy the lease.
-    func use(of attempt: AttemptID) -> WorkerLease.Use? { number(of: attempt).map { entries[$0].lease.use } }
+    func use(of attempt: AttemptID) -> WorkerLease.Use? { handle(of: attempt).map { entries[$0].lease.use } }
 
     /// The flight that an attempt's lease serves.
     @inline(__always)
-    func flight(of attempt: AttemptID) -> Handle<Flight>? { number(of: attempt).flatMap { entries[$0].lease.flight } }
+    func flight(of attempt: AttemptID) -> Handle<Flight>? { handle(of: attempt).flatMap { entries[$0].lease.flight } }
 
     /// Name of the resumable file of an attempt; nil if there is none. Called for each response, so it copies no lease.
     func resumableFile(of attempt: AttemptID) -> String? {
-        guard let number = number(of: attempt), entries[number].lease.part?.isResumable == true else { return nil }
+        guard let number = handle(of: attempt), entries[number].lease.part?.isResumable == true else { return nil }
         return entries[number].lease.part?.file
     }
 
     /// Setting has an effect only if the attempt has a lease and the value is not nil.
     package subscript(attempt: AttemptID) -> WorkerLease? {
         get {
-            guard let number = number(of: attempt) else { return nil }
+            guard let number = handle(of: attempt) else { return nil }
             return entries[number].lease
         }
         set {
-            guard let newValue, let number = number(of: attempt) else { return }
+            guard let newValue, let number = handle(of: attempt) else { return }
             entries[number].lease = newValue
         }
     }
@@ -55,7 +55,7 @@ package struct LeaseTable: Sequence {
     /// - Returns: the removed lease; nil if there was none.
     @discardableResult
     mutating func remove(_ attempt: AttemptID) -> WorkerLease? {
-        guard let number = number(of: attempt) else { return nil }
+        guard let number = handle(of: attempt) else { return nil }
         numbers.remove(number, Self.hash(attempt))
         return entries.take(number).lease
     }
@@ -65,7 +65,7 @@ package struct LeaseTable: Sequence {
         entries.indices.map { (entries[$0].attempt, entries[$0].lease) }.makeIterator()
     }
 
-    private func number(of attempt: AttemptID) -> Handle<Entry>? {
+    private func handle(of attempt: AttemptID) -> Handle<Entry>? {
         isEmpty ? nil : numbers.find(Self.hash(attempt)) { entries[$0].attempt == attempt }
     }
 

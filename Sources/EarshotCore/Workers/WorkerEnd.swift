@@ -24,7 +24,7 @@ public struct WorkerEnd: Equatable, Sendable {
     }
 
     /// Whether somebody killed the process from outside, so that none of its transfers is a suspect.
-    var isBlameless: Bool { signal == Self.kill && !isOutOfMemory && !wasKilledByBus }
+    var isHarmless: Bool { signal == Self.kill && !isOutOfMemory && !wasKilledByBus }
 
     /// SIGKILL from outside, for tests and simulations.
     public static let fromOutside = WorkerEnd(pid: 0, signal: kill, isOutOfMemory: false, wasKilledByBus: false)

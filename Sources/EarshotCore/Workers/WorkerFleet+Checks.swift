@@ -9,7 +9,7 @@ extension WorkerFleet {
             let leases = worker.leases.values
             let cancelling = leases.count { $0.isCancelling }
             let lower = leases.count { !$0.isHigh }
-            check(self.number(of: worker.id) == number, "12: worker \(number) has another name")
+            check(self.handle(of: worker.id) == number, "12: worker \(number) has another name")
             check(cancelling == worker.cancelling, "9: worker \(number) cancels \(cancelling)")
             check(leases.count <= worker.ceiling, "11: worker \(number) is overfull")
             check(lower == worker.lower, "7: worker \(number) counts \(worker.lower) of lower classes")

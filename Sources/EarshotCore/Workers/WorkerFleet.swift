@@ -33,7 +33,7 @@ package struct WorkerFleet {
         /// The worker sent a message recently, or still has time to answer.
         case waiting(until: Tick)
         /// The worker gets a PING.
-        case asking(until: Tick)
+        case pinging(until: Tick)
         /// The worker did not answer in time.
         case silent(until: Tick)
     }
@@ -42,9 +42,9 @@ package struct WorkerFleet {
     enum IsolationEnd: Equatable {
         /// The timer is stale.
         case stale
-        /// The worker has until then to show that it is alive. It gets a PING if `asks` is true, otherwise one is on
+        /// The worker has until then to show that it is alive. It gets a PING if `pings` is true, otherwise one is on
         /// its way.
-        case awaiting(until: Tick, asks: Bool)
+        case awaiting(until: Tick, pings: Bool)
         /// The worker sent a message after the PING: the suspect is cleared.
         case cleared(flight: Handle<Flight>?)
         /// The worker did not answer in time.
@@ -81,7 +81,7 @@ package struct WorkerFleet {
     package var records: Slab<WorkerSession> { workers }
 
     @inline(__always)
-    func number(of id: WorkerID) -> Handle<WorkerSession>? { numbers[id] }
+    func handle(of id: WorkerID) -> Handle<WorkerSession>? { numbers[id] }
 
     /// Returns the lease of an attempt at a worker.
     @inline(__always)
@@ -175,7 +175,7 @@ package struct WorkerFleet {
     // These read one field at a time, because the compiler copies a whole session for its computed properties.
 
     private func slots(of worker: Handle<WorkerSession>) -> Int {
-        min(workers[worker].offered, workers[worker].wish ?? workers[worker].offered)
+        min(workers[worker].offered, workers[worker].slotLimit ?? workers[worker].offered)
     }
 
     @inline(__always)
@@ -211,11 +211,11 @@ package struct WorkerFleet {
     /// - Parameters:
     ///   - pools: the pools that it serves.
     ///   - principal: principal that it belongs to.
-    ///   - hearsDrain: whether a user's own worker accepts DRAIN.
+    ///   - acceptsDrain: whether a user's own worker accepts DRAIN.
     ///   - isDraining: whether it gets no jobs.
     mutating func joined(
         _ worker: Handle<WorkerSession>, pools: [Handle<WorkerPool>], of principal: Handle<Principal>, slots: Int,
-        pid: Int, hearsDrain: Bool,
+        pid: Int, acceptsDrain: Bool,
         speaksHTTP2: Bool, isDraining: Bool
     ) {
         workers[worker].enter(isDraining ? .draining : .ready)
@@ -224,14 +224,14 @@ package struct WorkerFleet {
         if workers[worker].isRemote { remoteCount += 1 }
         workers[worker].offers(slots)
         workers[worker].pid = pid
-        workers[worker].hearsDrain = hearsDrain
+        workers[worker].acceptsDrain = acceptsDrain
         workers[worker].speaksHTTP2 = speaksHTTP2
     }
 
     /// Records a sign of life.
     mutating func received(from worker: Handle<WorkerSession>, now: Tick) {
-        workers[worker].lastHeard = now
-        workers[worker].askedAt = nil
+        workers[worker].lastReceived = now
+        workers[worker].pingedAt = nil
     }
 
     /// Handles a change of the slots that a worker offers.
@@ -241,7 +241,7 @@ package struct WorkerFleet {
     mutating func sandboxed(_ parts: SandboxParts, _ worker: Handle<WorkerSession>) { workers[worker].sandbox = parts }
 
     /// Handles the slots that LIMITS assigned to a worker; nil if the worker decides.
-    mutating func announced(slots: Int?, to worker: Handle<WorkerSession>) { workers[worker].wishFor(slots) }
+    mutating func announced(slots: Int?, to worker: Handle<WorkerSession>) { workers[worker].setSlotLimit(slots) }
 
     /// Stops assigning jobs to a worker.
     mutating func drain(_ worker: Handle<WorkerSession>) {
@@ -390,7 +390,7 @@ package struct WorkerFleet {
     mutating func watch(_ worker: Handle<WorkerSession>, now: Tick) -> Tick? {
         guard !workers[worker].isWatched else { return nil }
         workers[worker].isWatched = true
-        workers[worker].lastHeard = now
+        workers[worker].lastReceived = now
         return now.advanced(byMilliseconds: limits.heartbeatMilliseconds)
     }
 
@@ -401,17 +401,17 @@ package struct WorkerFleet {
             workers[worker].isWatched = false
             return .idle
         }
-        if let asked = workers[worker].askedAt {
-            let end = asked.advanced(byMilliseconds: limits.silenceMilliseconds)
+        if let requestedAt = workers[worker].pingedAt {
+            let end = requestedAt.advanced(byMilliseconds: limits.silenceMilliseconds)
             return end <= now
                 ? .silent(until: now.advanced(byMilliseconds: limits.silenceMilliseconds)) : .waiting(until: end)
         }
-        let next = workers[worker].lastHeard.advanced(byMilliseconds: limits.heartbeatMilliseconds)
+        let next = workers[worker].lastReceived.advanced(byMilliseconds: limits.heartbeatMilliseconds)
         guard next <= now else { return .waiting(until: next) }
-        workers[worker].askedAt = now
+        workers[worker].pingedAt = now
         // Until then it has most likely answered, and may be silent again.
         let pause = min(limits.heartbeatMilliseconds, limits.silenceMilliseconds)
-        return .asking(until: now.advanced(byMilliseconds: pause))
+        return .pinging(until: now.advanced(byMilliseconds: pause))
     }
 
     // MARK: Isolation
@@ -428,7 +428,7 @@ package struct WorkerFleet {
 
     /// Returns the worker for the next suspect of a pool: its quarantine or an empty worker. Returns nil if there is
     /// neither, or while the quarantine isolates a suspect, because the other workers serve the queue. O(workers).
-    func placeForSuspect(
+    func workerForSuspect(
         of pool: Handle<WorkerPool>, quarantine: Handle<WorkerSession>?
     ) -> (worker: Handle<WorkerSession>, isEmpty: Bool)? {
         var place: (Handle<WorkerSession>, Bool)?
@@ -448,15 +448,15 @@ package struct WorkerFleet {
     /// Handles the isolation timer of a worker. The worker gets a PING, and its answer clears the suspect.
     mutating func isolationEnded(at worker: Handle<WorkerSession>, now: Tick) -> IsolationEnd {
         guard let isolation = workers[worker].isolation, isolation.end <= now else { return .stale }
-        guard let asked = isolation.askedAt else {
-            let asks = workers[worker].askedAt == nil
-            if asks { workers[worker].askedAt = now }
-            workers[worker].isolation?.askedAt = now
-            return .awaiting(until: now.advanced(byMilliseconds: limits.silenceMilliseconds), asks: asks)
+        guard let requestedAt = isolation.pingedAt else {
+            let pings = workers[worker].pingedAt == nil
+            if pings { workers[worker].pingedAt = now }
+            workers[worker].isolation?.pingedAt = now
+            return .awaiting(until: now.advanced(byMilliseconds: limits.silenceMilliseconds), pings: pings)
         }
-        guard asked.advanced(byMilliseconds: limits.silenceMilliseconds) <= now else { return .stale }
+        guard requestedAt.advanced(byMilliseconds: limits.silenceMilliseconds) <= now else { return .stale }
         // Any message after the PING counts as a sign of life, even one that was already on its way.
-        guard workers[worker].lastHeard > asked else { return .silent }
+        guard workers[worker].lastReceived > requestedAt else { return .silent }
         return .cleared(flight: endIsolation(at: worker))
     }
 
@@ -465,7 +465,7 @@ package struct WorkerFleet {
     /// - Returns: the flight of the suspect that it clears; nil if the worker isolates none or its isolation still
     ///   runs.
     mutating func ponged(_ worker: Handle<WorkerSession>) -> Handle<Flight>? {
-        workers[worker].isolation?.askedAt == nil ? nil : endIsolation(at: worker)
+        workers[worker].isolation?.pingedAt == nil ? nil : endIsolation(at: worker)
     }
 
     private mutating func endIsolation(at worker: Handle<WorkerSession>) -> Handle<Flight>? {

@@ -71,13 +71,13 @@ package struct WorkerPools {
     func contains(_ pool: Handle<WorkerPool>) -> Bool { pools.contains(pool) }
 
     /// Returns the pool of a principal's scheme, even a closed one.
-    func number(of scheme: String, of principal: Handle<Principal>) -> Handle<WorkerPool>? {
+    func handle(of scheme: String, of principal: Handle<Principal>) -> Handle<WorkerPool>? {
         numbers[WorkerPool.Key(scheme: scheme, principal: principal)]
     }
 
     /// Returns the open pool for requests of a principal: its own, or else the administrator's.
     func open(for scheme: String, of principal: Handle<Principal>) -> Handle<WorkerPool>? {
-        if let own = number(of: scheme, of: principal), !pools[own].isClosed { return own }
+        if let own = handle(of: scheme, of: principal), !pools[own].isClosed { return own }
         guard principal != PrincipalTable.administrator else { return nil }
         return open(for: scheme, of: PrincipalTable.administrator)
     }
@@ -110,7 +110,7 @@ package struct WorkerPools {
     /// The pool of the administrator in which requests of other principals for a scheme wait since the start of the
     /// broker, when the principal of the next worker was unknown; nil if there is none.
     func undecided(_ scheme: String) -> Handle<WorkerPool>? {
-        number(of: scheme, of: PrincipalTable.administrator).flatMap { pools[$0].wasServed ? nil : $0 }
+        handle(of: scheme, of: PrincipalTable.administrator).flatMap { pools[$0].wasServed ? nil : $0 }
     }
 
     private func hasRoom(for count: Int, of principal: Handle<Principal>) -> Bool {

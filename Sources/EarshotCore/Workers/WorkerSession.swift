@@ -24,7 +24,7 @@ package struct WorkerSession {
         /// End of the time in which the worker gets no other work.
         let end: Tick
         /// Time of the PING after `end`; nil before.
-        var askedAt: Tick?
+        var pingedAt: Tick?
     }
 
     let id: WorkerID
@@ -39,7 +39,7 @@ package struct WorkerSession {
     /// Concurrent transfers that the worker last offered.
     private(set) var offered = 0
     /// Concurrent transfers in its last LIMITS; nil if the worker decides.
-    private(set) var wish: Int?
+    private(set) var slotLimit: Int?
     /// Maximum number of leases: its slots or, after a reduction of the slots, the leases that have not drained yet.
     private(set) var ceiling = 0
     /// Leases by attempt.
@@ -52,11 +52,11 @@ package struct WorkerSession {
     var isolation: Isolation?
     /// Whether it is reserved for suspects until the last one is cleared.
     var isQuarantine = false
-    var lastHeard: Tick
+    var lastReceived: Tick
     /// Whether a gateway made the connection, so that READY must prove its principal.
     let isGateway: Bool
     /// Whether a user's own worker accepts DRAIN.
-    var hearsDrain = false
+    var acceptsDrain = false
     /// Whether it supports HTTP/2.
     package var speaksHTTP2 = false
     /// Parts of its sandbox that took effect; nil without a SANDBOX.
@@ -64,13 +64,13 @@ package struct WorkerSession {
     /// Whether its heartbeat timer runs.
     var isWatched = false
     /// Time of a PING without an answer; nil if there is none.
-    var askedAt: Tick?
+    var pingedAt: Tick?
 
     init(id: WorkerID, process: Int32? = nil, isGateway: Bool = false, now: Tick) {
         self.id = id
         self.process = process
         self.isGateway = isGateway
-        lastHeard = now
+        lastReceived = now
     }
 
     /// Leases in a reproducible order.
@@ -90,7 +90,7 @@ package struct WorkerSession {
     /// Whether it has no transfers.
     var isEmpty: Bool { leases.isEmpty }
 
-    package var slots: Int { min(offered, wish ?? offered) }
+    package var slots: Int { min(offered, slotLimit ?? offered) }
 
     /// Sets the slots that the worker offers. A worker without pools has none.
     mutating func offers(_ slots: Int) {
@@ -98,8 +98,8 @@ package struct WorkerSession {
         lowerCeiling()
     }
 
-    mutating func wishFor(_ slots: Int?) {
-        wish = slots
+    mutating func setSlotLimit(_ slots: Int?) {
+        slotLimit = slots
         lowerCeiling()
     }
 

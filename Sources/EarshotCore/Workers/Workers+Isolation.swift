@@ -24,11 +24,11 @@ extension Workers {
         in records: inout Records
     ) -> Bool {
         let before = records.flights[extras: flight]
-        let isAccused = gone.isolated.map { $0 == attempt } ?? (gone.wasAlone && before.workerDeaths > 0)
-        let isGuilty = isAccused && gone.wasAlone && before.isAccused
+        let isSuspected = gone.isolated.map { $0 == attempt } ?? (gone.wasAlone && before.workerDeaths > 0)
+        let isSuspectedCause = isSuspected && gone.wasAlone && before.isSuspected
         records.flights[extras: flight].workerDeaths += 1
-        records.flights[extras: flight].isAccused = isAccused
-        return isGuilty || before.workerDeaths + 1 >= records.limits.workerDeathsPerFlight
+        records.flights[extras: flight].isSuspected = isSuspected
+        return isSuspectedCause || before.workerDeaths + 1 >= records.limits.workerDeathsPerFlight
     }
 
     /// Makes a flight that lost its worker a suspect, if it has lost too many.
@@ -43,8 +43,8 @@ extension Workers {
     /// Adds a suspect to the list of its pool. An accused one goes first, since it needs an empty worker.
     static func add(suspect flight: Handle<Flight>, in records: inout Records) {
         let name = records.flights.name(of: flight)
-        let isAccused = records.flights[extras: flight].isAccused
-        records.pools.add(suspect: name, first: isAccused, to: records.pool(of: flight))
+        let isSuspected = records.flights[extras: flight].isSuspected
+        records.pools.add(suspect: name, first: isSuspected, to: records.pool(of: flight))
     }
 
     /// Begins the isolation of a suspect that has started in the quarantine of its pool.
@@ -61,11 +61,11 @@ extension Workers {
     ///
     /// - Returns: the worker if it did not answer in time. It must end.
     static func isolationEnded(of id: WorkerID, now: Tick, in records: inout Records) -> Handle<WorkerSession>? {
-        guard let worker = records.workers.number(of: id) else { return nil }
+        guard let worker = records.workers.handle(of: id) else { return nil }
         switch records.workers.isolationEnded(at: worker, now: now) {
         case .stale, .cleared(nil): return nil
-        case .awaiting(let end, let asks):
-            if asks { records.outbox.actions.append(.worker(.send(id, .ping))) }
+        case .awaiting(let end, let pings):
+            if pings { records.outbox.actions.append(.worker(.send(id, .ping))) }
             records.setTimer(end, .isolation(id))
             return nil
         case .cleared(let flight?):
@@ -78,17 +78,17 @@ extension Workers {
     // MARK: Quarantine
 
     /// Place for the next suspect of a pool; nil if there is none now.
-    static func placeForSuspect(
+    static func workerForSuspect(
         of pool: Handle<WorkerPool>, in records: inout Records
     ) -> (worker: Handle<WorkerSession>, isEmpty: Bool)? {
         let quarantine = quarantine(of: pool, in: &records)
-        return records.workers.placeForSuspect(of: pool, quarantine: quarantine)
+        return records.workers.workerForSuspect(of: pool, quarantine: quarantine)
     }
 
     private static func quarantine(
         of pool: Handle<WorkerPool>, in records: inout Records
     ) -> Handle<WorkerSession>? {
-        records.pools[pool].quarantine.flatMap { records.workers.number(of: $0) }
+        records.pools[pool].quarantine.flatMap { records.workers.handle(of: $0) }
     }
 
     static func enterQuarantine(

@@ -36,7 +36,7 @@ extension Workers {
     }
 
     private static func setTimer(_ absence: WorkerPools.Absence?, in records: inout Records) {
-        if let absence { records.setTimer(absence.end, .lonely(pool: absence.pool, absence: absence.serial)) }
+        if let absence { records.setTimer(absence.end, .poolEmpty(pool: absence.pool, absence: absence.serial)) }
     }
 
     /// The next queued interest of a closed pool whose client's window is open; nil if there is none.

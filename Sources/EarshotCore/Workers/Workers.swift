@@ -71,7 +71,7 @@ enum Workers {
         if records.workers[worker].isOwn {
             limits.slots = nil
             // It may open any file for its work, unless it reads bodies of other nodes.
-            let puller = records.pools.open(for: BodyPlace.scheme, of: PrincipalTable.administrator)
+            let puller = records.pools.open(for: BodyAddress.scheme, of: PrincipalTable.administrator)
             if puller.map({ !records.workers[worker].pools.contains($0) }) ?? true { limits.sandbox = 1 }
         }
         if records.workers[worker].isRemote { limits = limits.withoutFiles }
@@ -144,13 +144,13 @@ enum Workers {
     static func heartbeat(
         of id: WorkerID, now: Tick, in records: inout Records
     ) -> (silent: Handle<WorkerSession>, next: Tick)? {
-        guard let worker = records.workers.number(of: id) else { return nil }
+        guard let worker = records.workers.handle(of: id) else { return nil }
         switch records.workers.heartbeat(of: worker, now: now) {
         case .idle: return nil
         case .waiting(let end):
             records.setTimer(end, .heartbeat(id))
             return nil
-        case .asking(let end):
+        case .pinging(let end):
             records.outbox.actions.append(.worker(.send(id, .ping)))
             records.setTimer(end, .heartbeat(id))
             return nil

@@ -162,7 +162,7 @@ public final class PartFolder: Sendable {
     }
 
     /// A part that was moved to an attempt.
-    public struct Lent: Sendable {
+    public struct AssignedPart: Sendable {
         public var head: PartHead
         /// Number of bytes that count.
         public var bytes: Int
@@ -178,7 +178,7 @@ public final class PartFolder: Sendable {
     ///   - path: Path to which the body moves, on the same file system.
     ///   - id: As for `record`.
     /// - Returns: Nil if there is none.
-    public func lend(_ names: [String], maxBytes: Int?, to path: String, as id: String) -> Lent? {
+    public func assign(_ names: [String], maxBytes: Int?, to path: String, as id: String) -> AssignedPart? {
         for name in names {
             guard var head = readHead("\(name).head", in: folder), head.names.contains(name) else { continue }
             // A description under a second name may be older than the body.
@@ -210,7 +210,7 @@ public final class PartFolder: Sendable {
                 forget(id)
                 continue
             }
-            return Lent(head: head, bytes: count.bytes, sha256: count.sha256)
+            return AssignedPart(head: head, bytes: count.bytes, sha256: count.sha256)
         }
         return nil
     }

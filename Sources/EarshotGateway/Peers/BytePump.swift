@@ -20,7 +20,7 @@ final class BytePump {
         /// Whether this end sends nothing more.
         var isEnded = false
         /// Whether this end accepts nothing more.
-        var isDeaf = false
+        var isReadPaused = false
         /// Bytes received from this end since they were last counted.
         var received = 0
 
@@ -65,10 +65,10 @@ final class BytePump {
     deinit { close() }
 
     /// Whether the client has closed the connection, and all of its bytes were passed on.
-    var isRemoteEnded: Bool { isClosed || remote.isEnded && (inner.held.isEmpty || inner.isDeaf) }
+    var isRemoteEnded: Bool { isClosed || remote.isEnded && (inner.held.isEmpty || inner.isReadPaused) }
 
     /// Whether libzmq has ended the connection, and all of its bytes were passed on.
-    var isInnerEnded: Bool { isClosed || inner.isEnded && (remote.held.isEmpty || remote.isDeaf) }
+    var isInnerEnded: Bool { isClosed || inner.isEnded && (remote.held.isEmpty || remote.isReadPaused) }
 
     /// Returns the bytes passed to libzmq since the last call.
     func takeFed() -> Int {
@@ -99,7 +99,7 @@ final class BytePump {
             // The kernel would report it without end. Unread bytes are read as the other end accepts them.
             if let registration = end.registration { loop.remove(registration) }
             end.registration = nil
-            end.isDeaf = true
+            end.isReadPaused = true
             end.held = []
         }
         move()
@@ -109,7 +109,7 @@ final class BytePump {
     private func move() {
         guard !isClosed else { return }
         var hasMoved = move(from: inner, to: remote)
-        if readsRemote || remote.isDeaf { hasMoved = move(from: remote, to: inner) || hasMoved }
+        if readsRemote || remote.isReadPaused { hasMoved = move(from: remote, to: inner) || hasMoved }
         watch()
         if hasMoved { onProgress() }
     }
@@ -141,13 +141,13 @@ final class BytePump {
 
     /// Sends the first bytes of the shared buffer, and holds the rest.
     private func send(_ count: Int, to target: End) {
-        guard !target.isDeaf else { return }
+        guard !target.isReadPaused else { return }
         let bytes = unsafe UnsafeRawBufferPointer(rebasing: scratch.bytes[..<count])
         switch unsafe UnixSocket.send(target.descriptor, bytes) {
         case .bytes(let sent) where sent == count: break
         case .bytes(let sent): target.held = unsafe ArraySlice([UInt8](bytes[sent...]))
         case .wouldBlock: target.held = unsafe ArraySlice([UInt8](bytes))
-        case .ended: target.isDeaf = true
+        case .ended: target.isReadPaused = true
         }
     }
 
@@ -164,7 +164,7 @@ final class BytePump {
                 target.held.removeFirst(sent)
             case .wouldBlock: return hasMoved
             case .ended:
-                target.isDeaf = true
+                target.isReadPaused = true
                 target.held = []
             }
         }
@@ -172,9 +172,9 @@ final class BytePump {
     }
 
     private func endOutput(of target: End) {
-        guard target.held.isEmpty, !target.isDeaf else { return }
+        guard target.held.isEmpty, !target.isReadPaused else { return }
         UnixSocket.endOutput(target.descriptor)
-        target.isDeaf = true
+        target.isReadPaused = true
     }
 
     private func watch() {
@@ -191,7 +191,7 @@ final class BytePump {
         end.interest = interest
         do throws(SystemError) { try loop.change(registration, to: interest) } catch {
             // Fails only without memory. Nothing moves any more, so the heartbeat ends the connection.
-            end.isDeaf = true
+            end.isReadPaused = true
         }
     }
 }

@@ -112,7 +112,7 @@ final class RemotePeer {
     ///
     /// - Returns: whether more can be passed on without an event.
     func turn() -> Bool {
-        settle()
+        countMovedBytes()
         switch phase {
         case .handshaking:
             // A client that ends by itself, such as a health check, is no fault.
@@ -293,7 +293,7 @@ final class RemotePeer {
     // MARK: Bounds
 
     /// Counts the bytes that have moved.
-    private func settle() {
+    private func countMovedBytes() {
         let now = gateway.loop.now
         let fed = pump.takeFed()
         if fed > 0 {

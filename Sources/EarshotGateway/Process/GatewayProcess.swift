@@ -30,7 +30,7 @@ public final class GatewayProcess {
     public func run() throws -> Int32 {
         SignalSource.ignoreWriteSignals()
         ProcessName.set("earshot-gateway")
-        try ParentProcess.giveUpNewPrivileges()
+        try ParentProcess.forbidNewPrivileges()
         try ResourceLimits.forbidCoreDumps()
         if let parent = options.parentPid, try !ParentProcess.bind(to: parent, signal: SIGKILL) {
             logger.notice("the parent process has ended")
@@ -64,7 +64,7 @@ public final class GatewayProcess {
         }
         defer { loop.remove(registration) }
         for listener in listeners { logger.notice("listening", metadata: ["address": "\(listener.text)"]) }
-        channel?.send([SupervisorWord.listening])
+        channel?.send([SupervisorCommand.listening])
         gateway.reportKeys()
         try loop.run()
         gateway.close()
@@ -112,12 +112,12 @@ public final class GatewayProcess {
     static func lines(of principals: [PrincipalName]) -> [String] {
         let names = principals.map(\.description)
         return stride(from: 0, to: names.count, by: namesPerLine).map { first in
-            ([SupervisorWord.keys] + names[first..<min(first + namesPerLine, names.count)]).joined(separator: " ")
-        } + [SupervisorWord.keysEnd]
+            ([SupervisorCommand.keys] + names[first..<min(first + namesPerLine, names.count)]).joined(separator: " ")
+        } + [SupervisorCommand.keysEnd]
     }
 
     private static func take(_ line: String, _ gateway: Gateway) {
-        guard line.hasPrefix(SupervisorWord.proof + " ") else { return }
-        gateway.proof = GatewayProof(String(line.dropFirst(SupervisorWord.proof.utf8.count + 1)))
+        guard line.hasPrefix(SupervisorCommand.proof + " ") else { return }
+        gateway.proof = GatewayProof(String(line.dropFirst(SupervisorCommand.proof.utf8.count + 1)))
     }
 }

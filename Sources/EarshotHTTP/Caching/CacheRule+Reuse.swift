@@ -32,28 +32,28 @@ extension CacheRule {
         for request: HTTPRequest, mode: CacheMode, stored: [StoredResponse], now: Int64
     ) -> CacheDecision {
         let adding = mode.fields(besides: request.fields)
-        let asked = CacheControl(request: request.fields)
-        let mayAsk = mode != .onlyIfCached && !asked.onlyIfCached
+        let requestDirectives = CacheControl(request: request.fields)
+        let mayFetch = mode != .onlyIfCached && !requestDirectives.onlyIfCached
         let isPartial = request.choosesItsAnswer
         let range = isPartial ? request.range : nil
         guard mode != .noStore, mode != .reload, !isPartial || range != nil,
             let index = selection(for: request, from: stored)
-        else { return mayAsk ? .fetch(adding: adding) : .notCached }
+        else { return mayFetch ? .fetch(adding: adding) : .notCached }
         let response = stored[index]
         if let range {
             // A stale response would need a condition beside the range, which few servers combine correctly.
             let isUsed =
                 response.hasRanges(for: request.fields)
-                && use(of: response, asked: asked, mode: mode, now: now) == .asItIs
+                && use(of: response, requestDirectives: requestDirectives, mode: mode, now: now) == .asItIs
             if isUsed { return .use(index, range: range) }
-            return mayAsk ? .fetch(adding: adding) : .notCached
+            return mayFetch ? .fetch(adding: adding) : .notCached
         }
         var conditions = response.conditions
-        switch use(of: response, asked: asked, mode: mode, now: now) {
+        switch use(of: response, requestDirectives: requestDirectives, mode: mode, now: now) {
         case .asItIs: return .use(index)
-        case .whileValidating: return mayAsk ? .useAndRevalidate(index, adding: conditions) : .use(index)
+        case .whileValidating: return mayFetch ? .useAndRevalidate(index, adding: conditions) : .use(index)
         case .afterValidation:
-            guard mayAsk else { return .notCached }
+            guard mayFetch else { return .notCached }
             guard !conditions.isEmpty else { return .fetch(adding: adding, stale: index) }
             for field in adding { conditions.add(field.name, field.value) }
             return .validate(index, adding: conditions)
@@ -71,12 +71,13 @@ extension CacheRule {
         _ stored: StoredResponse, for request: HTTPRequest, mode: CacheMode, after failure: FailureCode, status: Int?,
         now: Int64
     ) -> Bool {
-        let asked = CacheControl(request: request.fields)
-        guard mode == .default || mode == .explicit, !asked.noCache, !request.choosesItsAnswer,
+        let requestDirectives = CacheControl(request: request.fields)
+        guard mode == .default || mode == .explicit, !requestDirectives.noCache, !request.choosesItsAnswer,
             !stored.isInvalidated, !stored.control.noCache, !mustRevalidate(stored),
-            failure.isServersTrouble(status: status)
+            failure.isServerFault(status: status)
         else { return false }
-        guard let allowed = [stored.control.staleIfError, asked.staleIfError].compactMap(\.self).max() else {
+        guard let allowed = [stored.control.staleIfError, requestDirectives.staleIfError].compactMap(\.self).max()
+        else {
             return false
         }
         return stored.age(now: now) <= DeltaSeconds.sum(lifetime(of: stored, mode: mode), allowed)
@@ -87,20 +88,22 @@ extension CacheRule {
         case asItIs, whileValidating, afterValidation
     }
 
-    private func use(of response: StoredResponse, asked: CacheControl, mode: CacheMode, now: Int64) -> Use {
+    private func use(of response: StoredResponse, requestDirectives: CacheControl, mode: CacheMode, now: Int64) -> Use {
         guard !response.isInvalidated else { return .afterValidation }
         if mode == .forceCache || mode == .onlyIfCached { return .asItIs }
-        guard !response.control.noCache, !asked.noCache else { return .afterValidation }
+        guard !response.control.noCache, !requestDirectives.noCache else { return .afterValidation }
         let age = response.age(now: now)
         let lifetime = lifetime(of: response, mode: mode)
         let isFresh = age < lifetime
         let isSpared = isFresh && response.control.isImmutable
-        if mode == .noCache || age > asked.maxAge ?? .max, !isSpared { return .afterValidation }
-        if DeltaSeconds.sum(age, asked.minFresh ?? 0) > lifetime, asked.minFresh != nil { return .afterValidation }
+        if mode == .noCache || age > requestDirectives.maxAge ?? .max, !isSpared { return .afterValidation }
+        if DeltaSeconds.sum(age, requestDirectives.minFresh ?? 0) > lifetime, requestDirectives.minFresh != nil {
+            return .afterValidation
+        }
         if isFresh { return .asItIs }
         guard !mustRevalidate(response) else { return .afterValidation }
         let staleness = age - lifetime
-        if let allowed = asked.maxStale, staleness <= allowed { return .asItIs }
+        if let allowed = requestDirectives.maxStale, staleness <= allowed { return .asItIs }
         if let allowed = response.control.staleWhileRevalidate, staleness <= allowed { return .whileValidating }
         return .afterValidation
     }
@@ -112,15 +115,15 @@ extension StoredResponse {
     fileprivate func hasRanges(for request: HeaderFields) -> Bool {
         guard status == 200, fields.isIdentity else { return false }
         guard request.contains("if-range") else { return true }
-        guard let asked = request.agreed("if-range"), let text = validator.strongText else { return false }
-        return asked.elementsEqual(text)
+        guard let requestDirectives = request.agreed("if-range"), let text = validator.strongText else { return false }
+        return requestDirectives.elementsEqual(text)
     }
 }
 
 extension FailureCode {
     /// Whether the failure corresponds to status 500, 502, 503 or 504, which RFC 5861, section 4, defines as an error.
     /// A failed TLS handshake does not: the server may be an impostor.
-    func isServersTrouble(status: Int?) -> Bool {
+    func isServerFault(status: Int?) -> Bool {
         switch self {
         case .httpStatus:
             switch status {

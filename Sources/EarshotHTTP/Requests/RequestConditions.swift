@@ -23,8 +23,8 @@ public struct RequestConditions: Hashable, Sendable {
         guard tags.isEmpty else {
             return FieldList.members(tags).contains { member in
                 if member.elementsEqual("*".utf8) { return true }
-                guard let asked = EntityTag(bytes: member), let present = validator.entityTag else { return false }
-                return asked.isWeaklyEqual(to: present)
+                guard let candidate = EntityTag(bytes: member), let present = validator.entityTag else { return false }
+                return candidate.isWeaklyEqual(to: present)
             }
         }
         guard let text = fields.agreed("if-modified-since"),

@@ -14,14 +14,14 @@ public struct RetryRule: Hashable, Sendable {
     /// - Parameters:
     ///   - status: Status that the server sent, if any.
     ///   - attempts: Attempts made, this one included.
-    ///   - fruitless: Attempts in a row, this one included, that did not extend the body. Progress resets the pause.
+    ///   - failedAttempts: Attempts in a row, this one included, that did not extend the body. Progress resets the pause.
     ///   - retries: Attempts allowed after the first.
     ///   - random: Uniformly distributed number for the jitter.
     public func decision(
-        after failure: FailureCode, status: Int?, method: HTTPMethod, attempts: Int, fruitless: Int, retries: Int,
+        after failure: FailureCode, status: Int?, method: HTTPMethod, attempts: Int, failedAttempts: Int, retries: Int,
         random: UInt64
     ) -> RetryDecision {
-        guard attempts <= retries, method.isIdempotent, failure.isRetryable(status: status) else { return .giveUp }
-        return .retry(afterNanoseconds: backoff.pause(afterFailures: fruitless, random: random))
+        guard attempts <= retries, method.isIdempotent, failure.isRetryable(status: status) else { return .fail }
+        return .retry(afterNanoseconds: backoff.pause(afterFailures: failedAttempts, random: random))
     }
 }

@@ -28,11 +28,11 @@ public struct SmallFile: Sendable {
 
         /// Whether a later change would change the version. The clock of a file system advances by steps of some milliseconds, so
         /// two changes within a step are one version.
-        fileprivate var isSettled: Bool {
+        fileprivate var isStable: Bool {
             var now = timespec()
             guard unsafe clock_gettime(CLOCK_REALTIME, &now) == 0 else { return false }
-            let settled = now.tv_sec * 1_000_000_000 + now.tv_nsec - SmallFile.settleNanoseconds
-            return changes.allSatisfy { $0 < settled }
+            let latestStable = now.tv_sec * 1_000_000_000 + now.tv_nsec - SmallFile.stableNanoseconds
+            return changes.allSatisfy { $0 < latestStable }
         }
     }
 
@@ -52,7 +52,7 @@ public struct SmallFile: Sendable {
     }
 
     /// Age of a change after which no other change has the same time: the granularity of FAT, the coarsest in use.
-    fileprivate static let settleNanoseconds = 2_000_000_000
+    fileprivate static let stableNanoseconds = 2_000_000_000
 
     public let bytes: [UInt8]
     /// Version of the file; nil if it may not tell the next change from the last one.
@@ -79,7 +79,7 @@ public struct SmallFile: Sendable {
             guard read != 0 else { break }
             count += max(read, 0)
         }
-        return SmallFile(bytes: Array(bytes[..<count]), version: version.isSettled ? version : nil)
+        return SmallFile(bytes: Array(bytes[..<count]), version: version.isStable ? version : nil)
     }
 }
 

@@ -90,7 +90,7 @@ public final class Mailbox<Value: Sendable>: Sendable {
     }
 
     /// Makes the descriptor unreadable after a wake-up.
-    public func heardWake() { counter.take() }
+    public func resetWake() { counter.take() }
 
     /// Closes the box to new values.
     ///

@@ -78,7 +78,7 @@ public enum InheritedPipe {
     }
 
     /// Writes `ready` to the descriptor and closes it.
-    public static func sayReady(_ descriptor: Int32) {
+    public static func reportReady(_ descriptor: Int32) {
         let line = Array("ready\n".utf8)
         _ = unsafe line.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }
         close(descriptor)

@@ -13,7 +13,7 @@ public enum ParentProcess {
     }
 
     /// Prevents this process from gaining privileges by an exec of a set-user-ID program: PR_SET_NO_NEW_PRIVS.
-    public static func giveUpNewPrivileges() throws(SystemError) {
+    public static func forbidNewPrivileges() throws(SystemError) {
         guard linux_set_no_new_privileges() == 0 else { throw SystemError("prctl") }
     }
 }

@@ -17,7 +17,7 @@ public final class ServiceManager {
     private let name: [CChar]
     private let descriptor: Int32
     /// Notifications not yet sent, in order.
-    private var owed: [(variable: String, value: String)] = []
+    private var unsent: [(variable: String, value: String)] = []
     private var isWaiting = false
 
     private init(name: [CChar], descriptor: Int32, watchdogTime: Duration?) {
@@ -56,21 +56,21 @@ public final class ServiceManager {
     /// Sends variables such as `READY` with their values, in one datagram together with queued ones.
     ///
     /// - Parameter loop: Event loop that schedules retries.
-    public func tell(_ news: [(variable: String, value: String)], loop: EventLoop) {
-        for (variable, value) in news {
-            owed.removeAll { $0.variable == variable }
-            owed.append((variable, value.replacing("\n", with: " ")))
+    public func notify(_ variables: [(variable: String, value: String)], loop: EventLoop) {
+        for (variable, value) in variables {
+            unsent.removeAll { $0.variable == variable }
+            unsent.append((variable, value.replacing("\n", with: " ")))
         }
         send(loop)
     }
 
     private func send(_ loop: EventLoop) {
-        guard !owed.isEmpty else { return }
-        let text = Array(owed.map { "\($0.variable)=\($0.value)\n" }.joined().utf8)
+        guard !unsent.isEmpty else { return }
+        let text = Array(unsent.map { "\($0.variable)=\($0.value)\n" }.joined().utf8)
         let sent = unsafe linux_send_to_unix(descriptor, name, name.count, text, text.count)
         // Errors other than a full queue are permanent: notifications are dropped.
         guard sent < 0, errno == EAGAIN || errno == EINTR || errno == ENOBUFS else {
-            owed = []
+            unsent = []
             return
         }
         guard !isWaiting else { return }

@@ -4,7 +4,7 @@ public enum ClusterCanaries {
     private static func steps(for canary: ClusterCanary) -> Int {
         switch canary {
         case .losesEnds, .assertsNothing, .startsWithoutGrant, .exchangesResults, .acceptsStaleTokens,
-            .givesAnotherBody,
+            .servesAnotherBody,
             .ignoresLimits, .answersEarlier, .losesTerminals, .keepsBodies:
             6_000
         case .dropsWithdrawals: 15_000
@@ -16,7 +16,7 @@ public enum ClusterCanaries {
     private static func faults(for canary: ClusterCanary) -> Set<ClusterFault> {
         switch canary {
         case .losesEnds, .assertsNothing, .startsWithoutGrant, .exchangesResults, .acceptsStaleTokens,
-            .givesAnotherBody,
+            .servesAnotherBody,
             .ignoresLimits, .answersEarlier, .losesTerminals, .keepsBodies, .dropsWithdrawals:
             []
         case .ignoresAborts: [.longTransfers]

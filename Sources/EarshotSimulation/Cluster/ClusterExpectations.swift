@@ -9,13 +9,13 @@ struct ClusterExpectations {
         let client: ClientID
         let handler: HandlerID
         let key: Int
-        let askedAt: Int
+        let requestedAt: Int
         var method = "GET"
         var isCredentialed = false
         var maxBytes: Int?
         var hasDeadline = false
         /// Subscribers without a terminal.
-        var owed: Set<ClientID>
+        var awaiting: Set<ClientID>
         /// Whether it was removed: its owner gets no terminal, and other subscribers a failure.
         var isRemoved = false
     }
@@ -44,7 +44,7 @@ struct ClusterExpectations {
         return lastRequest
     }
 
-    mutating func asked(_ id: Int, _ request: Request) {
+    mutating func requested(_ id: Int, _ request: Request) {
         requests[id] = request
         openKeys[request.key, default: 0] += 1
     }
@@ -60,7 +60,7 @@ struct ClusterExpectations {
     /// Open requests of a client and handler, in order.
     func open(of client: ClientID, _ handler: HandlerID? = nil) -> [Int] {
         requests.filter { $0.value.client == client && (handler ?? $0.value.handler) == $0.value.handler }
-            .filter { !$0.value.isRemoved && $0.value.owed.contains(client) }.keys.sorted()
+            .filter { !$0.value.isRemoved && $0.value.awaiting.contains(client) }.keys.sorted()
     }
 
     /// Notes that the owner has removed requests, just before the core hears it.
@@ -68,7 +68,7 @@ struct ClusterExpectations {
         for id in ids {
             guard let request = requests[id], !request.isRemoved else { continue }
             requests[id]?.isRemoved = true
-            requests[id]?.owed.remove(request.client)
+            requests[id]?.awaiting.remove(request.client)
             closed(request.key)
             forgetIfDone(id)
         }
@@ -81,8 +81,8 @@ struct ClusterExpectations {
         let open = open(of: client)
         let keys = open.compactMap { requests[$0]?.key }
         removed(open)
-        for id in requests.filter({ $0.value.owed.contains(client) }).keys {
-            requests[id]?.owed.remove(client)
+        for id in requests.filter({ $0.value.awaiting.contains(client) }).keys {
+            requests[id]?.awaiting.remove(client)
             forgetIfDone(id)
         }
         return keys
@@ -93,7 +93,7 @@ struct ClusterExpectations {
         if openKeys[key] == 0 { openKeys[key] = nil }
     }
 
-    private mutating func forgetIfDone(_ id: Int) { if requests[id]?.owed.isEmpty == true { requests[id] = nil } }
+    private mutating func forgetIfDone(_ id: Int) { if requests[id]?.awaiting.isEmpty == true { requests[id] = nil } }
 
     /// Checks a terminal.
     ///
@@ -105,10 +105,10 @@ struct ClusterExpectations {
     ) throws(Violation) -> Bool {
         let name = "\(terminal.handler) \(terminal.request)"
         let text = Self.text(terminal)
-        guard let id = Int(terminal.request.description), let request = requests[id], request.owed.contains(client)
+        guard let id = Int(terminal.request.description), let request = requests[id], request.awaiting.contains(client)
         else { throw Violation(1, "client \(client.rawValue) gets \(name) \(text), which is not due", kind: "not due") }
         let isOwner = request.client == client
-        requests[id]?.owed.remove(client)
+        requests[id]?.awaiting.remove(client)
         if isOwner { closed(request.key) }
         forgetIfDone(id)
         switch terminal.outcome {
@@ -128,7 +128,7 @@ struct ClusterExpectations {
                 case "worker-lost": request.method == "POST"
                 case "stopping": isDraining
                 // A node that drains cannot try itself.
-                case "unknown-host": isDraining || noWayOutUntil >= request.askedAt
+                case "unknown-host": isDraining || noWayOutUntil >= request.requestedAt
                 default: Self.plainCodes.contains(failure.code)
                 }
             guard isExpected else { throw Violation(1, "\(name) is told \(text)", kind: "told \(failure.code)") }
@@ -140,32 +140,32 @@ struct ClusterExpectations {
         _ response: Terminal.Response, _ content: ClusterCatalogue.Content?, _ request: Request, _ name: String,
         now: Int, clockWindowEnd: Int
     ) throws(Violation) {
-        guard let told = ClusterCatalogue.Content(fields: response.httpFields) else {
+        guard let reported = ClusterCatalogue.Content(fields: response.httpFields) else {
             throw Violation(1, "\(name) has the fields of no fetch")
         }
         let chain = [request.key, ClusterCatalogue.target(of: request.key)]
-        guard chain.contains(told.key), response.url == ClusterCatalogue.url(of: told.key) else {
-            throw Violation(1, "\(name) of key \(request.key) has a response of key \(told.key)", kind: "wrong key")
+        guard chain.contains(reported.key), response.url == ClusterCatalogue.url(of: reported.key) else {
+            throw Violation(1, "\(name) of key \(request.key) has a response of key \(reported.key)", kind: "wrong key")
         }
         if let content {
-            guard content == told, response.length == ClusterCatalogue.length(of: told.key) else {
-                throw Violation(1, "\(name) has fields of \(told) and a body of \(content)", kind: "wrong body")
+            guard content == reported, response.length == ClusterCatalogue.length(of: reported.key) else {
+                throw Violation(1, "\(name) has fields of \(reported) and a body of \(content)", kind: "wrong body")
             }
         } else if response.length > 0 {
             throw Violation(1, "\(name) has \(response.length) bytes without a body", kind: "no body")
         }
-        guard let end = ends[told.fetch] else { throw Violation(1, "\(name) has a response that never ended") }
-        let arrival = arrivals[Arrival(fetch: told.fetch, node: request.node)] ?? 0
-        guard max(end, arrival) >= request.askedAt || now < clockWindowEnd else {
+        guard let end = ends[reported.fetch] else { throw Violation(1, "\(name) has a response that never ended") }
+        let arrival = arrivals[Arrival(fetch: reported.fetch, node: request.node)] ?? 0
+        guard max(end, arrival) >= request.requestedAt || now < clockWindowEnd else {
             throw Violation(
-                1, "\(name) was made at \(request.askedAt), and has fetch \(told.fetch), which ended at \(end)",
+                1, "\(name) was made at \(request.requestedAt), and has fetch \(reported.fetch), which ended at \(end)",
                 kind: "older response")
         }
     }
 
     /// The oldest request that a client still waits for.
     func oldest(before time: Int) -> (id: Int, request: Request)? {
-        requests.filter { $0.value.askedAt < time }.min { $0.key < $1.key }.map { ($0.key, $0.value) }
+        requests.filter { $0.value.requestedAt < time }.min { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
     static func text(_ terminal: Terminal) -> String {

@@ -11,7 +11,7 @@ struct ClusterNode {
         let startedAt: Int
         /// Whether it began, or ran, while faults permit more attempts than one of a key and more than the limit of an
         /// origin.
-        var isExcused: Bool
+        var isExcluded: Bool
         var isCancelled = false
         /// Since when no request waits for it; nil if one does.
         var unwantedSince: Int?
@@ -94,7 +94,7 @@ struct ClusterNode {
         limits.waitingBytes = 1 << 24
         let workerLimits = WorkerLimits(
             broker: BrokerInstance(rawValue: UInt64(number + 1) << 32 | UInt64(life)), spool: "/spool")
-        let cluster = ClusterFacility(
+        let cluster = ClusterServices(
             flightKey: { ClusterKey(high: 1, low: Self.hash($0)) },
             originKey: { ClusterKey(high: 2, low: Self.hash(Array($0.utf8))) },
             address: Self.address(of: number), broker: UInt64(number + 1) << 32 | UInt64(life),

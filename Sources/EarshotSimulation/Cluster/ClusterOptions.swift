@@ -71,7 +71,7 @@ public enum ClusterCanary: String, CaseIterable, Sendable {
     /// The engine accepts the end of an attempt that has lost its flight.
     case acceptsStaleTokens = "accepts-stale-tokens"
     /// A node gives another body than the one that it holds, and the reader does not check it.
-    case givesAnotherBody = "gives-another-body"
+    case servesAnotherBody = "gives-another-body"
     /// The engine learns of too high limits.
     case ignoresLimits = "ignores-limits"
     /// Results answer requests that are younger.
@@ -87,7 +87,7 @@ public enum ClusterCanary: String, CaseIterable, Sendable {
     public var invariants: Set<Int> {
         switch self {
         case .losesEnds, .dropsWithdrawals: [1, 4, 12]
-        case .assertsNothing, .losesTerminals, .exchangesResults, .givesAnotherBody, .answersEarlier: [1]
+        case .assertsNothing, .losesTerminals, .exchangesResults, .servesAnotherBody, .answersEarlier: [1]
         case .startsWithoutGrant: [3]
         case .ignoresAborts: [4]
         case .acceptsStaleTokens: [3, 9]

@@ -22,13 +22,13 @@ extension ClusterTrial {
                 for (_, worker) in nodes[other].workers {
                     for (_, against) in worker.transfers {
                         if isSame(transfer, against), other != node {
-                            guard transfer.isExcused || against.isExcused else {
+                            guard transfer.isExcluded || against.isExcluded else {
                                 throw Violation(3, "key \(transfer.key) runs in nodes \(node) and \(other)")
                             }
                             report.duplicates += 1
                         }
                         if ClusterCatalogue.origin(of: against.key) == ClusterCatalogue.origin(of: transfer.key),
-                            !against.isExcused
+                            !against.isExcluded
                         {
                             running += 1
                         }
@@ -36,7 +36,7 @@ extension ClusterTrial {
                 }
             }
             let origin = ClusterCatalogue.origin(of: transfer.key)
-            guard transfer.isExcused || running <= ClusterCatalogue.limits[origin] else {
+            guard transfer.isExcluded || running <= ClusterCatalogue.limits[origin] else {
                 throw Violation(9, "origin \(origin) runs \(running)")
             }
         }
@@ -112,7 +112,7 @@ extension ClusterTrial {
     mutating func checkProgress() throws(Violation) {
         guard let (id, request) = expectations.oldest(before: now - Self.answerMilliseconds) else { return }
         throw Violation(
-            1, "request \(id) of key \(request.key) in node \(request.node) has no end since \(request.askedAt)",
+            1, "request \(id) of key \(request.key) in node \(request.node) has no end since \(request.requestedAt)",
             kind: "no end")
     }
 

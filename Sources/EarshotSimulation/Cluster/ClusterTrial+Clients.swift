@@ -19,20 +19,20 @@ extension ClusterTrial {
         }
     }
 
-    private func askers(of node: Int) -> [ClientID] {
+    private func requesters(of node: Int) -> [ClientID] {
         nodes[node].clientsInOrder.filter { nodes[node].clients[$0]?.isWatcher == false }
     }
 
     mutating func clientsAct(_ node: Int, _ life: Int) throws(Violation) {
         guard isLive(node, life), !isEnding else { return }
         plan(draw(20...160), .clientsAct(node: node, life: life))
-        let askers = self.askers(of: node)
-        guard !askers.isEmpty else { return }
-        let client = askers[random.below(askers.count)]
+        let requesters = self.requesters(of: node)
+        guard !requesters.isEmpty else { return }
+        let client = requesters[random.below(requesters.count)]
         switch random.below(1_000) {
-        case ..<600: try ask(draw(0...ClusterCatalogue.keys - 1), by: client, node)
-        case ..<700: try ask(draw(ClusterCatalogue.rareKeys), by: client, node)
-        case ..<800: try askForPopular(by: client, node)
+        case ..<600: try submit(draw(0...ClusterCatalogue.keys - 1), by: client, node)
+        case ..<700: try submit(draw(ClusterCatalogue.rareKeys), by: client, node)
+        case ..<800: try submitPopular(by: client, node)
         case ..<870: try changePriority(client, node)
         case ..<930: try cancel(client, node)
         case ..<950: try remove(client, node)
@@ -42,12 +42,12 @@ extension ClusterTrial {
     }
 
     /// Asks for some keys that clients of other nodes ask for at the same time.
-    private mutating func askForPopular(by client: ClientID, _ node: Int) throws(Violation) {
+    private mutating func submitPopular(by client: ClientID, _ node: Int) throws(Violation) {
         let first = now / 2_000 * 7 % ClusterCatalogue.keys
-        for key in first..<first + 4 { try ask(key % ClusterCatalogue.keys, by: client, node) }
+        for key in first..<first + 4 { try submit(key % ClusterCatalogue.keys, by: client, node) }
     }
 
-    private mutating func ask(_ key: Int, by client: ClientID, _ node: Int) throws(Violation) {
+    private mutating func submit(_ key: Int, by client: ClientID, _ node: Int) throws(Violation) {
         guard let known = nodes[node].clients[client], expectations.open(of: client).count < Self.mostOpen,
             nodes[node].drainsSince == nil || random.perMille(100)
         else { return }
@@ -57,8 +57,8 @@ extension ClusterTrial {
         let isWatched = handler.description.hasPrefix("w/")
         let watchers = nodes[node].clientsInOrder.filter { nodes[node].clients[$0]?.isWatcher == true }
         var expected = ClusterExpectations.Request(
-            node: node, client: client, handler: handler, key: key, askedAt: now,
-            owed: Set([client] + (isWatched ? watchers : [])))
+            node: node, client: client, handler: handler, key: key, requestedAt: now,
+            awaiting: Set([client] + (isWatched ? watchers : [])))
         var fetch = Fetch(handler: handler, request: request, url: ClusterCatalogue.url(of: key))
         fetch.options.priority = [.background, .normal, .normal, .high][random.below(4)]
         fetch.options.retries = random.below(3)
@@ -82,7 +82,7 @@ extension ClusterTrial {
         default: break
         }
         note("client \(client.rawValue) of node \(node) asks \(id) of key \(key) \(fetch.options.method)")
-        expectations.asked(id, expected)
+        expectations.requested(id, expected)
         report.requests += 1
         try pass(node) { core, now in core.received(.fetch(fetch), from: client, now: now) }
     }
@@ -120,20 +120,20 @@ extension ClusterTrial {
         note("client \(client.rawValue) of node \(node) dies")
         nodes[node].clients[client] = nil
         let keys = expectations.clientGone(client)
-        if !keys.isEmpty { plan(draw(10...1_000), .askAgain(keys)) }
+        if !keys.isEmpty { plan(draw(10...1_000), .resubmit(keys)) }
         plan(draw(10...500), .clientBegins(node: node, life: nodes[node].life, isWatcher: false))
         try pass(node) { core, now in core.clientLost(client, now: now) }
     }
 
     /// Requests of a client that is gone, at any node.
-    mutating func askAgain(_ keys: [Int]) throws(Violation) {
+    mutating func resubmit(_ keys: [Int]) throws(Violation) {
         let live: [Int] = nodes.indices.filter {
-            nodes[$0].isAlive && nodes[$0].drainsSince == nil && !self.askers(of: $0).isEmpty
+            nodes[$0].isAlive && nodes[$0].drainsSince == nil && !self.requesters(of: $0).isEmpty
         }
         guard !live.isEmpty, !isEnding else { return }
         let node = live[random.below(live.count)]
-        let askers = self.askers(of: node)
-        let client = askers[random.below(askers.count)]
-        for key in keys { try ask(key, by: client, node) }
+        let requesters = self.requesters(of: node)
+        let client = requesters[random.below(requesters.count)]
+        for key in keys { try submit(key, by: client, node) }
     }
 }

@@ -6,13 +6,13 @@ internal import EarshotWire
 /// | fault | window |
 /// | --- | --- |
 /// | a connection breaks | none; if it had broken shortly before, the node may fetch without the engine |
-/// | failover, outage, partition | until the engine is reachable, and `settlingMilliseconds` |
-/// | FLUSHALL, clock | `settlingMilliseconds` |
+/// | failover, outage, partition | until the engine is reachable, and `convergenceMilliseconds` |
+/// | FLUSHALL, clock | `convergenceMilliseconds` |
 /// | death of a node, of a worker, of a client; drain; pairs of nodes; slow network; lost notifications; no way out | none |
 extension ClusterTrial {
     /// Time in which nodes notice the end of their membership, join again, and assert everything, and in which leases
     /// of earlier memberships expire.
-    private static let settlingMilliseconds = 6_000
+    private static let convergenceMilliseconds = 6_000
 
     mutating func injectFault() throws(Violation) {
         guard !isEnding else { return }
@@ -25,7 +25,7 @@ extension ClusterTrial {
         note("fault: \(fault.rawValue) of node \(node)")
         switch fault {
         case .cutConnection:
-            if now - nodes[node].link.joinedAt < 11_000 { open(windowUntil: now + Self.settlingMilliseconds) }
+            if now - nodes[node].link.joinedAt < 11_000 { open(windowUntil: now + Self.convergenceMilliseconds) }
             cut(node, detection: draw(1...100))
         case .failover: failOver()
         case .outage:
@@ -33,12 +33,12 @@ extension ClusterTrial {
             stopEngine(for: length)
             for number in nodes.indices { cut(number, detection: draw(1...2_000)) }
         case .flush:
-            open(windowUntil: now + Self.settlingMilliseconds)
+            open(windowUntil: now + Self.convergenceMilliseconds)
             engine = SimulatedEngine(microseconds: engine.microseconds)
             snapshots = []
         case .enginePartition:
             let length = draw(500...9_000)
-            open(windowUntil: now + length + Self.settlingMilliseconds)
+            open(windowUntil: now + length + Self.convergenceMilliseconds)
             nodes[node].isCutOff = true
             plan(length, .heal(node: node))
             cut(node, detection: 2_000, .timedOut)
@@ -76,7 +76,7 @@ extension ClusterTrial {
         for node in nodes.indices {
             for worker in nodes[node].workers.keys {
                 for attempt in nodes[node].workers[worker]?.transfers.keys.map({ $0 }) ?? [] {
-                    nodes[node].workers[worker]?.transfers[attempt]?.isExcused = true
+                    nodes[node].workers[worker]?.transfers[attempt]?.isExcluded = true
                 }
             }
         }
@@ -84,7 +84,7 @@ extension ClusterTrial {
     }
 
     private mutating func stopEngine(for length: Int) {
-        open(windowUntil: now + length + Self.settlingMilliseconds)
+        open(windowUntil: now + length + Self.convergenceMilliseconds)
         guard isEngineUp else { return }
         isEngineUp = false
         plan(length, .engineUp)
@@ -114,7 +114,7 @@ extension ClusterTrial {
         note("the engine's clock jumps by \(jump) ms")
         engineOffset += jump
         engine.microseconds = (now + engineOffset) * 1_000
-        open(windowUntil: now + Self.settlingMilliseconds)
+        open(windowUntil: now + Self.convergenceMilliseconds)
         clockWindowEnd = max(clockWindowEnd, now + abs(jump) + 15_000)
         snapshots = []
         guard jump < 0 else { return }

@@ -44,7 +44,7 @@ extension ClusterTrial {
         for worker in nodes[node].workersInOrder {
             if let lost = nodes[node].workers.removeValue(forKey: worker) { try closeReaders(of: lost) }
         }
-        if !keys.isEmpty { plan(draw(100...2_000), .askAgain(keys)) }
+        if !keys.isEmpty { plan(draw(100...2_000), .resubmit(keys)) }
         plan(delay, .begin(node: node, life: nodes[node].life))
     }
 
@@ -101,9 +101,9 @@ extension ClusterTrial {
                 throw Violation(1, "node \(node) tells client \(client.rawValue) \(error.code)")
             }
         case .client(.send): break
-        case .worker(.send(let worker, let message)): hears(message, worker, node)
+        case .worker(.send(let worker, let message)): receives(message, worker, node)
         case .worker(.sendJob(let worker, let job, _)), .worker(.resumeJob(let worker, let job, _)):
-            hears(.job(job), worker, node)
+            receives(.job(job), worker, node)
         case .worker(.kill(let worker)), .worker(.close(let worker)):
             throw Violation(12, "node \(node) ends worker \(worker.rawValue), which works")
         case .spool(.releaseBody(let body)):
@@ -127,7 +127,7 @@ extension ClusterTrial {
             }
             content = held
         }
-        if nodes[node].readers[client] != nil { return readerHears(terminal, content, client, node) }
+        if nodes[node].readers[client] != nil { return readerReceives(terminal, content, client, node) }
         guard nodes[node].clients[client] != nil else { return }
         plan(
             draw(1...30), .acknowledge(node: node, life: nodes[node].life, client, terminal.sequence))

@@ -33,7 +33,7 @@ extension ClusterTrial {
     }
 
     /// Handles the terminal of a request for a body.
-    mutating func readerHears(
+    mutating func readerReceives(
         _ terminal: Terminal, _ content: ClusterCatalogue.Content?, _ client: ClientID, _ node: Int
     ) {
         guard let reader = nodes[node].readers[client] else { return }
@@ -69,7 +69,7 @@ extension ClusterTrial {
             completion.sha256 = content.sha256
             message = .done(completion)
             let id = BodyID(rawValue: number())
-            nodes[node].bodies[id] = given(content)
+            nodes[node].bodies[id] = otherContent(content)
             body = id
             report.pulls += 1
             expectations.arrived(content.fetch, in: node, at: now)
@@ -80,8 +80,8 @@ extension ClusterTrial {
     }
 
     /// Another body than the one that the node has, with the canary.
-    private mutating func given(_ content: ClusterCatalogue.Content) -> ClusterCatalogue.Content {
-        guard options.canary == .givesAnotherBody, random.perMille(50) else { return content }
+    private mutating func otherContent(_ content: ClusterCatalogue.Content) -> ClusterCatalogue.Content {
+        guard options.canary == .servesAnotherBody, random.perMille(50) else { return content }
         return ClusterCatalogue.Content(key: content.key + 1, fetch: content.fetch)
     }
 

@@ -26,7 +26,7 @@ extension ClusterTrial {
         plan(draw(10...500), .workerBegins(node: node, life: nodes[node].life, isPuller: lost.isPuller))
     }
 
-    mutating func hears(_ message: PoolMessage, _ worker: WorkerID, _ node: Int) {
+    mutating func receives(_ message: PoolMessage, _ worker: WorkerID, _ node: Int) {
         let life = nodes[node].life
         guard let isPuller = nodes[node].workers[worker]?.isPuller else { return }
         switch message {
@@ -78,9 +78,9 @@ extension ClusterTrial {
         let isLong = has(.longTransfers) && random.below(1_000) < longOnes
         let duration = isLong ? draw(2_000...30_000) : draw(5...250)
         let transfer = ClusterNode.Transfer(
-            job: job, key: key, startedAt: now, isExcused: now < windowEnd)
+            job: job, key: key, startedAt: now, isExcluded: now < windowEnd)
         note(
-            "node \(node) starts \(job.attempt) of key \(key) for \(duration) ms\(transfer.isExcused ? ", excused" : "")"
+            "node \(node) starts \(job.attempt) of key \(key) for \(duration) ms\(transfer.isExcluded ? ", excused" : "")"
         )
         nodes[node].workers[worker]?.transfers[job.attempt] = transfer
         report.fetches += 1

@@ -69,9 +69,9 @@ struct ClusterTrial {
 
     var tick: Tick { Tick(nanoseconds: Int64(now) * 1_000_000) }
 
-    mutating func plan(_ delay: Int, _ happening: ClusterHappening) {
+    mutating func plan(_ delay: Int, _ plannedEvent: PlannedClusterEvent) {
         serial += 1
-        entries.insert(ClusterEntry(time: now + delay, serial: serial, happening: happening))
+        entries.insert(ClusterEntry(time: now + delay, serial: serial, plannedEvent: plannedEvent))
     }
 
     /// A number from the range.
@@ -111,12 +111,12 @@ struct ClusterTrial {
             snapshots.append((now, engine))
             if snapshots.count > 10 { snapshots.removeFirst() }
         }
-        try handle(entry.happening)
+        try handle(entry.plannedEvent)
         if step.isMultiple(of: 2_000) { try checkProgress() }
     }
 
-    private mutating func handle(_ happening: ClusterHappening) throws(Violation) {
-        switch happening {
+    private mutating func handle(_ plannedEvent: PlannedClusterEvent) throws(Violation) {
+        switch plannedEvent {
         case .execute(let node, let link, let call): try execute(call, node, link)
         case .deliver(let node, let link, let event): try deliver(event, node, link)
         case .connect(let node, let life): connect(node, life)
@@ -143,7 +143,7 @@ struct ClusterTrial {
         case .acknowledge(let node, let life, let client, let sequence):
             guard isLive(node, life) else { return }
             try pass(node) { core, now in core.received(.acknowledge(sequence), from: client, now: now) }
-        case .askAgain(let keys): try askAgain(keys)
+        case .resubmit(let keys): try resubmit(keys)
         case .fault: try injectFault()
         case .workersFail: try injectWorkerFault()
         case .heal(let node): nodes[node].isCutOff = false

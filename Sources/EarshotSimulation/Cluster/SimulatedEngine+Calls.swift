@@ -48,15 +48,15 @@ extension SimulatedEngine {
         var changed = cutPauses(wants.map(\.origin.key))
         var terms: [ClusterKey: Origin] = [:]
         var seen: Set<EngineOrigin> = []
-        for asked in wants.map(\.origin.bounded) where seen.insert(asked).inserted {
-            let known = origin(asked.key)
-            var origin = terms[asked.key] ?? known ?? Origin(limit: 1, spacing: 0)
-            if origin.limit != asked.limit || origin.spacing != asked.spacingMilliseconds {
-                origin.limit = asked.limit
-                origin.spacing = asked.spacingMilliseconds
-                if known != nil { changed.mark(asked.key) }
+        for requested in wants.map(\.origin.bounded) where seen.insert(requested).inserted {
+            let known = origin(requested.key)
+            var origin = terms[requested.key] ?? known ?? Origin(limit: 1, spacing: 0)
+            if origin.limit != requested.limit || origin.spacing != requested.spacingMilliseconds {
+                origin.limit = requested.limit
+                origin.spacing = requested.spacingMilliseconds
+                if known != nil { changed.mark(requested.key) }
             }
-            terms[asked.key] = origin
+            terms[requested.key] = origin
         }
         for (key, origin) in terms { origins[key] = origin }
         let others = wants.compactMap { flights[$0.key]?.origin }.filter { terms[$0] == nil }
@@ -78,7 +78,7 @@ extension SimulatedEngine {
         for key in terms.keys where changed[key] == nil {
             if let origin = origins[key] { save(key, origin) }
         }
-        settleAll(changed, caller: node)
+        updateOrigins(changed, caller: node)
         return .event(.wanted(answers))
     }
 
@@ -174,7 +174,7 @@ extension SimulatedEngine {
                 changed.mark(flight.origin)
             }
         }
-        settleAll(changed, caller: node)
+        updateOrigins(changed, caller: node)
         return .silent
     }
 
@@ -222,7 +222,7 @@ extension SimulatedEngine {
         var cut = cutPauses(dueKeys)
         for key in dueKeys {
             if origin(key) == nil { paused[key] = nil }
-            settle(key, caller: node, wasPaused: true)
+            updateOrigin(key, caller: node, wasPaused: true)
         }
         var lanes: [OpenLane] = []
         if most > 0 {
@@ -261,7 +261,7 @@ extension SimulatedEngine {
         for key in touched where !full.contains(key) {
             if let origin = origins[key] { save(key, origin) }
         }
-        for key in full { settle(key, caller: node, wasPaused: dueKeys.contains(key) || cut[key] == true) }
+        for key in full { updateOrigin(key, caller: node, wasPaused: dueKeys.contains(key) || cut[key] == true) }
         idle[node] = jobs.count < most && !isOwnOnly && !isWantedOnly ? now : nil
         if let turn { wake(turn.node) } else { wakeOne(node) }
         var opens = paused.values.min().map { max(0, $0 - now) }
@@ -413,7 +413,7 @@ extension SimulatedEngine {
             if !flight.wants.contains(node) { relations[node]?.remove(key) }
             if changed[flight.origin] == nil, let origin = origins[flight.origin] { save(flight.origin, origin) }
         }
-        settleAll(changed, caller: node)
+        updateOrigins(changed, caller: node)
         return .event(.ended(answers))
     }
 
@@ -428,19 +428,19 @@ extension SimulatedEngine {
         return true
     }
 
-    private mutating func cool(_ asked: EngineRefusal, _ node: NodeID) -> Answer {
-        let refusal = asked.bounded
+    private mutating func cool(_ requested: EngineRefusal, _ node: NodeID) -> Answer {
+        let refusal = requested.bounded
         let key = refusal.origin.key
         _ = cutPauses([key])
         var origin =
             origin(key) ?? Origin(limit: refusal.origin.limit, spacing: refusal.origin.spacingMilliseconds)
         lastToken = max(lastToken, UInt64(microseconds))
         origin.refusedAt = lastToken
-        if origin.coolDownEnd <= now || refusal.askedMilliseconds > 0 {
+        if origin.coolDownEnd <= now || refusal.requestedMilliseconds > 0 {
             if origin.coolDownEnd <= now { origin.strikes += 1 }
             let doubled = EngineLimits.firstCoolDownMilliseconds << min(origin.strikes - 1, 30)
             let pause = min(EngineLimits.longestCoolDownMilliseconds, doubled)
-            let end = now + max(pause, refusal.askedMilliseconds)
+            let end = now + max(pause, refusal.requestedMilliseconds)
             if end > origin.coolDownEnd {
                 origin.coolDownEnd = end
                 origin.coolDownStart = now
@@ -450,7 +450,7 @@ extension SimulatedEngine {
         }
         origins[key] = origin
         origins[key]?.expiry = nil
-        settle(key, caller: node, wasPaused: true)
+        updateOrigin(key, caller: node, wasPaused: true)
         let rest = max(0, origin.coolDownEnd - now)
         return .event(.cooled(CoolDownNotice(origin: key, remainingMilliseconds: rest, strikes: origin.strikes)))
     }

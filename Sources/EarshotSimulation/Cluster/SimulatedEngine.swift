@@ -141,7 +141,7 @@ public struct SimulatedEngine: Sendable {
                 if flight.wants.isEmpty { changed.mark(flight.origin) }
             }
         }
-        settleAll(changed, caller: dead)
+        updateOrigins(changed, caller: dead)
         nodes[dead] = nil
         ready[dead] = nil
         idle[dead] = nil
@@ -224,7 +224,7 @@ public struct SimulatedEngine: Sendable {
     }
 
     /// Brings the tables `ready` and `paused` up to date, and saves the origin.
-    mutating func settle(_ key: ClusterKey, caller: NodeID?, wasPaused: Bool = false) {
+    mutating func updateOrigin(_ key: ClusterKey, caller: NodeID?, wasPaused: Bool = false) {
         guard var origin = origin(key) else { return }
         var wake: Int?
         var lanes: [Lane] = []
@@ -250,8 +250,8 @@ public struct SimulatedEngine: Sendable {
     }
 
     /// Settles origins. The value tells whether a pause was cut.
-    mutating func settleAll(_ changed: [ClusterKey: Bool], caller: NodeID?) {
-        for (key, isCut) in changed { settle(key, caller: caller, wasPaused: isCut) }
+    mutating func updateOrigins(_ changed: [ClusterKey: Bool], caller: NodeID?) {
+        for (key, isCut) in changed { updateOrigin(key, caller: caller, wasPaused: isCut) }
     }
 
     mutating func requeue(_ key: ClusterKey, _ flight: Flight) {

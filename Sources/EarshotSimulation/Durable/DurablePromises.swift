@@ -20,7 +20,7 @@ struct DurablePromises {
         /// Whether it was also deleted from disk.
         var isForgotten = false
         /// Connections to which this broker has delivered it.
-        var told: Set<ClientID> = []
+        var recipients: Set<ClientID> = []
         /// Connections with a full window when it was closed, for which it may still wait.
         var waiting: Set<ClientID> = []
     }
@@ -33,7 +33,7 @@ struct DurablePromises {
     }
 
     /// Failure codes that carry no durability guarantee.
-    private static let settled: Set<String> = ["removed", "queue-full", "quota"]
+    private static let nonDurableCodes: Set<String> = ["removed", "queue-full", "quota"]
 
     private var promises: [RequestName: Promise] = [:]
     private var byURL: [String: RequestName] = [:]
@@ -52,7 +52,7 @@ struct DurablePromises {
 
     /// Records a request that the broker carries out: a repetition, or a new one if an earlier one of its name is
     /// closed.
-    mutating func asked(_ name: RequestName, _ url: String, by client: ClientID) {
+    mutating func requested(_ name: RequestName, _ url: String, by client: ClientID) {
         defer {
             // An earlier request is delivered to new subscribers until its owner has acknowledged it.
             for each in earlier.keys where each.name == name { earlier[each]?.insert(client) }
@@ -71,11 +71,11 @@ struct DurablePromises {
 
     /// Records that a request was repeated: its next result is delivered to all subscribers.
     mutating func reopened(_ name: RequestName, _ id: DurableID) {
-        if promises[name]?.id == id { promises[name]?.told = [] }
+        if promises[name]?.id == id { promises[name]?.recipients = [] }
     }
 
     /// Records that a request was submitted to the disk.
-    mutating func given(_ name: RequestName, _ id: DurableID) { promises[name]?.id = id }
+    mutating func submitted(_ name: RequestName, _ id: DurableID) { promises[name]?.id = id }
 
     mutating func accepted(_ name: RequestName, isOnDisk: Bool) throws(Violation) {
         guard let promise = promises[name], !promise.isClosed else {
@@ -90,11 +90,11 @@ struct DurablePromises {
     }
 
     /// - Parameter content: Content of the delivered body; nil without one.
-    mutating func told(_ terminal: Terminal, _ content: String?, to client: ClientID) throws(Violation) {
+    mutating func delivered(_ terminal: Terminal, _ content: String?, to client: ClientID) throws(Violation) {
         let name = RequestName(handler: terminal.handler, request: terminal.request)
         // After a removal or refusal the name is free. It may have been requested again while this terminal waited for
         // a window.
-        if case .failed(let failure) = terminal.outcome, Self.settled.contains(failure.code) { return }
+        if case .failed(let failure) = terminal.outcome, Self.nonDurableCodes.contains(failure.code) { return }
         guard let promise = promises[name], let url = terminal.url else {
             throw Violation(1, "\(name) is told and was not asked for")
         }
@@ -108,8 +108,8 @@ struct DurablePromises {
         }
         guard promise.urls.contains(url) else { throw Violation(1, "\(name) is told the terminal of another: \(url)") }
         guard !promise.isClosed, !promise.isForgotten else { throw Violation(1, "\(name) is told again") }
-        guard !promise.told.contains(client) else { throw Violation(1, "\(name) is told twice to one client") }
-        if promise.isAccepted { promises[name]?.told.insert(client) }
+        guard !promise.recipients.contains(client) else { throw Violation(1, "\(name) is told twice to one client") }
+        if promise.isAccepted { promises[name]?.recipients.insert(client) }
         try check(terminal, content, of: name)
     }
 
@@ -136,11 +136,11 @@ struct DurablePromises {
     mutating func closed(_ name: RequestName, waiting: Set<ClientID>) {
         guard let promise = promises[name], !promise.isClosed else { return }
         promises[name]?.isClosed = true
-        promises[name]?.waiting.formUnion(waiting.subtracting(promise.told))
+        promises[name]?.waiting.formUnion(waiting.subtracting(promise.recipients))
     }
 
     mutating func acknowledged(_ name: RequestName, by client: ClientID, waiting: Set<ClientID>) {
-        if promises[name]?.told.contains(client) == true { closed(name, waiting: waiting) }
+        if promises[name]?.recipients.contains(client) == true { closed(name, waiting: waiting) }
     }
 
     /// Records that a client removed it, after which it must not receive even waiting deliveries.
@@ -158,7 +158,7 @@ struct DurablePromises {
     mutating func restarted(kept: [RequestName: (id: DurableID, url: String, urls: Set<String>)]) throws(Violation) {
         earlier = [:]
         for (name, promise) in promises {
-            promises[name]?.told = []
+            promises[name]?.recipients = []
             promises[name]?.waiting = []
             let isKept = kept[name] != nil
             promises[name]?.id = kept[name]?.id

@@ -10,7 +10,7 @@ struct DurableWorld {
         let principal: PrincipalName?
         var sequence: UInt64 = 0
         var acknowledged: UInt64 = 0
-        var heard: [RequestName] = []
+        var received: [RequestName] = []
 
         var isFull: Bool { sequence - acknowledged >= UInt64(window) }
     }
@@ -72,10 +72,10 @@ struct DurableWorld {
         limits.removalsPerPass = 3
         limits.waitingMessagesPerPass = 1
         let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: life), spool: "/spool")
-        var facilities = Facilities()
-        facilities.isKeeping = true
+        var features = ShellFeatures()
+        features.isKeeping = true
         return BrokerCore(
-            workerLimits: workerLimits, secret: nil, limits: limits, facilities: facilities,
+            workerLimits: workerLimits, secret: nil, limits: limits, features: features,
             answering: Queries.answer, seed: life)
     }
 
@@ -89,7 +89,7 @@ struct DurableWorld {
     mutating func step() throws(Violation) {
         now = now.advanced(byMilliseconds: random.below(20))
         switch random.below(1_000) {
-        case ..<240: try ask()
+        case ..<240: try submit()
         case ..<420: disk.work(1 + random.below(6))
         case ..<560: try answer(1 + random.below(6))
         case ..<710: finishJob()
@@ -112,25 +112,26 @@ struct DurableWorld {
         disk.isFull = false
         spool.isFull = false
         isEnding = true
-        try settle()
+        try runUntilIdle()
         for client in clients.keys.sorted(by: { $0.rawValue < $1.rawValue }) { lose(client) }
-        try settle()
+        try runUntilIdle()
         try restart()
-        try settle()
-        let owed = promises.open
+        try runUntilIdle()
+        let promised = promises.open
         let claimers = Self.principals.map { connect(window: 4_096, of: $0) }
         for claimer in claimers { core.received(.subscribe(.subtree(Self.root)), from: claimer, now: now) }
-        try settle()
-        let heard = claimers.flatMap { clients[$0]?.heard ?? [] }
-        guard Set(owed).isSubset(of: heard) else {
-            throw Violation(1, "\(Set(owed).subtracting(heard)) were accepted and are not told to who claims them")
+        try runUntilIdle()
+        let received = claimers.flatMap { clients[$0]?.received ?? [] }
+        guard Set(promised).isSubset(of: received) else {
+            throw Violation(
+                1, "\(Set(promised).subtracting(received)) were accepted and are not told to who claims them")
         }
-        report.claimed += heard.count
+        report.claimed += received.count
         for claimer in claimers { acknowledgeAll(claimer) }
-        try settle()
+        try runUntilIdle()
         guard disk.rows.isEmpty else { throw Violation(12, "\(disk.rows.count) rows are left") }
         for claimer in claimers { lose(claimer) }
-        try settle()
+        try runUntilIdle()
         guard core.isIdle, core.ledger.isBalanced else { throw Violation(10, "something is left: \(core.ledger)") }
         guard spool.bodies.isEmpty, contents.isEmpty else {
             throw Violation(12, "\(spool.bodies.count + contents.count) bodies are left")
@@ -143,7 +144,7 @@ struct DurableWorld {
     }
 
     /// Runs until nothing happens for longer than the delay of a retry.
-    private mutating func settle() throws(Violation) {
+    private mutating func runUntilIdle() throws(Violation) {
         var quiet = 0
         while quiet < 20 {
             disk.work(disk.waitingCount)
@@ -167,7 +168,7 @@ struct DurableWorld {
             switch message {
             case .request(let name, let url):
                 guard !core.isRemoving(client) else { continue }
-                if !isRefused(client, in: actions) { promises.asked(name, url, by: client) }
+                if !isRefused(client, in: actions) { promises.requested(name, url, by: client) }
             case .removal(let removal): removed(removal, by: client)
             }
             waiting[client] = nil
@@ -191,7 +192,7 @@ struct DurableWorld {
                 handler: ReferenceModel.qualified(handler, of: clients[id]?.principal), request: request)
             try promises.accepted(name, isOnDisk: disk.hasRow(of: name))
         case .client(.deliver(let id, let terminal, let body)):
-            try told(terminal, content(of: terminal, body), to: id)
+            try delivered(terminal, content(of: terminal, body), to: id)
         case .spool(.spill(let body, let file)):
             if spool.keep(contents[body], as: file) { contents[body] = nil } else { core.spillFailed(body, now: now) }
         case .spool(.releaseFile(let file)): spool.release(file)
@@ -205,22 +206,23 @@ struct DurableWorld {
             core.received(
                 .failed(attempt, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, from: worker, now: now)
         case .spool(.releaseBody(let body)): contents[body] = nil
-        case .durable(let asked): ask(asked)
+        case .durable(let requested): submit(requested)
         default: break
         }
     }
 
-    private mutating func ask(_ asked: Action.Durable) {
-        switch asked {
+    private mutating func submit(_ requested: Action.Durable) {
+        switch requested {
         case .storeResult(_, let result):
-            disk.ask(asked, content: result.body.flatMap { contents[$0] } ?? result.file.flatMap { spool.bodies[$0] })
+            disk.submit(
+                requested, content: result.body.flatMap { contents[$0] } ?? result.file.flatMap { spool.bodies[$0] })
         case .store(let id, let principal, _, let head):
             if case .fetch(let fetch)? = try? ClientMessage(head: head) {
                 let handler = ReferenceModel.qualified(fetch.handler, of: principal)
-                promises.given(RequestName(handler: handler, request: fetch.request), id)
+                promises.submitted(RequestName(handler: handler, request: fetch.request), id)
             }
-            disk.ask(asked, content: nil)
-        case .readRows, .readResult, .reopen, .forget: disk.ask(asked, content: nil)
+            disk.submit(requested, content: nil)
+        case .readRows, .readResult, .reopen, .forget: disk.submit(requested, content: nil)
         case .limit: break
         }
     }
@@ -232,16 +234,16 @@ struct DurableWorld {
         return file.split(separator: "/").last.flatMap { spool.bodies[String($0)] }
     }
 
-    private mutating func told(_ terminal: Terminal, _ content: String?, to id: ClientID) throws(Violation) {
+    private mutating func delivered(_ terminal: Terminal, _ content: String?, to id: ClientID) throws(Violation) {
         guard let client = clients[id] else { throw Violation(2, "a client that is gone is told something") }
         guard terminal.sequence == client.sequence + 1 else {
             throw Violation(1, "terminal \(terminal.sequence) follows terminal \(client.sequence)")
         }
         var terminal = terminal
         terminal.handler = ReferenceModel.qualified(terminal.handler, of: client.principal)
-        try promises.told(terminal, content, to: id)
+        try promises.delivered(terminal, content, to: id)
         clients[id]?.sequence = terminal.sequence
-        clients[id]?.heard.append(RequestName(handler: terminal.handler, request: terminal.request))
+        clients[id]?.received.append(RequestName(handler: terminal.handler, request: terminal.request))
     }
 
     // MARK: Events
@@ -251,7 +253,7 @@ struct DurableWorld {
         waiting.values.contains { if case .removal = $0 { true } else { false } }
     }
 
-    private mutating func ask() throws(Violation) {
+    private mutating func submit() throws(Violation) {
         guard !isRemovalWaiting, let client = someClient() else { return }
         let names = promises.names
         var name: RequestName?
@@ -282,7 +284,7 @@ struct DurableWorld {
         }
         let actions = core.takeActions()
         // An earlier request of the name may still have the ID.
-        if !isRefused(client, in: actions) { promises.asked(name, url, by: client) }
+        if !isRefused(client, in: actions) { promises.requested(name, url, by: client) }
         for action in actions { try carryOut(action) }
     }
 
@@ -349,7 +351,7 @@ struct DurableWorld {
     private mutating func acknowledgeAll(_ id: ClientID) {
         guard let client = clients[id], client.sequence > client.acknowledged else { return }
         core.received(.acknowledge(client.sequence), from: id, now: now)
-        for name in client.heard.suffix(Int(client.sequence - client.acknowledged)) {
+        for name in client.received.suffix(Int(client.sequence - client.acknowledged)) {
             promises.acknowledged(name, by: id, waiting: fullClients(but: id))
         }
         clients[id]?.acknowledged = client.sequence

@@ -76,7 +76,7 @@ struct SimulatedDisk {
 
     func hasRow(of name: RequestName) -> Bool { counts[name] != nil }
 
-    mutating func ask(_ action: Action.Durable, content: String?) { waiting.append((action, content)) }
+    mutating func submit(_ action: Action.Durable, content: String?) { waiting.append((action, content)) }
 
     mutating func kill() {
         waiting = []

@@ -115,7 +115,7 @@ final class FlightRecord {
     var failures = 0
     var deaths = 0
     /// Whether it is blamed for the last death of its workers.
-    var isAccused = false
+    var isSuspected = false
     /// Whether it must run in isolation.
     var isSuspect = false
     var retries = 0
@@ -128,7 +128,7 @@ final class FlightRecord {
     /// Whether it lost its last request while it ran, and was not rejoined by the end of a pass.
     var isLeft = false
     /// Client that removed that request, and the number of messages received from it by then.
-    var leaver: (ClientID, heard: UInt64)?
+    var leaver: (ClientID, lastReceived: UInt64)?
     /// Its result, if it ended after that.
     var ending: Ending?
     /// Whether its last attempt was lost with a worker, so that it precedes the queue.

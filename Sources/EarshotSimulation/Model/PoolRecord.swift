@@ -34,7 +34,7 @@ final class PoolRecord {
     /// Whether it gets no new work.
     var isLeaving = false
     /// Whether it receives DRAIN although it belongs to a user.
-    var hearsDrain = false
+    var acceptsDrain = false
     var slots = 0
     /// Leases by attempt ID.
     var leases: [AttemptID: Lease] = [:]
@@ -43,7 +43,7 @@ final class PoolRecord {
     /// Whether all jobs since it was last empty belong to suspects.
     var hasSuspectsOnly = false
     /// Time of the unanswered PING.
-    var askedAt: Tick?
+    var pingedAt: Tick?
 
     init(_ id: WorkerID, process: Int32) {
         self.id = id

@@ -6,9 +6,9 @@ internal import EarshotWire
 extension ReferenceModel {
     func take(_ action: Action, after event: BrokerEvent) {
         switch action {
-        case .client(.send(let id, let message)): said(message, to: id)
+        case .client(.send(let id, let message)): sent(message, to: id)
         case .client(.reply(let id, let message, let json, let number)):
-            guard let json else { return said(message, to: id, answering: number) }
+            guard let json else { return sent(message, to: id, answering: number) }
             answered(with: json, to: id, answering: number)
         case .client(.answer(let id, _, let json)): answered(with: json, to: id)
         case .client(.deliver(let id, let terminal, let body)):
@@ -18,7 +18,7 @@ extension ReferenceModel {
         case .client(.close(let id, _)):
             guard let client = connections[id] ?? away.first(where: { $0.connection == id }) else { return }
             let isSilent = !client.isOpen && now.milliseconds(since: client.connectedAt) >= limits.greetingMilliseconds
-            owedEnds.remove(client.id)
+            expectedEnds.remove(client.id)
             closed(id)
             expect(
                 isSilent || mostWaiting(for: client) > min(limits.dueDeliveries, limits.dueOutcomes)
@@ -29,26 +29,26 @@ extension ReferenceModel {
             .worker(.resumeJob(let id, let job, _)):
             started(job, at: id)
         case .worker(.send(let id, .cancel(let attempt))):
-            guard owedCancellations.remove(attempt) == nil else { return }
+            guard expectedCancellations.remove(attempt) == nil else { return }
             object(4, "\(attempt) of worker \(id.rawValue) is cancelled although it is wanted")
         case .worker(.send(_, .raise(let attempt, let maxBytes))):
-            guard let (asked, allowed) = owedRaise, asked == attempt, allowed == maxBytes else {
+            guard let (pinged, allowed) = expectedRaise, pinged == attempt, allowed == maxBytes else {
                 object(8, "\(attempt) is raised to \(maxBytes ?? -1) bytes")
                 return
             }
-            owedRaise = nil
-        case .worker(.send(let id, .ping)): asked(id)
+            expectedRaise = nil
+        case .worker(.send(let id, .ping)): pinged(id)
         case .worker(.send(let id, .drain)): drained(id)
         case .supervisor(.killWorker(let process)): killed(process: process)
         case .worker(.send), .spool(.sweep), .supervisor: break
         case .worker(.kill(let id)): killed(id)
         case .worker(.close(let id)): closed(id)
-        case .spool(.lendPart(let file, let name)):
+        case .spool(.assignPart(let file, let name)):
             guard let part = keptParts.removeValue(forKey: file) else {
                 object(12, "\(file) is given away and was not kept")
                 return
             }
-            lent = (name, part)
+            assigned = (name, part)
         // The file of a running attempt that has begun another one.
         case .spool(.removePart(let file)) where !SpoolName.isKept(file): break
         case .spool(.removePart(let file)):
@@ -87,7 +87,7 @@ extension ReferenceModel {
     }
 
     /// - Parameter number: number of the message that it answers; 0 for none.
-    private func said(_ message: BrokerMessage, to id: ClientID, answering number: UInt64 = 0) {
+    private func sent(_ message: BrokerMessage, to id: ClientID, answering number: UInt64 = 0) {
         guard let client = connections[id] else {
             object(2, "a connection that is gone is told \(message)")
             return
@@ -118,35 +118,35 @@ extension ReferenceModel {
     }
 
     /// Matches a message to a client with the expected reply to this event, or with one that is sent again.
-    private func answered(_ told: String, to id: ClientID, answering number: UInt64, isRight: (Reply) -> Bool) {
+    private func answered(_ reported: String, to id: ClientID, answering number: UInt64, isRight: (Reply) -> Bool) {
         let client = connections[id]
-        if let expected = owedReplies.removeValue(forKey: id) {
-            expect(isRight(expected), 1, "client \(id.rawValue) is told \(told), not \(expected)")
+        if let expected = expectedReplies.removeValue(forKey: id) {
+            expect(isRight(expected), 1, "client \(id.rawValue) is told \(reported), not \(expected)")
             expect(
                 client.map { $0.number == number } ?? (number == 0), 1,
-                "client \(id.rawValue) is told \(told) to its message \(number)")
+                "client \(id.rawValue) is told \(reported) to its message \(number)")
             if case .welcome = expected { return }
             if let client, client.leaseMilliseconds > 0 { client.keep(expected, isSent: true) }
         } else if let client, let next = client.nextReply {
             if client.lastSequence < next.place { client.passHoles() }
             expect(
                 isRight(next.reply) && next.number == number && next.place <= client.lastSequence, 1,
-                "client \(id.rawValue) is told \(told), and \(next.reply) is next behind terminal \(next.place)")
+                "client \(id.rawValue) is told \(reported), and \(next.reply) is next behind terminal \(next.place)")
             client.sentNextReply()
         } else {
-            object(1, "client \(id.rawValue) is told \(told), which answers nothing")
+            object(1, "client \(id.rawValue) is told \(reported), which answers nothing")
         }
     }
 
     private func isRight(_ message: BrokerMessage, _ expected: Reply) -> Bool {
         switch (message, expected) {
-        case (.welcome(let welcome), .welcome(let lease, let token, let heard)):
-            welcome.broker == instance && welcome.leaseMilliseconds == lease && welcome.heard == heard
+        case (.welcome(let welcome), .welcome(let lease, let token, let lastReceived)):
+            welcome.broker == instance && welcome.leaseMilliseconds == lease && welcome.lastReceived == lastReceived
                 && welcome.token == (lease > 0 ? token : nil)
-        case (.removed(let pattern, let count), .removed(let asked, let right)):
-            pattern == asked && count == right
-        case (.requestRemoved(let handler, let request, let was), .requestRemoved(let asked, let of, let right)):
-            handler == asked && request == of && was == right
+        case (.removed(let pattern, let count), .removed(let pinged, let right)):
+            pattern == pinged && count == right
+        case (.requestRemoved(let handler, let request, let was), .requestRemoved(let pinged, let of, let right)):
+            handler == pinged && request == of && was == right
         case (.changed(let setting), .changed(let words)): setting.words == words
         case (.error(let error), .error(let code)): error.code == code
         case (.ok, .ok): true
@@ -159,7 +159,9 @@ extension ReferenceModel {
     private func delivered(_ terminal: Terminal, _ body: BodyID?, to id: ClientID, inPass: Bool) {
         let handler = connections[id].map { qualified(terminal.handler, of: $0) } ?? terminal.handler
         let name = RequestName(handler: handler, request: terminal.request)
-        if inPass, case .failed(let failure) = terminal.outcome, failure.code == "unsupported-scheme" { deserted(name) }
+        if inPass, case .failed(let failure) = terminal.outcome, failure.code == "unsupported-scheme" {
+            schemeLost(name)
+        }
         guard let client = connections[id] else {
             object(2, "a terminal of \(name) goes to client \(id.rawValue), which is gone")
             return
@@ -187,7 +189,7 @@ extension ReferenceModel {
 
     /// Removes and returns the next terminal to send again. Consumes the sequence numbers of withdrawn ones before it.
     private func againFirst(of client: SessionRecord) -> RequestRecord? {
-        while let first = client.told.popFirst() {
+        while let first = client.redeliveries.popFirst() {
             if let first { return first }
             client.inFlight.append(nil)
         }
@@ -219,16 +221,16 @@ extension ReferenceModel {
     private func check(
         _ terminal: Terminal, _ body: BodyID?, of request: RequestRecord, against ending: Ending
     ) {
-        let told: String
+        let reported: String
         let ending = decided(ending, of: request, by: terminal)
         switch terminal.outcome {
         case .result(let status, _):
-            told = "\(status)"
+            reported = "\(status)"
             expect(
                 ending.code == nil && ending.completion?.status == status, 1,
                 "\(request.name) is told \(status), not \(ending.code ?? "a result")")
         case .failed(let failure):
-            told = failure.code
+            reported = failure.code
             expect(
                 ending.code == failure.code, failure.code == "cancelled" ? 5 : ending.code == "queue-full" ? 11 : 1,
                 "\(request.name) is told \(failure.code), not \(ending.code ?? "a result")")
@@ -245,7 +247,7 @@ extension ReferenceModel {
         let spilled = isFiled ? nil : ending.body.flatMap { self.spilled[$0] }
         expect(
             body == (isBodyDue && spilled == nil && !isFiled ? ending.body : nil), 1,
-            "\(request.name), \(told), comes with another's body")
+            "\(request.name), \(reported), comes with another's body")
         if isBodyDue, ending.code == nil, let completion = ending.completion, completion.length > 0,
             completion.sha256 != nil
         {
@@ -263,11 +265,11 @@ extension ReferenceModel {
             expect(files.contains(file), 12, "\(request.name) names a file that was released")
         }
         guard let completion = ending.completion else {
-            expect(terminal.response == nil, 1, "\(request.name), \(told), comes with a response")
+            expect(terminal.response == nil, 1, "\(request.name), \(reported), comes with a response")
             return
         }
         guard let response = terminal.response else {
-            object(1, "\(request.name), \(told), comes without its response")
+            object(1, "\(request.name), \(reported), comes without its response")
             return
         }
         let source = request.isShared ? Terminal.Source.shared : ending.resumedBytes > 0 ? .resumed : .network
@@ -275,12 +277,12 @@ extension ReferenceModel {
             response.url == ending.url && response.length == completion.length && response.sha256 == completion.sha256
                 && response.source == source && response.resumedBytes == (source == .resumed ? ending.resumedBytes : 0)
                 && response.attempts == ending.attempts && response.httpFields == completion.httpFields,
-            1, "\(request.name), \(told), comes with another's response: \(response)", kind: "another's response")
+            1, "\(request.name), \(reported), comes with another's response: \(response)", kind: "another's response")
         // The generation is that of the resumed attempt, otherwise of the attempt that fetched the whole body.
         if let generation = response.generation, ending.code == nil {
             expect(
                 (generation == Generation(completion.attempt)) != (ending.resumedBytes > 0), 1,
-                "\(request.name), \(told), is called bytes of \(generation), which \(completion.attempt) brought",
+                "\(request.name), \(reported), is called bytes of \(generation), which \(completion.attempt) brought",
                 kind: "another's bytes")
         }
     }
@@ -317,7 +319,7 @@ extension ReferenceModel {
         if flight.isSuspect {
             let isAlone = worker.leases.isEmpty
             expect(
-                isAlone || !flight.isAccused && worker.hasSuspectsOnly, 8,
+                isAlone || !flight.isSuspected && worker.hasSuspectsOnly, 8,
                 "suspect \(content) goes to a worker with other transfers")
             let further = flight.deaths - limits.deathsOfSuspect
             let end = now.advanced(byMilliseconds: limits.isolationMilliseconds << further)
@@ -351,17 +353,18 @@ extension ReferenceModel {
 
     /// Invariant 12: a stored partial body is given only to its own flight, unchanged.
     private func checkPart(of job: Job, _ flight: FlightRecord, at worker: PoolRecord) {
-        let lent = lent
-        self.lent = nil
-        worker.leases[job.attempt]?.file = lent?.name
-        worker.leases[job.attempt]?.fields = lent?.part.fields ?? []
-        worker.leases[job.attempt]?.readers = lent?.part.readers ?? []
-        worker.leases[job.attempt]?.isOfKnownPart = lent?.part.isKnown ?? false
-        guard job.resume != nil || lent != nil else { return }
-        guard let lent, let resume = job.resume, lent.part.content == flight.content, resume.bytes == lent.part.bytes,
-            lent.name == "\(worker.pid)-\(job.attempt).part", flight.content.job.method == "GET"
+        let assigned = assigned
+        self.assigned = nil
+        worker.leases[job.attempt]?.file = assigned?.name
+        worker.leases[job.attempt]?.fields = assigned?.part.fields ?? []
+        worker.leases[job.attempt]?.readers = assigned?.part.readers ?? []
+        worker.leases[job.attempt]?.isOfKnownPart = assigned?.part.isKnown ?? false
+        guard job.resume != nil || assigned != nil else { return }
+        guard let assigned, let resume = job.resume, assigned.part.content == flight.content,
+            resume.bytes == assigned.part.bytes,
+            assigned.name == "\(worker.pid)-\(job.attempt).part", flight.content.job.method == "GET"
         else {
-            object(12, "\(job.attempt) of \(flight.content.job) goes on with \(lent.map { "\($0)" } ?? "nothing")")
+            object(12, "\(job.attempt) of \(flight.content.job) goes on with \(assigned.map { "\($0)" } ?? "nothing")")
             return
         }
         expect(resume.bytes <= job.maxBytes ?? .max, 8, "\(job.attempt) goes on behind what it may bring")

@@ -5,13 +5,13 @@ internal import HeapModule
 
 /// Clients: messages, replies, and disconnection.
 extension ReferenceModel {
-    func clientSaid(_ message: ClientMessage, _ number: UInt64?, _ renamed: FileRename?, by id: ClientID) {
+    func clientSent(_ message: ClientMessage, _ number: UInt64?, _ renamed: FileRename?, by id: ClientID) {
         guard let client = connections[id] else { return }
-        if client.isOpen { client.heard += 1 }
+        if client.isOpen { client.lastReceived += 1 }
         client.number = client.isOpen ? 0 : number ?? 0
         guard client.isOpen, let number else { return carryOut(message, renamed, by: client) }
         guard number > client.lastNumber else {
-            owedReplies[id] = .error("bad-message")
+            expectedReplies[id] = .error("bad-message")
             return
         }
         (client.number, client.lastNumber) = (number, number)
@@ -21,59 +21,59 @@ extension ReferenceModel {
 
     /// The present message has OK for an answer, if it has no other.
     private func confirm(_ id: ClientID) {
-        if owedReplies[id] == nil { owedReplies[id] = .ok }
+        if expectedReplies[id] == nil { expectedReplies[id] = .ok }
     }
 
     private func carryOut(_ message: ClientMessage, _ renamed: FileRename?, by client: SessionRecord) {
         let id = client.connection
         if case .hello(let hello) = message {
-            helloSaid(hello, by: client)
+            helloReceived(hello, by: client)
             return
         }
         guard client.isOpen else {
-            owedReplies[id] = .error("hello-required")
+            expectedReplies[id] = .error("hello-required")
             return
         }
         guard client.principal == nil || !Self.isReserved(message) else {
-            owedReplies[id] = .error("not-authorized")
+            expectedReplies[id] = .error("not-authorized")
             return
         }
         switch qualified(message, of: client) {
         case .hello: break
-        case .fetch(let fetch): fetchAsked(fetch, by: client)
+        case .fetch(let fetch): fetchRequested(fetch, by: client)
         // The simulated world has no durable requests.
-        case .retry: owedReplies[id] = .error("unknown-request")
-        case .remove(let pattern): removalAsked(pattern, by: client)
+        case .retry: expectedReplies[id] = .error("unknown-request")
+        case .remove(let pattern): removalRequested(pattern, by: client)
         case .removeRequest(let handler, let request):
             let name = RequestName(handler: handler, request: request)
             let known = listed[name]
-            owedReplies[id] = .requestRemoved(handler, request, wasOpen: known.map { $0.phase != .ended } ?? false)
+            expectedReplies[id] = .requestRemoved(handler, request, wasOpen: known.map { $0.phase != .ended } ?? false)
             if let known { remove(known, by: client) }
             withdraw([name], from: client)
-        case .subscribe(let pattern): subscriptionAsked(pattern, by: client)
+        case .subscribe(let pattern): subscriptionRequested(pattern, by: client)
         case .unsubscribe(let pattern): unsubscribe(client, from: pattern)
         case .priority(let handler, let request, let priority):
             if let known = listed[RequestName(handler: handler, request: request)] {
                 if known.phase == .open { known.priority = priority }
             } else {
-                owedReplies[id] = .error("unknown-request")
+                expectedReplies[id] = .error("unknown-request")
             }
         // The simulated world has no cookies.
         case .cookies: break
         case .acknowledge(let sequence): acknowledged(sequence, by: client)
-        case .query: owedReplies[id] = .answer
+        case .query: expectedReplies[id] = .answer
         // No simulated client pulls bodies.
-        case .read: owedReplies[id] = .error("bad-message")
-        case .take(let sequence): takeAsked(sequence, by: client, renamed)
+        case .read: expectedReplies[id] = .error("bad-message")
+        case .take(let sequence): takeRequested(sequence, by: client, renamed)
         case .set(let setting):
             // The simulated world generates no changes of limits; an invalid setting has no effect.
             let change = try? SettingChange(setting.words)
-            owedReplies[id] = change.map { .changed($0.words) } ?? .error("bad-setting")
+            expectedReplies[id] = change.map { .changed($0.words) } ?? .error("bad-setting")
         case .bye:
             end(client)
             let next = SessionRecord(id, token: client.token, connectedAt: now)
             // Terminals are numbered per connection, regardless of BYE.
-            next.acknowledged = max(client.lastSequence, client.toldSequence)
+            next.acknowledged = max(client.lastSequence, client.redeliveredSequence)
             connections[id] = next
             sessions[id] = next
         }
@@ -87,14 +87,14 @@ extension ReferenceModel {
         client.awayUntil = nil
         for handler in client.handlers { stopListening(client, to: handler) }
         for subtree in client.subtrees { stopListening(client, below: subtree) }
-        for case let request? in client.inFlight + client.told { deliveryLost(request, by: client) }
-        for owed in client.due.values { for request in owed { deliveryLost(request, by: client) } }
+        for case let request? in client.inFlight + client.redeliveries { deliveryLost(request, by: client) }
+        for requests in client.due.values { for request in requests { deliveryLost(request, by: client) } }
         for request in client.owned.values { remove(request, by: client) }
     }
 
     // MARK: Removal
 
-    private func removalAsked(_ pattern: HandlerPattern, by client: SessionRecord) {
+    private func removalRequested(_ pattern: HandlerPattern, by client: SessionRecord) {
         // In the order of their names: the last request of a flight decides whether it is cancelled at once.
         let meant = handlers(pattern, Array(listedByHandler.keys)).sorted { $0.description < $1.description }
         var count = 0
@@ -121,7 +121,7 @@ extension ReferenceModel {
             removals[id] = nil
             guard let client = connections[id] else { continue }
             switch next {
-            case .reply(let reply): owedReplies[id] = reply
+            case .reply(let reply): expectedReplies[id] = reply
             case .fetch(let fetch):
                 fetchAccepted(fetch, by: client)
                 if client.number > 0, ClientMessage.fetch(fetch).isAnsweredByOK { confirm(id) }
@@ -151,9 +151,9 @@ extension ReferenceModel {
         client.handlers.count + client.subtrees.count < limits.subscriptionsPerClient
     }
 
-    private func subscriptionAsked(_ pattern: HandlerPattern, by client: SessionRecord) {
+    private func subscriptionRequested(_ pattern: HandlerPattern, by client: SessionRecord) {
         guard hasRoomToSubscribe(client) else {
-            owedReplies[client.connection] = .error("too-many-handlers")
+            expectedReplies[client.connection] = .error("too-many-handlers")
             return
         }
         switch pattern {
@@ -286,8 +286,8 @@ extension ReferenceModel {
     // MARK: Acknowledgement
 
     func acknowledged(_ sequence: UInt64, by client: SessionRecord) {
-        guard sequence <= max(client.lastSequence, client.toldSequence) else {
-            owedReplies[client.connection] = .error("bad-message")
+        guard sequence <= max(client.lastSequence, client.redeliveredSequence) else {
+            expectedReplies[client.connection] = .error("bad-message")
             return
         }
         while client.acknowledged < sequence, let numbered = client.popNumbered() {
@@ -296,7 +296,7 @@ extension ReferenceModel {
             ledger.deliveries.acknowledged += 1
             // A terminal owned by its handler is shared: the first acknowledgement frees the name.
             if request.owner == nil { unlist(request) }
-            deliverySettled(request, by: client)
+            deliveryEnded(request, by: client)
         }
         client.dropHoles()
     }
@@ -305,10 +305,10 @@ extension ReferenceModel {
         guard let client = connections[id], sequence > client.acknowledged else { return }
         client.isBlocked = true
         while client.lastSequence >= sequence, let last = client.inFlight.last {
-            let isTold = client.lastSequence <= client.toldSequence
+            let isRedelivered = client.lastSequence <= client.redeliveredSequence
             client.inFlight.removeLast()
-            guard !isTold, let request = last else {
-                client.told.prepend(last)
+            guard !isRedelivered, let request = last else {
+                client.redeliveries.prepend(last)
                 continue
             }
             client.due[request.name, default: []].insert(request, at: 0)
@@ -318,11 +318,11 @@ extension ReferenceModel {
 
     func deliveryLost(_ request: RequestRecord, by client: SessionRecord) {
         ledger.deliveries.lost += 1
-        deliverySettled(request, by: client)
+        deliveryEnded(request, by: client)
     }
 
     /// Records the end of a delivery. The owner's delivery frees the name, regardless of other subscribers.
-    private func deliverySettled(_ request: RequestRecord, by client: SessionRecord) {
+    private func deliveryEnded(_ request: RequestRecord, by client: SessionRecord) {
         ledger.deliveries.outstanding -= 1
         request.outstanding -= 1
         if request.owner == client.id {

@@ -4,15 +4,15 @@ internal import HeapModule
 
 /// Workers: leases, reports, and their effects on flights.
 extension ReferenceModel {
-    func workerSaid(_ message: WorkerMessage, _ body: BodyID?, by id: WorkerID, hasRetried: Bool) {
+    func workerSent(_ message: WorkerMessage, _ body: BodyID?, by id: WorkerID, hasRetried: Bool) {
         if let body { bodies.insert(body) }
         guard let worker = pool[id] else { return }
-        worker.askedAt = nil
+        worker.pingedAt = nil
         guard worker.isReady else { return }
         switch message {
         case .pong: ponged(worker)
         case .ready: break
-        case .progress(let attempt, _, _, let part, _): partTold(part, of: attempt, at: worker)
+        case .progress(let attempt, _, _, let part, _): partReported(part, of: attempt, at: worker)
         case .slots(let slots): worker.slots = slots
         case .sandbox: break
         case .bye: workerGone(id, isDeath: false)
@@ -32,7 +32,7 @@ extension ReferenceModel {
             }
             answered(flight, answer, body, resumedBytes: resumedBytes, hasRetried: hasRetried)
         case .failed(let attempt, let code, _, _, let unwanted, let part, _, _):
-            partTold(part, of: attempt, at: worker)
+            partReported(part, of: attempt, at: worker)
             if let lease = worker.leases[attempt], lease.flight == nil {
                 ledger.flights.unwantedBytes += unwanted
             }
@@ -44,7 +44,7 @@ extension ReferenceModel {
     }
 
     /// Handles a worker's report of the file it writes.
-    func partTold(_ part: BodyPart?, of attempt: AttemptID, at worker: PoolRecord) {
+    func partReported(_ part: BodyPart?, of attempt: AttemptID, at worker: PoolRecord) {
         guard let part, let lease = worker.leases[attempt], part.file != lease.file || !part.httpFields.isEmpty,
             part.file.hasPrefix("\(worker.pid)-\(attempt).")
         else { return }
@@ -66,10 +66,10 @@ extension ReferenceModel {
     }
 
     /// An invalid message about an attempt is a fault of the worker, and ends the attempt.
-    func workerSaidNonsense(_ error: WireError, by id: WorkerID, hasRetried: Bool) {
+    func workerSentMalformed(_ error: WireError, by id: WorkerID, hasRetried: Bool) {
         guard let worker = pool[id] else { return }
         if let attempt = error.attempt { attemptFailed(attempt, "internal", at: worker, hasRetried: hasRetried) }
-        if worker.isReady { putOut(worker) }
+        if worker.isReady { disconnectForViolation(worker) }
     }
 
     private func attemptFailed(_ attempt: AttemptID, _ code: String, at worker: PoolRecord, hasRetried: Bool) {
@@ -132,18 +132,18 @@ extension ReferenceModel {
     private func workerGone(_ id: WorkerID, isDeath: Bool) {
         guard let worker = pool.removeValue(forKey: id) else { return }
         leaveSchemes(worker)
-        let accused = accused(in: worker)
+        let suspected = suspected(in: worker)
         let isAlone = worker.leases.count == 1
         for (attempt, lease) in worker.leases {
             transferEnded(lease)
             guard let flight = lease.flight else { continue }
             scopeEnded(flight, isAnswered: false)
-            let isGuilty = isDeath && isAlone && attempt == accused && flight.isAccused
+            let isSuspectedCause = isDeath && isAlone && attempt == suspected && flight.isSuspected
             if isDeath {
                 flight.deaths += 1
-                flight.isAccused = attempt == accused
+                flight.isSuspected = attempt == suspected
             }
-            if isGuilty || isDeath && flight.deaths >= limits.workerDeathsPerFlight {
+            if isSuspectedCause || isDeath && flight.deaths >= limits.workerDeathsPerFlight {
                 end(flight, Ending(code: "poisonous", attempts: Int(flight.attempts)))
             } else if !flight.content.job.isRepeatable {
                 end(flight, Ending(code: "worker-lost", attempts: Int(flight.attempts)))
@@ -160,7 +160,7 @@ extension ReferenceModel {
 
     /// Returns the attempt to blame for the death of a worker: the isolated one, or its only one after an earlier
     /// death.
-    private func accused(in worker: PoolRecord) -> AttemptID? {
+    private func suspected(in worker: PoolRecord) -> AttemptID? {
         if let isolation = worker.isolation { return isolation.attempt }
         guard worker.leases.count == 1, let (attempt, lease) = worker.leases.first,
             let flight = lease.flight, flight.deaths > 0
@@ -225,7 +225,7 @@ extension ReferenceModel {
         flight.phase = .waiting
         for request in met {
             detach(request)
-            settle(
+            endRequest(
                 request,
                 Ending(completion: completion, url: flight.content.job.url, attempts: Int(flight.attempts)))
         }
@@ -266,7 +266,7 @@ extension ReferenceModel {
             attempts: Int(flight.attempts))
         for request in waiting(for: flight) where request.fetch.options.retries == 0 {
             detach(request)
-            settle(request, ending)
+            endRequest(request, ending)
         }
         expect(flight.isWanted || flight.isLeft, 3, "\(flight.content.job) is tried again for nobody who allows that")
     }
@@ -296,7 +296,7 @@ extension ReferenceModel {
         for request in exceeded {
             let attempts = Int(request.flight?.leaf.attempts ?? 0)
             detach(request)
-            settle(request, Ending(code: "too-large", attempts: attempts))
+            endRequest(request, Ending(code: "too-large", attempts: attempts))
         }
     }
 
@@ -325,7 +325,7 @@ extension ReferenceModel {
             end(flight, Ending(code: "redirect-loop", attempts: attempts))
             return
         }
-        if isNew { (child.deaths, child.isAccused) = (flight.deaths, flight.isAccused) }
+        if isNew { (child.deaths, child.isSuspected) = (flight.deaths, flight.isSuspected) }
         child.retries = max(child.retries, flight.retries)
         child.parents.append(flight)
         flight.child = child
@@ -356,11 +356,11 @@ extension ReferenceModel {
         for request in waiting {
             request.flight = nil
             if let unchanged = notModified(ending, for: request) {
-                settle(request, unchanged)
+                endRequest(request, unchanged)
             } else if let code = objection(of: request, to: ending) {
-                settle(request, Ending(code: code, attempts: ending.attempts))
+                endRequest(request, Ending(code: code, attempts: ending.attempts))
             } else {
-                settle(request, ending)
+                endRequest(request, ending)
             }
         }
     }

@@ -5,7 +5,7 @@ internal import HeapModule
 
 /// Requests: acceptance, coalescing, and results.
 extension ReferenceModel {
-    func fetchAsked(_ fetch: Fetch, by client: SessionRecord) {
+    func fetchRequested(_ fetch: Fetch, by client: SessionRecord) {
         guard fetch.options.replacesHandler else {
             fetchAccepted(fetch, by: client)
             return
@@ -18,17 +18,17 @@ extension ReferenceModel {
     func fetchAccepted(_ fetch: Fetch, by client: SessionRecord) {
         let name = RequestName(handler: fetch.handler, request: fetch.request)
         if fetch.options.subscribes, !client.handlers.contains(fetch.handler), !hasRoomToSubscribe(client) {
-            owedReplies[client.connection] = .error("too-many-handlers")
+            expectedReplies[client.connection] = .error("too-many-handlers")
             blame = 11
             return
         }
         if let known = listed[name], !known.isSame(as: fetch) {
-            owedReplies[client.connection] = .error("id-in-use")
+            expectedReplies[client.connection] = .error("id-in-use")
             return
         }
         if let known = listed[name] {
             guard isTakenByAnother(known, fetch, for: client) else {
-                askedAgain(known, fetch, by: client)
+                fetchRepeated(known, fetch, by: client)
                 return
             }
             unlist(known)
@@ -54,7 +54,7 @@ extension ReferenceModel {
                 // Beyond the limit, not even a record is kept for later subscribers.
                 orphan(request)
             } else {
-                settle(request, Ending(code: code))
+                endRequest(request, Ending(code: code))
             }
         } else {
             let fields = fetch.httpFields.isEmpty ? Self.fields(of: fetch.options.cache) : fetch.httpFields
@@ -123,7 +123,7 @@ extension ReferenceModel {
     }
 
     /// Handles a repeated request: the latest client becomes its owner and subscriber.
-    private func askedAgain(_ request: RequestRecord, _ fetch: Fetch, by client: SessionRecord) {
+    private func fetchRepeated(_ request: RequestRecord, _ fetch: Fetch, by client: SessionRecord) {
         guard fetch.options.subscribes else { return }
         switch request.phase {
         case .open:
@@ -134,14 +134,14 @@ extension ReferenceModel {
             }
         case .held: break
         case .ended:
-            if !isDue(request, to: client) { owe(request, to: client) }
+            if !isDue(request, to: client) { expectTerminal(request, to: client) }
         }
         listen(client, to: fetch.handler)
     }
 
     func isDue(_ request: RequestRecord, to client: SessionRecord) -> Bool {
-        let isOwed = client.due[request.name]?.contains { $0 === request } ?? false
-        return isOwed || (client.inFlight + client.told).contains { $0 === request }
+        let isExpected = client.due[request.name]?.contains { $0 === request } ?? false
+        return isExpected || (client.inFlight + client.redeliveries).contains { $0 === request }
     }
 
     // MARK: Flights
@@ -165,7 +165,7 @@ extension ReferenceModel {
             maxBytes.map({ $0 > present }) ?? true
         else { return }
         flight.maxBytes = maxBytes
-        owedRaise = (attempt, maxBytes)
+        expectedRaise = (attempt, maxBytes)
     }
 
     /// Returns the open flight of this content, or a new one: invariants 3 and 5.
@@ -198,7 +198,7 @@ extension ReferenceModel {
 
     /// Settles flights without requests. Such a flight is cancelled unless it was rejoined, or its client's input is
     /// not yet read, up to a limit of messages. A result that arrived meanwhile is delivered to rejoined requests.
-    func settleLeft(unread: [ClientID]) {
+    func resolveAbandoned(unread: [ClientID]) {
         let flights = left
         left = []
         for flight in flights where flight.phase != .over {
@@ -209,8 +209,9 @@ extension ReferenceModel {
                 end(flight, ending)
                 continue
             }
-            if let (id, heard) = flight.leaver, unread.contains(id), let client = connections[id],
-                client.heard >= heard, client.heard - heard < UInt64(limits.handOverMessages)
+            if let (id, lastReceived) = flight.leaver, unread.contains(id), let client = connections[id],
+                client.lastReceived >= lastReceived,
+                client.lastReceived - lastReceived < UInt64(limits.handOverMessages)
             {
                 left.append(flight)
             } else {
@@ -228,12 +229,12 @@ extension ReferenceModel {
         if isEnding, !isAtOnce {
             if !flight.isLeft { left.append(flight) }
             flight.isLeft = true
-            flight.leaver = client.map { ($0.connection, $0.heard) }
+            flight.leaver = client.map { ($0.connection, $0.lastReceived) }
             return
         }
         if case .running(let worker) = flight.phase, let attempt = flight.attempt {
             pool[worker]?.leases[attempt]?.flight = nil
-            owedCancellations.insert(attempt)
+            expectedCancellations.insert(attempt)
         }
         if let child = flight.child {
             flight.child = nil
@@ -275,7 +276,7 @@ extension ReferenceModel {
     // MARK: Ends
 
     /// Ends an open request that is no longer in a flight: each subscriber must get one terminal, invariant 1.
-    func settle(_ request: RequestRecord, _ ending: Ending) {
+    func endRequest(_ request: RequestRecord, _ ending: Ending) {
         guard listeners(of: request.name.handler).isEmpty else {
             conclude(request, withRoom(for: ending, of: request))
             return
@@ -316,15 +317,15 @@ extension ReferenceModel {
         if let owner = request.owner, !listeners.contains(owner) { request.owner = nil }
         for listener in listeners {
             guard let client = sessions[listener] else { continue }
-            owe(request, to: client)
+            expectTerminal(request, to: client)
             // The number of terminals before this one decides whether the client has to be closed.
             if isSpoolFull, isOrdered { noteWaiting(request, ending, for: client) }
         }
         if listeners.isEmpty { forget(request) }
     }
 
-    private func owe(_ request: RequestRecord, to client: SessionRecord) {
-        client.owe(request)
+    private func expectTerminal(_ request: RequestRecord, to client: SessionRecord) {
+        client.expectTerminal(request)
         request.outstanding += 1
         ledger.deliveries.due += 1
         ledger.deliveries.outstanding += 1
@@ -370,11 +371,11 @@ extension ReferenceModel {
                 blame = 8
                 let attempts = Int(request.flight?.leaf.attempts ?? 0)
                 detach(request)
-                settle(request, Ending(code: "deadline", attempts: attempts))
+                endRequest(request, Ending(code: "deadline", attempts: attempts))
             case .lease(let client, let until): leaseEnded(client, until: until)
-            case .deserted(let scheme, let absence): schemes[scheme]?.absenceEnded(absence)
+            case .schemeLost(let scheme, let absence): schemes[scheme]?.absenceEnded(absence)
             case .suspicion(let flight, let deaths): if flight.deaths == deaths { flight.isSuspect = false }
-            case .silence(let worker, let askedAt): silenceEnded(worker, askedAt: askedAt)
+            case .silence(let worker, let pingedAt): silenceEnded(worker, pingedAt: pingedAt)
             case .grace(let request):
                 guard request.phase == .held else { continue }
                 if listeners(of: request.name.handler).isEmpty { orphan(request) } else { awaitGrace(of: request) }
@@ -389,10 +390,10 @@ extension ReferenceModel {
 
     /// Ends the requests that the core has ended because of their `wait-ms`. It may know a longer pause than the model.
     private func endCoolDownWaits() {
-        let impatient = openFlights.values.flatMap(\.requests.values).filter {
+        let limited = openFlights.values.flatMap(\.requests.values).filter {
             $0.fetch.options.waitMilliseconds != nil && !isOpenInCore($0.name)
         }
-        for request in impatient.sorted(by: { $0.serial < $1.serial }) {
+        for request in limited.sorted(by: { $0.serial < $1.serial }) {
             guard let leaf = request.flight?.leaf else { continue }
             if case .serving? = scopes[ScopeName(leaf.content.job)]?.state {
                 object(8, "\(request.name) ends for a cool-down that there is not")
@@ -403,14 +404,14 @@ extension ReferenceModel {
                 "\(request.name) ends for a cool-down while it is \(leaf.phase)")
             blame = 8
             detach(request)
-            settle(request, Ending(code: "origin-cooling", attempts: Int(leaf.attempts)))
+            endRequest(request, Ending(code: "origin-cooling", attempts: Int(leaf.attempts)))
         }
     }
 
     func drain() {
         isDraining = true
         for worker in pool.values where worker.isReady {
-            if worker.isOwn, worker.hearsDrain, !worker.isLeaving { owedDrains.insert(worker.id) }
+            if worker.isOwn, worker.acceptsDrain, !worker.isLeaving { expectedDrains.insert(worker.id) }
             worker.isLeaving = true
         }
     }

@@ -8,7 +8,7 @@ extension ReferenceModel {
     /// administrator.
     func pool(for scheme: Substring, of principal: PrincipalName?) -> Substring {
         let own = Self.pool(scheme, principal)
-        return schemes[own]?.isDeserted == false ? own : scheme
+        return schemes[own]?.isUnserved == false ? own : scheme
     }
 
     private static func pool(_ scheme: Substring, _ principal: PrincipalName?) -> Substring {
@@ -18,10 +18,10 @@ extension ReferenceModel {
     /// Returns whether requests of a principal for a scheme are accepted, possibly to wait for a worker.
     func takes(_ scheme: Substring, of principal: PrincipalName?) -> Bool {
         if JobContent.webSchemes.contains(scheme) { return true }
-        if schemes[pool(for: scheme, of: principal)]?.isDeserted == false { return true }
+        if schemes[pool(for: scheme, of: principal)]?.isUnserved == false { return true }
         guard let end = ownWorkersAwaitedUntil, now < end else { return false }
         let absence = schemes[scheme, default: SchemeRecord()].isAwaited()
-        moments.insert(Moment(at: end, subject: .deserted(scheme, absence: absence)))
+        moments.insert(Moment(at: end, subject: .schemeLost(scheme, absence: absence)))
         return true
     }
 
@@ -34,21 +34,21 @@ extension ReferenceModel {
     // MARK: Events
 
     func workerReady(_ ready: Ready, _ worker: PoolRecord) {
-        let told = Set(ready.schemes.map { Substring($0) })
-        let isOfWeb = told.isSuperset(of: JobContent.webSchemes)
-        let own = told.subtracting(JobContent.webSchemes)
+        let reported = Set(ready.schemes.map { Substring($0) })
+        let isOfWeb = reported.isSuperset(of: JobContent.webSchemes)
+        let own = reported.subtracting(JobContent.webSchemes)
         worker.schemes = isOfWeb ? JobContent.webSchemes : Set(own.map { Self.pool($0, ready.principal) })
         worker.isReady = true
         worker.isLeaving = isDraining
         worker.slots = ready.slots
         worker.pid = ready.pid
-        worker.hearsDrain = ready.hearsDrain
-        if isDraining, !worker.isOwn || ready.hearsDrain { owedDrains.insert(worker.id) }
+        worker.acceptsDrain = ready.acceptsDrain
+        if isDraining, !worker.isOwn || ready.acceptsDrain { expectedDrains.insert(worker.id) }
         stopAwaiting(worker.process)
         guard worker.isOwn else { return }
         if let principal = ready.principal { for scheme in own { claim(scheme, of: principal) } }
         for scheme in worker.schemes { schemes[scheme, default: SchemeRecord()].workerCame() }
-        let served = schemes.values.count { !$0.isDeserted }
+        let served = schemes.values.count { !$0.isUnserved }
         expect(served < limits.pools, 11, "\(served) schemes are served, with the web in \(limits.pools) pools")
     }
 
@@ -71,50 +71,50 @@ extension ReferenceModel {
         for scheme in worker.schemes {
             guard let absence = schemes[scheme]?.workerLeft() else { continue }
             let end = now.advanced(byMilliseconds: limits.poolAbsenceMilliseconds)
-            moments.insert(Moment(at: end, subject: .deserted(scheme, absence: absence)))
+            moments.insert(Moment(at: end, subject: .schemeLost(scheme, absence: absence)))
         }
     }
 
     /// Handles a protocol violation or a blocked worker: a child is killed, a user's worker is disconnected.
-    func putOut(_ worker: PoolRecord) {
+    func disconnectForViolation(_ worker: PoolRecord) {
         guard worker.isOwn else { return }
-        owedClosings.insert(worker.id)
+        expectedClosings.insert(worker.id)
         blame = 14
         workerLost(worker.id)
     }
 
     /// Handles a PING without reply.
-    func silenceEnded(_ id: WorkerID, askedAt: Tick) {
-        guard let worker = pool[id], worker.askedAt == askedAt else { return }
-        putOut(worker)
+    func silenceEnded(_ id: WorkerID, pingedAt: Tick) {
+        guard let worker = pool[id], worker.pingedAt == pingedAt else { return }
+        disconnectForViolation(worker)
     }
 
     // MARK: Actions
 
-    func asked(_ id: WorkerID) {
+    func pinged(_ id: WorkerID) {
         guard let worker = pool[id], worker.isOwn else { return }
-        worker.askedAt = now
+        worker.pingedAt = now
         let end = now.advanced(byMilliseconds: limits.silenceMilliseconds)
-        moments.insert(Moment(at: end, subject: .silence(id, askedAt: now)))
+        moments.insert(Moment(at: end, subject: .silence(id, pingedAt: now)))
     }
 
     func drained(_ id: WorkerID) {
-        expect(owedDrains.remove(id) != nil, 14, "worker \(id.rawValue) is told of a drain that is none of its")
+        expect(expectedDrains.remove(id) != nil, 14, "worker \(id.rawValue) is told of a drain that is none of its")
     }
 
     func killed(_ id: WorkerID) {
-        let isOwn = owedClosings.contains(id) || pool[id]?.isOwn == true
+        let isOwn = expectedClosings.contains(id) || pool[id]?.isOwn == true
         expect(!isOwn, 14, "worker \(id.rawValue), a user's own, is killed")
     }
 
     func closed(_ id: WorkerID) {
-        expect(owedClosings.remove(id) != nil, 14, "worker \(id.rawValue) is put out and did nothing wrong")
+        expect(expectedClosings.remove(id) != nil, 14, "worker \(id.rawValue) is put out and did nothing wrong")
     }
 
     // MARK: Deserted schemes
 
     /// Ends a request because no worker serves its scheme any more, together with all requests of its flight.
-    func deserted(_ name: RequestName) {
+    func schemeLost(_ name: RequestName) {
         guard let flight = listed[name]?.flight, isStranded(flight) else { return }
         strand(flight)
     }
@@ -149,7 +149,7 @@ extension ReferenceModel {
     }
 
     private func isStranded(_ flight: FlightRecord) -> Bool {
-        guard schemes[flight.content.job.scheme]?.isDeserted == true else { return false }
+        guard schemes[flight.content.job.scheme]?.isUnserved == true else { return false }
         return flight.phase == .waiting || flight.phase == .pausing
     }
 

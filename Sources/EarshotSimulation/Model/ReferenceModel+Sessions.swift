@@ -10,9 +10,9 @@ extension ReferenceModel {
         sessions[id] = client
     }
 
-    func helloSaid(_ hello: Hello, by client: SessionRecord) {
+    func helloReceived(_ hello: Hello, by client: SessionRecord) {
         guard !client.isOpen else {
-            owedReplies[client.connection] = .error("bad-message")
+            expectedReplies[client.connection] = .error("bad-message")
             return
         }
         guard let token = hello.token,
@@ -25,7 +25,7 @@ extension ReferenceModel {
             return
         }
         guard session.isAway else {
-            owedReplies[client.connection] = .error("session-in-use")
+            expectedReplies[client.connection] = .error("session-in-use")
             return
         }
         guard session.resume(from: hello.unanswered ?? session.lastNumber + 1) else {
@@ -46,17 +46,17 @@ extension ReferenceModel {
         client.principal = hello.principal
         client.window = hello.window
         client.leaseMilliseconds = min(hello.leaseMilliseconds, WireLimits.leaseSeconds * 1_000)
-        owedReplies[client.connection] = .welcome(
-            lease: client.leaseMilliseconds, token: client.token, heard: session?.lastNumber)
+        expectedReplies[client.connection] = .welcome(
+            lease: client.leaseMilliseconds, token: client.token, lastReceived: session?.lastNumber)
     }
 
     /// Queues the replies to this event behind replies that wait for terminals.
     func queueReplies() {
-        for (id, expected) in owedReplies {
+        for (id, expected) in expectedReplies {
             guard let client = connections[id], client.unsentReplies > 0 else { continue }
             if case .welcome = expected { continue }
             client.keep(expected, isSent: false)
-            owedReplies[id] = nil
+            expectedReplies[id] = nil
         }
     }
 

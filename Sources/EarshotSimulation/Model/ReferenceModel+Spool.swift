@@ -50,13 +50,13 @@ extension ReferenceModel {
         guard !hasNotices, !client.isClosing, client.unbegun > 0,
             mustSpill(ending, of: request, waiting: client.unbegun)
         else { return }
-        owedEnds.insert(client.id)
+        expectedEnds.insert(client.id)
     }
 
     /// Returns whether a terminal for the client must wait in the spool.
     func hasNoRoom(for client: SessionRecord) -> Bool {
         let waiting = client.unbegun
-        let unsent = Array(client.due.values.joined()) + client.told.compactMap(\.self)
+        let unsent = Array(client.due.values.joined()) + client.redeliveries.compactMap(\.self)
         return unsent.contains { request in
             request.ending.map { mustSpill($0, of: request, waiting: waiting) } ?? false
         }
@@ -65,11 +65,11 @@ extension ReferenceModel {
     // MARK: Undetermined results
 
     /// Settles results that the model could not predict by the core's ledger.
-    func settleDoubts(_ told: Ledger) {
+    func resolveUncertain(_ reported: Ledger) {
         guard !doubts.isEmpty else { return }
         for code in Set(doubts) {
             let own = code.map { ledger.requests.failed[$0, default: 0] } ?? ledger.requests.answered
-            let other = code.map { told.requests.failed[$0, default: 0] } ?? told.requests.answered
+            let other = code.map { reported.requests.failed[$0, default: 0] } ?? reported.requests.answered
             let lost = min(max(0, own - other), doubts.count { $0 == code })
             guard lost > 0 else { continue }
             if let code {

@@ -20,13 +20,13 @@ extension ReferenceModel {
     }
 
     /// Handles TAKE, after the shell has renamed the file if the core permits that.
-    func takeAsked(_ sequence: UInt64, by client: SessionRecord, _ renamed: FileRename?) {
+    func takeRequested(_ sequence: UInt64, by client: SessionRecord, _ renamed: FileRename?) {
         guard let request = sentRequest(sequence, to: client), let ending = request.ending,
             let file = namedFile(ending, for: request)
         else {
             expect(
                 renamed == nil, 15, "client \(client.id.rawValue) takes \(renamed?.file ?? ""), which is not its own")
-            owedReplies[client.connection] = .error("unknown-body")
+            expectedReplies[client.connection] = .error("unknown-body")
             return
         }
         let isLone = users(of: file) == 1
@@ -48,7 +48,7 @@ extension ReferenceModel {
             expect(!isCertain, 15, "\(file) of \(request.name) is not given to client \(client.id.rawValue)")
             audiences[file, default: Audience()].isRefused = true
         }
-        owedReplies[client.connection] = .taken(sequence, path: request.ending?.takenAs.map { "/spool/" + $0 })
+        expectedReplies[client.connection] = .taken(sequence, path: request.ending?.takenAs.map { "/spool/" + $0 })
     }
 
     /// Name of the spool file that the terminal of a request names; nil without one.
@@ -88,7 +88,7 @@ extension ReferenceModel {
 
     /// Returns the request of a terminal that was sent and not acknowledged.
     private func sentRequest(_ sequence: UInt64, to client: SessionRecord) -> RequestRecord? {
-        let sent = client.inFlight + client.told
+        let sent = client.inFlight + client.redeliveries
         guard sequence > client.acknowledged, sequence - client.acknowledged <= UInt64(sent.count) else { return nil }
         return sent[Int(sequence - client.acknowledged) - 1]
     }
@@ -100,7 +100,7 @@ extension ReferenceModel {
         }
         var count = listed.values.count { $0.phase == .held && isUser($0) }
         for client in sessions.values {
-            let terminals = client.due.values.joined() + (client.inFlight + client.told).compactMap(\.self)
+            let terminals = client.due.values.joined() + (client.inFlight + client.redeliveries).compactMap(\.self)
             count += terminals.count { isUser($0) }
         }
         count += openFlights.values.count { $0.ending?.completion?.file == file }

@@ -16,10 +16,10 @@ final class ReferenceModel {
             /// Expiry of a lease, if the session is still in the same absence.
             case lease(SessionRecord, until: Tick)
             /// End of a scheme's waiting time, if it is still in the same absence.
-            case deserted(Substring, absence: Int)
+            case schemeLost(Substring, absence: Int)
             /// End of a suspect's waiting time for isolation, if no further worker died of it.
             case suspicion(FlightRecord, deaths: Int)
-            case silence(WorkerID, askedAt: Tick)
+            case silence(WorkerID, pingedAt: Tick)
             /// Retry of failed writes.
             case spoolRetry
         }
@@ -64,7 +64,7 @@ final class ReferenceModel {
     /// Reply that must follow an event at once.
     enum Reply {
         /// Lease in milliseconds; for a resumed session, the number of the last message.
-        case welcome(lease: Int, token: SessionToken, heard: UInt64?)
+        case welcome(lease: Int, token: SessionToken, lastReceived: UInt64?)
         case removed(HandlerPattern, Int)
         case requestRemoved(HandlerID, RequestID, wasOpen: Bool)
         case answer
@@ -106,11 +106,11 @@ final class ReferenceModel {
     /// Running flights without requests, not cancelled yet because pending messages may rejoin them.
     var left: [FlightRecord] = []
     /// Unwanted attempts whose CANCEL must follow.
-    var owedCancellations: Set<AttemptID> = []
+    var expectedCancellations: Set<AttemptID> = []
     /// Users' workers whose connections must be closed.
-    var owedClosings: Set<WorkerID> = []
+    var expectedClosings: Set<WorkerID> = []
     /// Workers that must receive DRAIN.
-    var owedDrains: Set<WorkerID> = []
+    var expectedDrains: Set<WorkerID> = []
     var moments = Heap<Moment>()
     /// Bodies held by the core.
     var bodies: Set<BodyID> = []
@@ -127,7 +127,7 @@ final class ReferenceModel {
     /// Partial bodies of broken transfers, by file.
     var keptParts: [String: KeptRecord] = [:]
     /// Partial body that the next JOB must resume.
-    var lent: (name: String, part: KeptRecord)?
+    var assigned: (name: String, part: KeptRecord)?
     var ledger = Ledger()
     var serial = 0
     /// Time until which users' workers of an earlier broker are awaited.
@@ -143,9 +143,9 @@ final class ReferenceModel {
 
     // Expectations of the current event.
 
-    var owedReplies: [ClientID: Reply] = [:]
+    var expectedReplies: [ClientID: Reply] = [:]
     /// RAISE that a running attempt must receive, because a new request permits a larger body.
-    var owedRaise: (AttemptID, maxBytes: Int?)?
+    var expectedRaise: (AttemptID, maxBytes: Int?)?
     /// Retried attempts according to the core's ledger.
     var retriedBefore = 0
     /// Removals before this event, and their largest numbers before and after it.
@@ -163,7 +163,7 @@ final class ReferenceModel {
     var isOpenInCore: (RequestName) -> Bool = { _ in false }
     var isHeldInCore: (RequestName) -> Bool = { _ in false }
     /// Clients that must be closed, because a waiting body has no room.
-    var owedEnds: Set<ClientID> = []
+    var expectedEnds: Set<ClientID> = []
     /// Handlers whose held results subscribers have claimed.
     var claimed: Set<HandlerID> = []
     /// Results for which the model cannot predict whether the core had room for the body; nil for a success.
@@ -184,7 +184,7 @@ final class ReferenceModel {
     var isEmpty: Bool {
         listed.isEmpty && openFlights.isEmpty && flightsByID.isEmpty
             && sessions.values.allSatisfy { $0.owned.isEmpty }
-            && pool.values.allSatisfy(\.leases.isEmpty) && owedCancellations.isEmpty
+            && pool.values.allSatisfy(\.leases.isEmpty) && expectedCancellations.isEmpty
             && bodies.isEmpty && files.isEmpty
             && keptParts.isEmpty
             && origins.values.allSatisfy { $0.running == 0 && $0.flights == 0 } && ledger.requests.pending == 0
@@ -199,29 +199,29 @@ final class ReferenceModel {
     ///   - isRemoving: Whether a removal of a client is under way.
     ///   - isHeld: Whether the core still holds the result of a request. It may choose the order of deliveries.
     func observe(
-        _ event: BrokerEvent, at now: Tick, actions: [Action], ledger told: Ledger, removal: RemovalState,
+        _ event: BrokerEvent, at now: Tick, actions: [Action], ledger reported: Ledger, removal: RemovalState,
         renamed: FileRename?, isOpen: @escaping (RequestName) -> Bool, isRemoving: (ClientID) -> Bool,
         isHeld: @escaping (RequestName) -> Bool
     ) -> Violation? {
         self.now = now
-        owedReplies = [:]
-        owedRaise = nil
+        expectedReplies = [:]
+        expectedRaise = nil
         blame = 10
         self.isRemoving = removalBefore.isUnderWay || removal.isUnderWay
         terminalsToCome = removalBefore.terminals.merging(removal.terminals, uniquingKeysWith: max)
         hasNotices = terminalsToCome.values.contains { $0 > 0 }
         mostDoomed = max(removalBefore.requests, removal.requests)
-        (coreLedger, isOpenInCore, isHeldInCore) = (told, isOpen, isHeld)
+        (coreLedger, isOpenInCore, isHeldInCore) = (reported, isOpen, isHeld)
         refusals = [:]
         leavesRefusals = false
-        owedEnds = []
+        expectedEnds = []
         defer {
             removalBefore = removal
             // They hold a copy of the core, whose next change would copy all tables.
             (isOpenInCore, isHeldInCore) = ({ _ in false }, { _ in false })
         }
-        let hasRetried = told.flights.retried > retriedBefore
-        retriedBefore = told.flights.retried
+        let hasRetried = reported.flights.retried > retriedBefore
+        retriedBefore = reported.flights.retried
         let sender = event.client.flatMap { connections[$0] }
         let hadRoom = sender?.hasRoom(limits) == true ? sender?.id : nil
         let dueBefore = ledger.deliveries.due
@@ -232,25 +232,25 @@ final class ReferenceModel {
         endRemovals(except: isRemoving)
         deliverClaimed(hadRoom: hadRoom, dueBefore: dueBefore, isHeld)
         queueReplies()
-        if !isPass { compare(told, removal) }
+        if !isPass { compare(reported, removal) }
         for action in actions {
             guard violation == nil else { break }
             take(action, after: event)
         }
         if isPass, violation == nil {
             strandAll(isOpen, isRemoving: self.isRemoving)
-            compare(told, removal)
+            compare(reported, removal)
         }
-        if let worker = owedClosings.first { object(14, "worker \(worker.rawValue) is not put out") }
-        if let worker = owedDrains.first { object(14, "worker \(worker.rawValue) is not told of the drain") }
-        if case .clientSaid(let id, .hello, _) = event, let client = connections[id], client.owesAgain {
+        if let worker = expectedClosings.first { object(14, "worker \(worker.rawValue) is not put out") }
+        if let worker = expectedDrains.first { object(14, "worker \(worker.rawValue) is not told of the drain") }
+        if case .clientSent(let id, .hello, _) = event, let client = connections[id], client.expectsRedelivery {
             object(1, "client \(id.rawValue) is not sent again what it has not acknowledged")
         }
         if let id = event.client { judgeReplies(to: id) }
-        if let id = owedEnds.first { object(11, "client \(id.rawValue) is left with a body that has no room") }
+        if let id = expectedEnds.first { object(11, "client \(id.rawValue) is left with a body that has no room") }
         if isPass { checkRoom() }
-        if let (client, reply) = owedReplies.first { object(2, "client \(client.rawValue) is not told \(reply)") }
-        expect(lent == nil, 12, "a part is given away and no JOB goes on with it")
+        if let (client, reply) = expectedReplies.first { object(2, "client \(client.rawValue) is not told \(reply)") }
+        expect(assigned == nil, 12, "a part is given away and no JOB goes on with it")
         if case .partKept = event {
             // The part belongs to its attempt until the event that ends the attempt, which follows.
         } else {
@@ -258,8 +258,8 @@ final class ReferenceModel {
                 keptParts.count <= openFlights.count, 11,
                 "\(keptParts.count) parts are kept for \(openFlights.count) flights")
         }
-        if let (attempt, _) = owedRaise { object(8, "\(attempt) is not raised for one who allows more") }
-        if !removal.isUnderWay, let attempt = owedCancellations.first {
+        if let (attempt, _) = expectedRaise { object(8, "\(attempt) is not raised for one who allows more") }
+        if !removal.isUnderWay, let attempt = expectedCancellations.first {
             object(4, "\(attempt) runs for nobody and is not cancelled")
         }
         return violation
@@ -280,11 +280,11 @@ final class ReferenceModel {
     private func take(_ event: BrokerEvent, _ actions: [Action], _ renamed: FileRename?, hasRetried: Bool) {
         switch event {
         case .clientConnected(let id): if connections[id] == nil { connected(id) }
-        case .clientSaid(let id, let message, let number): clientSaid(message, number, renamed, by: id)
-        case .clientSaidNonsense(let id, let error):
-            if connections[id]?.isOpen == true { connections[id]?.heard += 1 }
+        case .clientSent(let id, let message, let number): clientSent(message, number, renamed, by: id)
+        case .clientSentMalformed(let id, let error):
+            if connections[id]?.isOpen == true { connections[id]?.lastReceived += 1 }
             connections[id]?.number = 0
-            if connections[id] != nil { owedReplies[id] = .error(error.code.rawValue) }
+            if connections[id] != nil { expectedReplies[id] = .error(error.code.rawValue) }
         case .clientLost(let id): clientLost(id)
         case .deliveryRefused(let id, let sequence): deliveryRefused(sequence, by: id)
         case .clientWritable(let id): connections[id]?.isBlocked = false
@@ -292,20 +292,20 @@ final class ReferenceModel {
         case .spillFailed(let body): spillFailed(body)
         case .workerConnected(let id, let process): if pool[id] == nil { pool[id] = PoolRecord(id, process: process) }
         case .processEnded(let process): stopAwaiting(process)
-        case .workerSaid(let id, .ready(let ready), _):
+        case .workerSent(let id, .ready(let ready), _):
             // The model cannot predict whether there is room for its schemes, because remembering a scheme takes room.
-            let isTakenIn = actions.contains { if case .worker(.send(id, .limits)) = $0 { true } else { false } }
+            let isAccepted = actions.contains { if case .worker(.send(id, .limits)) = $0 { true } else { false } }
             guard let worker = pool[id] else { return }
-            worker.askedAt = nil
-            if !worker.isReady, isTakenIn { workerReady(ready, worker) }
+            worker.pingedAt = nil
+            if !worker.isReady, isAccepted { workerReady(ready, worker) }
             // A worker of another machine that is not taken in loses its connection.
-            if !worker.isReady, !isTakenIn, ready.principal != nil { putOut(worker) }
-        case .workerSaid(let id, let message, let body): workerSaid(message, body, by: id, hasRetried: hasRetried)
-        case .workerSaidNonsense(let id, let error): workerSaidNonsense(error, by: id, hasRetried: hasRetried)
+            if !worker.isReady, !isAccepted, ready.principal != nil { disconnectForViolation(worker) }
+        case .workerSent(let id, let message, let body): workerSent(message, body, by: id, hasRetried: hasRetried)
+        case .workerSentMalformed(let id, let error): workerSentMalformed(error, by: id, hasRetried: hasRetried)
         case .workerDisconnected(let id, let isAlive): workerDisconnected(id, isProcessAlive: isAlive)
         case .workerLost(let id): workerLost(id)
         case .workerKilled(let id): workerKilled(id)
-        case .workerBlocked(let id): if let worker = pool[id] { putOut(worker) }
+        case .workerBlocked(let id): if let worker = pool[id] { disconnectForViolation(worker) }
         case .partKept(let id, let attempt, let bytes):
             let lease = pool[id]?.leases[attempt]
             keptParts[SpoolName.kept(of: attempt)] = KeptRecord(
@@ -314,7 +314,7 @@ final class ReferenceModel {
         case .partFound(let id, let attempt, let part, let bytes): partFound(part, bytes, of: attempt, at: id)
         case .timePassed: timePassed()
         case .dispatch(let unread):
-            settleLeft(unread: unread)
+            resolveAbandoned(unread: unread)
         case .brokerReplaced: break
         case .limitsChanged(let changed):
             haveLimitsChanged = true
@@ -326,10 +326,10 @@ final class ReferenceModel {
     // MARK: Ledgers
 
     /// Invariant 10: the core's ledger agrees with the model's.
-    private func compare(_ told: Ledger, _ removal: RemovalState) {
-        expect(told.isBalanced, 10, "the ledger does not balance: \(told)", kind: "balance")
-        settleDoubts(told)
-        let requests = told.requests
+    private func compare(_ reported: Ledger, _ removal: RemovalState) {
+        expect(reported.isBalanced, 10, "the ledger does not balance: \(reported)", kind: "balance")
+        resolveUncertain(reported)
+        let requests = reported.requests
         let own = ledger.requests
         expect(
             requests.submitted == own.submitted && requests.answered == own.answered
@@ -337,54 +337,55 @@ final class ReferenceModel {
                 && requests.pending - removal.requests == own.pending && requests.failures == own.failures,
             blame, "requests are \(requests), by the model \(own)", kind: Self.difference(requests, own))
         expect(
-            told.deliveries.due + removal.terminalCount == ledger.deliveries.due, blame,
-            "\(told.deliveries.due) deliveries and \(removal.terminalCount) of removals are due, by the model \(ledger.deliveries.due)"
+            reported.deliveries.due + removal.terminalCount == ledger.deliveries.due, blame,
+            "\(reported.deliveries.due) deliveries and \(removal.terminalCount) of removals are due, by the model \(ledger.deliveries.due)"
         )
         expect(
-            told.deliveries.acknowledged == ledger.deliveries.acknowledged, 10,
-            "\(told.deliveries.acknowledged) deliveries are acknowledged, by the model \(ledger.deliveries.acknowledged)"
+            reported.deliveries.acknowledged == ledger.deliveries.acknowledged, 10,
+            "\(reported.deliveries.acknowledged) deliveries are acknowledged, by the model \(ledger.deliveries.acknowledged)"
         )
         expect(
-            told.deliveries.lost == ledger.deliveries.lost, blame,
-            "\(told.deliveries.lost) deliveries are lost, by the model \(ledger.deliveries.lost)")
+            reported.deliveries.lost == ledger.deliveries.lost, blame,
+            "\(reported.deliveries.lost) deliveries are lost, by the model \(ledger.deliveries.lost)")
         expect(
-            told.flights.stale == ledger.flights.stale, 6,
-            "\(told.flights.stale) completions were stale, by the model \(ledger.flights.stale)")
+            reported.flights.stale == ledger.flights.stale, 6,
+            "\(reported.flights.stale) completions were stale, by the model \(ledger.flights.stale)")
         expect(
-            told.flights.unwantedBytes == ledger.flights.unwantedBytes, 12,
-            "\(told.flights.unwantedBytes) bytes came unwanted, by the model \(ledger.flights.unwantedBytes)")
+            reported.flights.unwantedBytes == ledger.flights.unwantedBytes, 12,
+            "\(reported.flights.unwantedBytes) bytes came unwanted, by the model \(ledger.flights.unwantedBytes)")
     }
 
     /// Describes which counts differ between the ledgers.
-    private static func difference(_ told: Ledger.Requests, _ own: Ledger.Requests) -> String {
+    private static func difference(_ reported: Ledger.Requests, _ own: Ledger.Requests) -> String {
         let counts = [
-            ("submitted", told.submitted, own.submitted), ("answered", told.answered, own.answered),
-            ("removed", told.removed, own.removed), ("orphaned", told.orphaned, own.orphaned),
-            ("pending", told.pending, own.pending), ("failed", told.failures, own.failures),
+            ("submitted", reported.submitted, own.submitted), ("answered", reported.answered, own.answered),
+            ("removed", reported.removed, own.removed), ("orphaned", reported.orphaned, own.orphaned),
+            ("pending", reported.pending, own.pending), ("failed", reported.failures, own.failures),
         ]
-        let different = counts.compactMap { name, told, own in
-            told == own ? nil : "\(told > own ? "more" : "fewer") \(name)"
+        let different = counts.compactMap { name, reported, own in
+            reported == own ? nil : "\(reported > own ? "more" : "fewer") \(name)"
         }
         return "requests: " + different.joined(separator: ", ")
     }
 
     /// Compares the ledgers completely, including failures by code, at checkpoints.
-    func audit(_ told: Ledger) -> Violation? {
+    func audit(_ reported: Ledger) -> Violation? {
         expect(
-            told.requests.failed == ledger.requests.failed, 10,
-            "failures are \(told.requests.failed), by the model \(ledger.requests.failed)", kind: "failures by code")
+            reported.requests.failed == ledger.requests.failed, 10,
+            "failures are \(reported.requests.failed), by the model \(ledger.requests.failed)", kind: "failures by code"
+        )
         return violation
     }
 
     /// Checks that nothing is left after everything was allowed to finish.
-    func auditEnd(_ told: Ledger) -> Violation? {
+    func auditEnd(_ reported: Ledger) -> Violation? {
         if let name = listed.keys.first { object(1, "\(listed.count) requests hang, one is \(name)") }
         expect(
             isEmpty, 12, "the model is not empty: \(openFlights.count) flights, \(bodies.count) bodies, \(files)",
             kind: "not empty")
         expect(
-            told.deliveries == ledger.deliveries, 10, "\(told.deliveries), by the model \(ledger.deliveries)",
+            reported.deliveries == ledger.deliveries, 10, "\(reported.deliveries), by the model \(ledger.deliveries)",
             kind: "deliveries at the end")
-        return audit(told)
+        return audit(reported)
     }
 }

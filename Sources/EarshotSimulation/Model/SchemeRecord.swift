@@ -5,14 +5,14 @@ struct SchemeRecord {
     /// Number of times at which it lost its last worker.
     private(set) var absence = 0
     /// Whether no worker came back in time.
-    private(set) var isDeserted = false
+    private(set) var isUnserved = false
     /// Whether a worker ever served it.
     private(set) var wasServed = false
 
     mutating func workerCame() {
         workers += 1
         wasServed = true
-        isDeserted = false
+        isUnserved = false
     }
 
     /// - Returns: Number of the absence that begins; nil if another worker serves it.
@@ -23,13 +23,13 @@ struct SchemeRecord {
 
     /// - Returns: Number of the absence that begins.
     mutating func isAwaited() -> Int {
-        isDeserted = false
+        isUnserved = false
         absence += 1
         return absence
     }
 
     /// Handles the end of an absence's waiting time.
     mutating func absenceEnded(_ number: Int) {
-        if workers == 0, absence == number { isDeserted = true }
+        if workers == 0, absence == number { isUnserved = true }
     }
 }

@@ -21,7 +21,7 @@ final class SessionRecord {
     /// Whether the core has requested its end.
     var isClosing = false
     /// Number of messages since its HELLO.
-    var heard: UInt64 = 0
+    var lastReceived: UInt64 = 0
     /// Number of the last message that had one, and of the present message; 0 without one.
     var lastNumber: UInt64 = 0
     var number: UInt64 = 0
@@ -57,9 +57,9 @@ final class SessionRecord {
     /// Unacknowledged terminals, oldest first; nil for one withdrawn before it was sent again.
     var inFlight: Deque<RequestRecord?> = []
     /// Terminals sent on an earlier connection that must be sent again first, with their numbers.
-    var told: Deque<RequestRecord?> = []
+    var redeliveries: Deque<RequestRecord?> = []
     /// Last number sent on an earlier connection.
-    var toldSequence: UInt64 = 0
+    var redeliveredSequence: UInt64 = 0
     var acknowledged: UInt64 = 0
     /// Whether its socket refused a terminal and has not become writable since.
     var isBlocked = false
@@ -76,10 +76,10 @@ final class SessionRecord {
     var lastSequence: UInt64 { acknowledged + UInt64(inFlight.count) }
 
     /// Number of terminals neither acknowledged nor lost.
-    var waiting: Int { (inFlight + told).count { $0 != nil } + dueCount }
+    var waiting: Int { (inFlight + redeliveries).count { $0 != nil } + dueCount }
 
     /// Number of terminals to deliver, including numbers without a terminal, and how many of them are in transit.
-    private var all: Int { inFlight.count + told.count + dueCount }
+    private var all: Int { inFlight.count + redeliveries.count + dueCount }
     private var begun: Int { isAway || isBlocked ? inFlight.count : min(window, all) }
 
     /// Number of terminals that wait for its window.
@@ -90,7 +90,7 @@ final class SessionRecord {
 
     /// Most bytes of header fields and URLs in waiting terminals. O(terminals).
     var waitingTextBytes: Int {
-        let requests = due.values.joined() + (inFlight + told).compactMap(\.self)
+        let requests = due.values.joined() + (inFlight + redeliveries).compactMap(\.self)
         return requests.reduce(0) { sum, request in
             guard let completion = request.ending?.completion else {
                 return sum + request.fetch.url.utf8.count + Self.mostRedirectBytes
@@ -120,8 +120,8 @@ final class SessionRecord {
     func isServed(withoutLast count: Int = 0) -> Bool { !isBlocked && waiting - count < window }
 
     /// Whether a terminal must be sent again now.
-    var owesAgain: Bool {
-        guard !isAway, !isBlocked, let first = told.firstIndex(where: { $0 != nil }) else { return false }
+    var expectsRedelivery: Bool {
+        guard !isAway, !isBlocked, let first = redeliveries.firstIndex(where: { $0 != nil }) else { return false }
         return inFlight.count + first < window
     }
 
@@ -161,8 +161,8 @@ final class SessionRecord {
 
     /// Counts the numbers of withdrawn terminals at the front as sent.
     func passHoles() {
-        while let first = told.first, first == nil {
-            told.removeFirst()
+        while let first = redeliveries.first, first == nil {
+            redeliveries.removeFirst()
             inFlight.append(nil)
         }
     }
@@ -170,12 +170,12 @@ final class SessionRecord {
     /// Removes and returns the first numbered terminal.
     func popNumbered() -> RequestRecord?? {
         if let first = inFlight.popFirst() { return first }
-        return told.popFirst()
+        return redeliveries.popFirst()
     }
 
     /// Acknowledges leading numbers without a terminal.
     func dropHoles() {
-        while let first = inFlight.first ?? told.first, first == nil {
+        while let first = inFlight.first ?? redeliveries.first, first == nil {
             _ = popNumbered()
             acknowledged += 1
         }
@@ -185,16 +185,16 @@ final class SessionRecord {
     func leave(until: Tick) {
         awayUntil = until
         unsentReplies = 0
-        toldSequence = max(toldSequence, lastSequence)
-        told = inFlight + told
+        redeliveredSequence = max(redeliveredSequence, lastSequence)
+        redeliveries = inFlight + redeliveries
         inFlight = []
         isBlocked = false
     }
 
     /// Names of unsent terminals.
-    var unsent: [RequestName] { Array(due.keys) + told.compactMap { $0?.name } }
+    var unsent: [RequestName] { Array(due.keys) + redeliveries.compactMap { $0?.name } }
 
-    func owe(_ request: RequestRecord) {
+    func expectTerminal(_ request: RequestRecord) {
         due[request.name, default: []].append(request)
         dueCount += 1
         removed.remove(request.name)
@@ -205,15 +205,15 @@ final class SessionRecord {
     func withdraw(_ names: [RequestName]) -> [RequestRecord] {
         var taken: [RequestRecord] = []
         for name in names {
-            guard let owed = due.removeValue(forKey: name) else { continue }
-            taken += owed
+            guard let requests = due.removeValue(forKey: name) else { continue }
+            taken += requests
             removed.insert(name)
         }
         dueCount -= taken.count
-        for index in told.indices {
-            guard let request = told[index], names.contains(request.name) else { continue }
+        for index in redeliveries.indices {
+            guard let request = redeliveries[index], names.contains(request.name) else { continue }
             taken.append(request)
-            told[index] = nil
+            redeliveries[index] = nil
             removed.insert(request.name)
         }
         dropHoles()

@@ -4,8 +4,8 @@ public import EarshotWire
 /// Input of a core: a call of one of its methods as a value.
 public enum BrokerEvent: Sendable {
     case clientConnected(ClientID)
-    case clientSaid(ClientID, ClientMessage, number: UInt64? = nil)
-    case clientSaidNonsense(ClientID, WireError)
+    case clientSent(ClientID, ClientMessage, number: UInt64? = nil)
+    case clientSentMalformed(ClientID, WireError)
     case clientLost(ClientID)
     case deliveryRefused(ClientID, UInt64)
     case clientWritable(ClientID)
@@ -15,8 +15,8 @@ public enum BrokerEvent: Sendable {
     case workerConnected(WorkerID, process: Int32)
     /// A process ended that may be a worker of an earlier broker.
     case processEnded(Int32)
-    case workerSaid(WorkerID, WorkerMessage, BodyID?)
-    case workerSaidNonsense(WorkerID, WireError)
+    case workerSent(WorkerID, WorkerMessage, BodyID?)
+    case workerSentMalformed(WorkerID, WireError)
     case workerDisconnected(WorkerID, isProcessAlive: Bool)
     case workerLost(WorkerID)
     /// The worker was killed from outside.
@@ -41,9 +41,9 @@ extension BrokerEvent: CustomStringConvertible {
     public var description: String {
         switch self {
         case .clientConnected(let id): "client \(id.rawValue) connects"
-        case .clientSaid(let id, let message, let number):
+        case .clientSent(let id, let message, let number):
             "client \(id.rawValue): \(Self.text(NumberedMessage(message, number: number).encoded()))"
-        case .clientSaidNonsense(let id, let error): "client \(id.rawValue): nonsense, \(error.code.rawValue)"
+        case .clientSentMalformed(let id, let error): "client \(id.rawValue): nonsense, \(error.code.rawValue)"
         case .clientLost(let id): "client \(id.rawValue) is lost"
         case .deliveryRefused(let id, let sequence):
             "the socket refuses terminal \(sequence) to client \(id.rawValue)"
@@ -53,9 +53,9 @@ extension BrokerEvent: CustomStringConvertible {
         case .spillFailed(let id): "body \(id.rawValue), which is to wait, cannot be written"
         case .workerConnected(let id, let process): "worker \(id.rawValue) connects from process \(process)"
         case .processEnded(let process): "process \(process) has ended"
-        case .workerSaid(let id, let message, let body):
+        case .workerSent(let id, let message, let body):
             "worker \(id.rawValue): \(Self.text(message.encoded()))" + (body.map { ", body \($0.rawValue)" } ?? "")
-        case .workerSaidNonsense(let id, let error): "worker \(id.rawValue): nonsense, \(error.code.rawValue)"
+        case .workerSentMalformed(let id, let error): "worker \(id.rawValue): nonsense, \(error.code.rawValue)"
         case .workerDisconnected(let id, let isAlive):
             "worker \(id.rawValue) is disconnected, its process is \(isAlive ? "alive" : "gone")"
         case .workerLost(let id): "worker \(id.rawValue) is lost"
@@ -101,7 +101,7 @@ extension BrokerEvent {
     /// Client whose connection brings it; nil for other events.
     var sender: ClientID? {
         switch self {
-        case .clientSaid(let id, _, _), .clientSaidNonsense(let id, _), .clientLost(let id): id
+        case .clientSent(let id, _, _), .clientSentMalformed(let id, _), .clientLost(let id): id
         default: nil
         }
     }
@@ -109,11 +109,11 @@ extension BrokerEvent {
     /// Client concerned; nil for other events.
     var client: ClientID? {
         switch self {
-        case .clientConnected(let id), .clientSaid(let id, _, _), .clientSaidNonsense(let id, _), .clientLost(let id),
+        case .clientConnected(let id), .clientSent(let id, _, _), .clientSentMalformed(let id, _), .clientLost(let id),
             .deliveryRefused(let id, _), .clientWritable(let id),
             .progressRefused(let id, _, _):
             id
-        case .spillFailed, .workerConnected, .workerSaid, .workerSaidNonsense, .workerDisconnected,
+        case .spillFailed, .workerConnected, .workerSent, .workerSentMalformed, .workerDisconnected,
             .workerLost, .workerKilled, .workerBlocked, .processEnded,
             .partKept, .partFound, .timePassed, .dispatch, .limitsChanged, .drain,
             .brokerReplaced:

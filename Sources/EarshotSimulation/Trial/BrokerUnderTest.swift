@@ -29,11 +29,11 @@ struct BrokerUnderTest {
 
     init(instance: BrokerInstance, limits: CoreLimits, canary: Canary?) {
         let workerLimits = WorkerLimits(broker: instance, spool: "/spool")
-        var facilities = Facilities()
-        facilities.isSupervised = true
-        facilities.isKeepingParts = true
+        var features = ShellFeatures()
+        features.isSupervised = true
+        features.isKeepingParts = true
         core = BrokerCore(
-            workerLimits: workerLimits, secret: nil, limits: Self.changed(limits, by: canary), facilities: facilities,
+            workerLimits: workerLimits, secret: nil, limits: Self.changed(limits, by: canary), features: features,
             answering: Queries.answer, seed: instance.rawValue)
         core.hasStoredParts = true
         core.expectGateway(Trial.proof)
@@ -42,7 +42,7 @@ struct BrokerUnderTest {
 
     /// Starts the core of a new broker, which awaits the workers of a dead one.
     mutating func begin(awaiting processes: Set<Int32>, until limit: Tick, now: Tick) {
-        core.brokerDied(awaiting: canary == .unheardWorkers ? [] : processes, until: limit, now: now)
+        core.brokerDied(awaiting: canary == .unawaitedWorkers ? [] : processes, until: limit, now: now)
         core.awaitOwnWorkers(until: now.advanced(byMilliseconds: Trial.ownWorkersMilliseconds))
     }
 
@@ -51,7 +51,7 @@ struct BrokerUnderTest {
     mutating func apply(_ event: BrokerEvent, now: Tick) -> [Action] {
         renamed = nil
         guard canary != nil else {
-            tell(event, now: now)
+            handle(event, now: now)
             return takeActions()
         }
         let failures = core.ledger.requests.failed["deadline", default: 0]
@@ -61,7 +61,7 @@ struct BrokerUnderTest {
             // A client without requests would not reveal the fault.
             if other.ledger.requests.removed > core.ledger.requests.removed { core = other }
         }
-        if let changed = changed(event) { tell(changed, now: now) }
+        if let changed = changed(event) { handle(changed, now: now) }
         if canary == .sharedDeadline, core.ledger.requests.failed["deadline", default: 0] > failures {
             endAnother(now: now)
         }
@@ -90,13 +90,13 @@ struct BrokerUnderTest {
         core.fileTaken(file)
     }
 
-    private mutating func tell(_ event: BrokerEvent, now: Tick) {
+    private mutating func handle(_ event: BrokerEvent, now: Tick) {
         switch event {
         case .clientConnected(let id): core.clientConnected(id, token: Trial.token(of: id))
-        case .clientSaid(let id, let message, let number):
+        case .clientSent(let id, let message, let number):
             if case .take(let sequence) = message { renameFile(toTake: sequence, by: id) }
             core.received(message, number: number, from: id, now: now)
-        case .clientSaidNonsense(let id, let error): core.receivedMalformed(error, from: id, now: now)
+        case .clientSentMalformed(let id, let error): core.receivedMalformed(error, from: id, now: now)
         case .clientLost(let id): core.clientLost(id, now: now)
         case .deliveryRefused(let id, let sequence): core.deliveryRefused(sequence, by: id)
         case .clientWritable(let id): core.clientWritable(id)
@@ -104,8 +104,8 @@ struct BrokerUnderTest {
         case .spillFailed(let body): core.spillFailed(body, now: now)
         case .workerConnected(let id, let process): core.workerConnected(id, process: process, now: now)
         case .processEnded(let process): core.processEnded(process, now: now)
-        case .workerSaid(let id, let message, let body): core.received(message, body: body, from: id, now: now)
-        case .workerSaidNonsense(let id, let error): core.receivedMalformed(error, from: id, now: now)
+        case .workerSent(let id, let message, let body): core.received(message, body: body, from: id, now: now)
+        case .workerSentMalformed(let id, let error): core.receivedMalformed(error, from: id, now: now)
         case .workerDisconnected(let id, let isAlive):
             core.workerDisconnected(id, isProcessAlive: isAlive, now: now)
         case .workerLost(let id): core.workerLost(id, now: now)
@@ -147,69 +147,69 @@ struct BrokerUnderTest {
         if canary == .unboundedClient { limits.requestsPerClient += 1 }
         if canary == .unboundedUser, limits.transfersPerUser > 0 { limits.transfersPerUser += 1 }
         if canary == .starvedUser, limits.transfersPerUser > 1 { limits.transfersPerUser -= 1 }
-        if canary == .desertedScheme { limits.poolAbsenceMilliseconds *= 1_000 }
+        if canary == .lostScheme { limits.poolAbsenceMilliseconds *= 1_000 }
         return limits
     }
 
     /// Returns the event that replaces this one; nil to drop it.
     private mutating func changed(_ event: BrokerEvent) -> BrokerEvent? {
         switch (canary, event) {
-        case (.uncountedAcknowledgement, .clientSaid(let id, .acknowledge(let sequence), _)):
+        case (.uncountedAcknowledgement, .clientSent(let id, .acknowledge(let sequence), _)):
             return sequence <= sequences[id, default: 0] ? nil : event
         case (.ignoredFullDisk, .spillFailed): return nil
         case (.cutHandOver, .dispatch): return .dispatch(unread: [])
-        case (.wrongClass, .clientSaid(let id, .fetch(var fetch), let number)) where fetch.options.priority < .normal:
+        case (.wrongClass, .clientSent(let id, .fetch(var fetch), let number)) where fetch.options.priority < .normal:
             fetch.options.priority = .high
-            return .clientSaid(id, .fetch(fetch), number: number)
-        case (.endlessWait, .clientSaid(let id, .fetch(var fetch), let number)):
+            return .clientSent(id, .fetch(fetch), number: number)
+        case (.endlessWait, .clientSent(let id, .fetch(var fetch), let number)):
             fetch.options.waitMilliseconds = nil
-            return .clientSaid(id, .fetch(fetch), number: number)
-        case (.needlessRetry, .clientSaid(let id, .fetch(var fetch), let number)):
+            return .clientSent(id, .fetch(fetch), number: number)
+        case (.needlessRetry, .clientSent(let id, .fetch(var fetch), let number)):
             fetch.options.retries = max(fetch.options.retries, 1)
-            return .clientSaid(id, .fetch(fetch), number: number)
-        case (.undeliveredError, .clientSaid(let id, .fetch(var fetch), let number)):
+            return .clientSent(id, .fetch(fetch), number: number)
+        case (.undeliveredError, .clientSent(let id, .fetch(var fetch), let number)):
             fetch.options.route.deliversErrors = false
-            return .clientSaid(id, .fetch(fetch), number: number)
-        case (.lostCondition, .clientSaid(let id, .fetch(var fetch), let number)):
+            return .clientSent(id, .fetch(fetch), number: number)
+        case (.lostCondition, .clientSent(let id, .fetch(var fetch), let number)):
             fetch.httpFields = JobContent.separated(fetch.httpFields).plain
-            return .clientSaid(id, .fetch(fetch), number: number)
-        case (.repeatedMessage, .clientSaid(let id, let message, let number?)):
+            return .clientSent(id, .fetch(fetch), number: number)
+        case (.repeatedMessage, .clientSent(let id, let message, let number?)):
             let last = numbers[id, default: 0]
             numbers[id] = max(last, number)
-            return number > last ? event : .clientSaid(id, message, number: last + 1)
-        case (.repeatedMessage, .clientSaid(let id, .bye, _)):
+            return number > last ? event : .clientSent(id, message, number: last + 1)
+        case (.repeatedMessage, .clientSent(let id, .bye, _)):
             numbers[id] = nil
             return event
-        case (.sharedDeadline, .clientSaid(let id, .fetch(let fetch), _)) where fetch.options.subscribes:
+        case (.sharedDeadline, .clientSent(let id, .fetch(let fetch), _)) where fetch.options.subscribes:
             open[id, default: []].append((fetch.handler, fetch.request))
             return event
-        case (.staleCompletion, .workerSaid(let id, .done(var completion), let body)):
+        case (.staleCompletion, .workerSent(let id, .done(var completion), let body)):
             if let attempt = current[completion.attempt.flight] { completion.attempt = attempt }
-            return .workerSaid(id, .done(completion), body)
-        case (.foreignScheme, .workerSaid(let id, .ready(var ready), let body)) where !ready.schemes.contains("https"):
+            return .workerSent(id, .done(completion), body)
+        case (.foreignScheme, .workerSent(let id, .ready(var ready), let body)) where !ready.schemes.contains("https"):
             ready.schemes = (0..<Setting.mostSchemes).map { "own\($0)" }
-            return .workerSaid(id, .ready(ready), body)
-        case (.foreignPool, .workerSaid(let id, .ready(var ready), let body)) where ready.principal != nil:
+            return .workerSent(id, .ready(ready), body)
+        case (.foreignPool, .workerSent(let id, .ready(var ready), let body)) where ready.principal != nil:
             (ready.principal, ready.proof) = (nil, nil)
-            return .workerSaid(id, .ready(ready), body)
-        case (.unboundedWorker, .workerSaid(let id, .ready(var ready), let body)) where !ready.schemes.contains("https"):
+            return .workerSent(id, .ready(ready), body)
+        case (.unboundedWorker, .workerSent(let id, .ready(var ready), let body)) where !ready.schemes.contains("https"):
             ready.slots += 1
-            return .workerSaid(id, .ready(ready), body)
-        case (.foreignTerminal, .clientSaid(let id, .hello(let hello), _)):
+            return .workerSent(id, .ready(ready), body)
+        case (.foreignTerminal, .clientSent(let id, .hello(let hello), _)):
             principals[id] = .some(hello.principal)
             return event
         case (.foreignTerminal, .clientLost(let id)):
             principals[id] = nil
             return event
-        case (.sharedNamespace, .clientSaid(let id, .hello(var hello), _)):
+        case (.sharedNamespace, .clientSent(let id, .hello(var hello), _)):
             hello.principal = nil
-            return .clientSaid(id, .hello(hello))
+            return .clientSent(id, .hello(hello))
         default: return event
         }
     }
 
     /// A connected client of another principal; the same client if there is none.
-    private func stranger(to client: ClientID) -> ClientID {
+    private func otherClient(to client: ClientID) -> ClientID {
         let own = principals[client] ?? nil
         let others = principals.filter { $0.value != own }.keys
         return others.min { $0.rawValue < $1.rawValue } ?? client
@@ -227,14 +227,14 @@ struct BrokerUnderTest {
 
     private mutating func changed(_ actions: [Action], after event: BrokerEvent) -> [Action] {
         var changed: [Action] = []
-        var isGreeting = if case .clientSaid(_, .hello, _) = event { true } else { false }
+        var isGreeting = if case .clientSent(_, .hello, _) = event { true } else { false }
         var isResumed = false
         let invented = "/spool/" + SpoolName.taken(1, by: core.instance)
         for action in actions {
             switch (canary, action) {
             case (.lostRedelivery, .client(.deliver)) where isGreeting: isGreeting = false
             case (.lostReply, .client(.send(_, .welcome(let welcome)))):
-                isResumed = welcome.heard != nil
+                isResumed = welcome.lastReceived != nil
                 changed.append(action)
             case (.lostReply, .client(.answer)) where isResumed: isResumed = false
             case (.lostReply, .client(.reply)) where isResumed: isResumed = false
@@ -278,7 +278,7 @@ struct BrokerUnderTest {
             case (.lostTake, .client(.reply(let client, .taken(let sequence, path: _?), _, let number))):
                 changed.append(.client(.reply(client, .taken(sequence, path: nil), json: nil, to: number)))
             case (.foreignTerminal, .client(.deliver(let client, let terminal, let body))):
-                changed.append(.client(.deliver(stranger(to: client), terminal, body)))
+                changed.append(.client(.deliver(otherClient(to: client), terminal, body)))
             case (.killedOwnWorker, .worker(.close(let worker))): changed.append(.worker(.kill(worker)))
             case (.staleCompletion, .worker(.send(_, .job(let job)))):
                 current[job.attempt.flight] = job.attempt

@@ -46,7 +46,7 @@ public enum Canary: String, CaseIterable, Sendable {
     case removedBeforeLease = "removed-before-lease"
 
     /// A new broker does not await the workers of the old one.
-    case unheardWorkers = "unheard-workers"
+    case unawaitedWorkers = "unheard-workers"
 
     /// A transfer resumes at a byte other than the end of the stored part.
     case splicedBody = "spliced-body"
@@ -73,7 +73,7 @@ public enum Canary: String, CaseIterable, Sendable {
     case killedOwnWorker = "killed-own-worker"
 
     /// Requests wait too long for a worker of a deserted scheme.
-    case desertedScheme = "deserted-scheme"
+    case lostScheme = "deserted-scheme"
 
     /// TAKE is answered with a path although others have the file or may get it.
     case sharedTake = "shared-take"
@@ -114,7 +114,7 @@ public enum Canary: String, CaseIterable, Sendable {
         case .sharedDeadline, .crowdedSuspect, .endlessWait: [8]
         // The attempt is one too many, or the end of a request that shared the first one is missing.
         case .needlessRetry: [3, 10]
-        case .originOverLimit, .unspacedStarts, .unheardWorkers: [9]
+        case .originOverLimit, .unspacedStarts, .unawaitedWorkers: [9]
         case .uncountedAcknowledgement: [10]
         case .unboundedClient, .unboundedUser: [11]
         // The body that the disk refused is delivered, or counted as one in memory.
@@ -124,7 +124,7 @@ public enum Canary: String, CaseIterable, Sendable {
         case .removedBeforeLease, .splicedBody: [12]
         case .foreignScheme, .foreignPool, .killedOwnWorker: [14]
         // A request waits for the user's workers although those of all users are free.
-        case .desertedScheme: [1, 14]
+        case .lostScheme: [1, 14]
         case .sharedTake, .lostTake: [15]
         case .foreignTerminal: [16]
         // Another principal's request counts as one's own: its ID is in use, or its file is given away. The

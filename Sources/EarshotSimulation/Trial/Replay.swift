@@ -43,47 +43,47 @@ struct Replay {
         /// Number of steps up to it.
         var length: Int
         /// Events passed to the core in them.
-        var told: [HistoryEntry]
+        var delivered: [HistoryEntry]
     }
 
     /// Replays all steps.
     /// - Returns: nil without a violation.
     func finding(in steps: [Step]) -> Finding? {
         var trial = Trial(limits: limits, canary: canary, progressPeriod: steps.count > 5_000 ? 64 : 1)
-        var given: [JobContent: [(AttemptID, WorkerID)]] = [:]
-        var told: [HistoryEntry] = []
+        var assigned: [JobContent: [(AttemptID, WorkerID)]] = [:]
+        var delivered: [HistoryEntry] = []
         var spilled: Set<BodyID> = []
         for (index, step) in steps.enumerated() {
             var event = step.entry.event
             // A write that was not requested cannot fail.
             if case .spillFailed(let body) = event, spilled.remove(body) == nil { continue }
             if let reference = step.reference {
-                guard let jobs = given[reference.content],
+                guard let jobs = assigned[reference.content],
                     let job = jobs.dropFirst(reference.occurrence).first ?? jobs.last
                 else { continue }
                 event = Self.event(event, about: job.0, by: job.1)
             }
             // The shell would pass it later.
             if let id = event.sender, trial.broker.core.isRemoving(id) { continue }
-            told.append(HistoryEntry(now: step.entry.now, event: event))
+            delivered.append(HistoryEntry(now: step.entry.now, event: event))
             do throws(Violation) {
                 for action in try trial.apply(event, now: step.entry.now) {
                     if case .spool(.spill(let body, _)) = action { spilled.insert(body) }
                     guard case .worker(.send(let worker, .job(let job))) = action else { continue }
                     let content = JobContent(method: job.method, url: job.url, fields: job.httpFields)
-                    given[content, default: []].append((job.attempt, worker))
+                    assigned[content, default: []].append((job.attempt, worker))
                 }
                 // A violation found by the periodic audit in the whole history is found at the end of a part.
                 if index == steps.count - 1 { try trial.audit() }
             } catch {
-                return Finding(violation: error, length: index + 1, told: told)
+                return Finding(violation: error, length: index + 1, delivered: delivered)
             }
         }
         return nil
     }
 
     private static func attempt(in event: BrokerEvent) -> AttemptID? {
-        guard case .workerSaid(_, let message, _) = event else { return nil }
+        guard case .workerSent(_, let message, _) = event else { return nil }
         switch message {
         case .done(let completion): return completion.attempt
         case .failed(let attempt, _, _, _, _, _, _, _), .progress(let attempt, _, _, _, _): return attempt
@@ -92,20 +92,20 @@ struct Replay {
     }
 
     private static func event(_ event: BrokerEvent, about attempt: AttemptID, by worker: WorkerID) -> BrokerEvent {
-        guard case .workerSaid(_, let message, let body) = event else { return event }
+        guard case .workerSent(_, let message, let body) = event else { return event }
         switch message {
         case .done(var completion):
             completion.attempt = attempt
-            return .workerSaid(worker, .done(completion), body)
+            return .workerSent(worker, .done(completion), body)
         case .failed(_, let code, let detail, let received, let unwanted, let part, let repeats, let retryAfter):
             let renumbered = WorkerMessage.failed(
                 attempt, code: code, detail: detail, receivedBytes: received, unwantedBytes: unwanted, part: part,
                 repeats: repeats, retryAfterSeconds: retryAfter)
-            return .workerSaid(worker, renumbered, body)
+            return .workerSent(worker, renumbered, body)
         case .progress(_, let received, let total, let part, let checkpoint):
             let renumbered = WorkerMessage.progress(
                 attempt, received: received, total: total, part: part, checkpoint: checkpoint)
-            return .workerSaid(worker, renumbered, body)
+            return .workerSent(worker, renumbered, body)
         case .ready, .slots, .sandbox, .pong, .bye: return event
         }
     }

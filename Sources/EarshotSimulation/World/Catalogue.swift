@@ -11,7 +11,7 @@ struct Catalogue {
     let origins: Int
     /// Number of schemes of users' workers.
     let schemes: Int
-    let handlerNumbers: [HandlerID: Int]
+    let handlerIndices: [HandlerID: Int]
     let requestNumbers: [RequestID: Int]
 
     init(_ setting: Setting) {
@@ -30,7 +30,7 @@ struct Catalogue {
         let subtrees = (0..<roots).flatMap { ["r\($0)/", "r\($0)/s1/", "r\($0)/deep/"] }
         patterns = (names + subtrees).compactMap(HandlerPattern.init)
         requests = (0..<setting.requestIDs).compactMap { RequestID("q\($0)") }
-        handlerNumbers = Dictionary(uniqueKeysWithValues: zip(handlers, handlers.indices))
+        handlerIndices = Dictionary(uniqueKeysWithValues: zip(handlers, handlers.indices))
         requestNumbers = Dictionary(uniqueKeysWithValues: zip(requests, requests.indices))
         urls = (0..<setting.keys).map { Self.url($0, setting) }
         digests = (0..<setting.keys).map { key in

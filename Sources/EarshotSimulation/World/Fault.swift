@@ -9,7 +9,7 @@ public enum Fault: String, CaseIterable, Hashable, Sendable {
     /// Sockets temporarily refuse terminals.
     case fullSockets = "full-sockets"
     /// Clients send malformed and inappropriate messages.
-    case clientNonsense = "client-nonsense"
+    case malformedClientMessages = "client-nonsense"
     /// REMOVE, `replace`, BYE.
     case removals
     /// Watchers: SUBSCRIBE and UNSUBSCRIBE for handlers and subtrees.

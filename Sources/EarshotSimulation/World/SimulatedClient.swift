@@ -28,7 +28,7 @@ struct SimulatedClient {
     var awaitsWelcome = false
     var wants: [Want: Fetch] = [:]
     /// Numbers of the messages of its session.
-    var numbers = SentNumbers()
+    var numbers = SimulatedNumbers()
     /// Last terminal received in its session.
     var received: UInt64 = 0
     var willAcknowledge = false

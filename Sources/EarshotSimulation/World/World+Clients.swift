@@ -19,7 +19,7 @@ extension World {
         links[link] = Link(peer: number)
         clients[number].link = link
         clients[number].willAcknowledge = false
-        try tell(.clientConnected(ClientID(rawValue: link)))
+        try handle(.clientConnected(ClientID(rawValue: link)))
         greet(number, link)
         plan(random.around(setting.pause), .clientActs(number))
     }
@@ -40,7 +40,7 @@ extension World {
         }
         clients[number].awaitsWelcome = hello.token != nil
         clients[number].numbers.helloSent(unanswered: hello.unanswered)
-        say(.hello(hello), link)
+        send(.hello(hello), link)
         if hello.token == nil {
             clients[number].received = 0
             sessionBegan(number, link)
@@ -50,12 +50,12 @@ extension World {
     /// Repeats all open requests.
     private mutating func sessionBegan(_ number: Int, _ link: UInt64) {
         clients[number].numbers.begin()
-        for want in clients[number].wants.keys.sorted() { ask(want, number, link) }
+        for want in clients[number].wants.keys.sorted() { sendRequest(want, number, link) }
     }
 
-    private mutating func ask(_ want: SimulatedClient.Want, _ number: Int, _ link: UInt64) {
+    private mutating func sendRequest(_ want: SimulatedClient.Want, _ number: Int, _ link: UInt64) {
         guard let fetch = clients[number].wants[want] else { return }
-        say(.fetch(fetch), link)
+        send(.fetch(fetch), link)
     }
 
     private mutating func welcomed(_ welcome: Welcome, _ number: Int, _ link: UInt64) {
@@ -63,43 +63,43 @@ extension World {
         clients[number].numbers.welcomed()
         guard clients[number].awaitsWelcome else { return }
         clients[number].awaitsWelcome = false
-        guard let heard = welcome.heard else {
+        guard let lastReceived = welcome.lastReceived else {
             clients[number].received = 0
             sessionBegan(number, link)
             return
         }
-        let (repeated, queries) = clients[number].numbers.resumed(after: heard)
+        let (repeated, queries) = clients[number].numbers.resumed(after: lastReceived)
         for message in repeated { send(message, link) }
-        for query in queries { say(query, link) }
-        say(.acknowledge(clients[number].received), link)
+        for query in queries { send(query, link) }
+        send(.acknowledge(clients[number].received), link)
     }
 
     /// Sends a message; some as bytes, to be parsed by the decoder.
-    private mutating func say(_ message: ClientMessage, _ link: UInt64) {
+    private mutating func send(_ message: ClientMessage, _ link: UInt64) {
         guard let number = links[link]?.peer else { return }
         send(clients[number].numbers.sent(message), link)
     }
 
     private mutating func send(_ message: NumberedMessage, _ link: UInt64) {
-        let said: Happening.Said = random.perMille(60) ? .bytes(message.encoded()) : .message(message)
-        send(up: link, .fromClient(link: link, said))
+        let sentMessage: PlannedEvent.PeerMessage = random.perMille(60) ? .bytes(message.encoded()) : .message(message)
+        send(up: link, .fromClient(link: link, sentMessage))
     }
 
-    mutating func arrived(_ said: Happening.Said<NumberedMessage>, _ link: UInt64) throws(Violation) {
-        guard let known = links[link], !known.isCut || known.isDeaf else { return }
+    mutating func arrived(_ sentMessage: PlannedEvent.PeerMessage<NumberedMessage>, _ link: UInt64) throws(Violation) {
+        guard let known = links[link], !known.isCut || known.isReadPaused else { return }
         let id = ClientID(rawValue: link)
         try awaitRemoval(by: id)
-        switch said {
-        case .message(let said): try tell(.clientSaid(id, said.message, number: said.number))
+        switch sentMessage {
+        case .message(let sentMessage): try handle(.clientSent(id, sentMessage.message, number: sentMessage.number))
         case .bytes(let bytes):
             let event: BrokerEvent
             do throws(WireError) {
-                let said = try NumberedMessage(head: bytes)
-                event = .clientSaid(id, said.message, number: said.number)
+                let sentMessage = try NumberedMessage(head: bytes)
+                event = .clientSent(id, sentMessage.message, number: sentMessage.number)
             } catch {
-                event = .clientSaidNonsense(id, error)
+                event = .clientSentMalformed(id, error)
             }
-            try tell(event)
+            try handle(event)
         }
     }
 
@@ -112,16 +112,16 @@ extension World {
         switch random.below(1_000) {
         case ..<4 where setting.has(.lostConnections): lose(link, number)
         case ..<8 where setting.has(.removals): leave(number, link)
-        case ..<20 where setting.has(.clientNonsense): talkNonsense(link)
+        case ..<20 where setting.has(.malformedClientMessages): sendMalformed(link)
         case ..<40 where setting.has(.watchers): watch(link)
         case ..<80 where setting.has(.removals): remove(number, link)
         case ..<150 where setting.has(.removals): cancel(number, link)
-        case ..<165: say(.query([.ping, .ledger, .status, .workers, .origins, .requests][random.below(6)]), link)
-        case ..<180: ask(number, link) { handler, request, _ in .query(.why(handler, request)) }
+        case ..<165: send(.query([.ping, .ledger, .status, .workers, .origins, .requests][random.below(6)]), link)
+        case ..<180: sendRequest(number, link) { handler, request, _ in .query(.why(handler, request)) }
         case ..<210:
             let priority = PriorityClass.allCases[random.below(4)]
-            ask(number, link) { handler, request, _ in .priority(handler, request, priority) }
-        case ..<230: ask(number, link) { _, _, fetch in .fetch(fetch) }
+            sendRequest(number, link) { handler, request, _ in .priority(handler, request, priority) }
+        case ..<230: sendRequest(number, link) { _, _, fetch in .fetch(fetch) }
         default: for _ in 0...random.below(4) { fetch(number, link) }
         }
     }
@@ -134,9 +134,9 @@ extension World {
         var fetch = plainFetch(want, key)
         choose(&fetch.options, key)
         if random.perMille(50) { fetch.httpFields = Array("cookie: a".utf8) }
-        if random.perMille(40) { askAlone(&fetch) }
-        if setting.has(.clientNonsense), random.perMille(20) {
-            spoil(&fetch)
+        if random.perMille(40) { makeUnshared(&fetch) }
+        if setting.has(.malformedClientMessages), random.perMille(20) {
+            corrupt(&fetch)
         } else if fetch.httpFields.isEmpty, catalogue.hasCacheMode(key) {
             fetch.options.cache = catalogue.cacheMode(of: key)
         }
@@ -164,7 +164,7 @@ extension World {
     }
 
     /// Makes requests that workers will serve when the broker dies.
-    mutating func clientAsksBeforeDeath(_ number: Int) {
+    mutating func clientSubmitsBeforeDeath(_ number: Int) {
         for _ in 0..<deathRandom.below(3) {
             submitUnused(number, key: deathRandom.below(setting.keys))
         }
@@ -192,13 +192,13 @@ extension World {
             fetch.httpFields = Array("x-user: \(principal)".utf8)
             fetch.options.cache = .default
         }
-        say(.fetch(fetch), link)
+        send(.fetch(fetch), link)
         guard fetch.options.subscribes else { return }
         clients[number].wants[want] = fetch
     }
 
     /// Makes a request unshared, distinguished by a header field.
-    private mutating func askAlone(_ fetch: inout Fetch) {
+    private mutating func makeUnshared(_ fetch: inout Fetch) {
         fetch.options.coalesces = false
         fetch.options.method = ["GET", "POST", "PUT", "PATCH", "DELETE"][random.below(5)]
         lastAlone += 1
@@ -231,7 +231,7 @@ extension World {
         if random.perMille(30) { options.digest = catalogue.digests[random.perMille(500) ? key : 0] }
     }
 
-    private mutating func spoil(_ fetch: inout Fetch) {
+    private mutating func corrupt(_ fetch: inout Fetch) {
         switch random.below(4) {
         case 0: fetch.url = "nonsense"
         case 1: fetch.url = "ftp://o1.test/1"
@@ -243,11 +243,11 @@ extension World {
     }
 
     /// Sends a message about one of its requests.
-    private mutating func ask(
+    private mutating func sendRequest(
         _ number: Int, _ link: UInt64, _ message: (HandlerID, RequestID, Fetch) -> ClientMessage
     ) {
         guard let want = someWant(of: number), let fetch = clients[number].wants[want] else { return }
-        say(message(fetch.handler, fetch.request, fetch), link)
+        send(message(fetch.handler, fetch.request, fetch), link)
     }
 
     private mutating func someWant(of number: Int) -> SimulatedClient.Want? {
@@ -261,7 +261,7 @@ extension World {
         guard let want = someWant(of: number), let fetch = clients[number].wants.removeValue(forKey: want) else {
             return
         }
-        say(.removeRequest(fetch.handler, fetch.request), link)
+        send(.removeRequest(fetch.handler, fetch.request), link)
     }
 
     private mutating func remove(_ number: Int, _ link: UInt64) {
@@ -271,7 +271,7 @@ extension World {
             ? HandlerPattern.handler(catalogue.handlers[handlers[random.below(handlers.count)]])
             : catalogue.patterns[random.below(catalogue.patterns.count)]
         clients[number].wants = clients[number].wants.filter { !pattern.matches(catalogue.handlers[$0.key.handler]) }
-        say(.remove(pattern), link)
+        send(.remove(pattern), link)
     }
 
     private mutating func watch(_ link: UInt64) {
@@ -279,11 +279,11 @@ extension World {
         let fromEnd = random.perMille(300)
         let pattern = patterns[
             fromEnd ? patterns.count - 1 - random.below(setting.handlers / 4 + 1) : random.below(patterns.count)]
-        say(random.perMille(550) ? .subscribe(pattern) : .unsubscribe(pattern), link)
+        send(random.perMille(550) ? .subscribe(pattern) : .unsubscribe(pattern), link)
     }
 
     private mutating func leave(_ number: Int, _ link: UInt64) {
-        say(.bye, link)
+        send(.bye, link)
         clients[number].token = nil
         if random.perMille(500) {
             clients[number].wants = [:]
@@ -295,23 +295,23 @@ extension World {
         }
     }
 
-    private mutating func talkNonsense(_ link: UInt64) {
+    private mutating func sendMalformed(_ link: UInt64) {
         switch random.below(6) {
-        case 0: say(.acknowledge(random.next() >> 40), link)
+        case 0: send(.acknowledge(random.next() >> 40), link)
         case 1:
             send(up: link, .fromClient(link: link, .message(NumberedMessage(.hello(Hello(window: 2))))))
-        case 2: say(.removeRequest(catalogue.handlers[0], catalogue.requests[0]), link)
+        case 2: send(.removeRequest(catalogue.handlers[0], catalogue.requests[0]), link)
         case 3:
             guard let number = links[link]?.peer, let last = clients[number].numbers.last else { return }
             let message = ClientMessage.removeRequest(catalogue.handlers[0], catalogue.requests[0])
             send(NumberedMessage(message, number: max(1, link.isMultiple(of: 2) ? last : last / 2)), link)
         default:
-            send(up: link, .fromClient(link: link, .bytes(nonsense())))
+            send(up: link, .fromClient(link: link, .bytes(malformedHead())))
         }
     }
 
     /// Returns bytes that are similar to a message or random.
-    mutating func nonsense() -> [UInt8] {
+    mutating func malformedHead() -> [UInt8] {
         var bytes = Array("FETCH r0/h0 q1 http://o1.test/1\npriority: high\nDONE 00000000000000f2.1.1 200\n".utf8)
         bytes.removeFirst(random.below(bytes.count))
         bytes.removeLast(random.below(bytes.count))
@@ -325,11 +325,11 @@ extension World {
 
     // MARK: Received messages
 
-    mutating func clientHears(_ answer: NumberedAnswer, _ link: UInt64) throws(Violation) {
+    mutating func clientReceives(_ answer: NumberedAnswer, _ link: UInt64) throws(Violation) {
         guard let known = links[link], !known.isCut else { return }
         let (number, message) = (known.peer, answer.message)
         try checkWire(answer)
-        let asked = answer.to.flatMap { clients[number].numbers.message($0) }
+        let requestedMessage = answer.to.flatMap { clients[number].numbers.message($0) }
         if let to = answer.to, !clients[number].numbers.answered(to) {
             throw Violation(1, "client \(number) gets a second answer to its message \(to): \(message)")
         }
@@ -340,7 +340,7 @@ extension World {
             clients[number].received = max(clients[number].received, terminal.sequence)
             if isNew {
                 try takeFile(of: terminal, number, link)
-                settled(terminal.handler, terminal.request, number)
+                requestEnded(terminal.handler, terminal.request, number)
             }
             guard !clients[number].willAcknowledge else { return }
             clients[number].willAcknowledge = true
@@ -349,7 +349,7 @@ extension World {
                 isSlow ? random.around(600_000_000) : random.around(500_000),
                 .clientAcknowledges(client: number, link: link))
         case .error(let error):
-            if case .fetch(let fetch)? = asked { settled(fetch.handler, fetch.request, number) }
+            if case .fetch(let fetch)? = requestedMessage { requestEnded(fetch.handler, fetch.request, number) }
             // The broker has not yet noticed the end of the old connection.
             if error.code == "session-in-use" { cut(link) }
         case .welcome(let welcome): welcomed(welcome, number, link)
@@ -367,16 +367,16 @@ extension World {
             throw Violation(15, "client \(number) is told of \(file), which client \(owner) has taken")
         }
         guard !terminal.sequence.isMultiple(of: 3) else { return }
-        say(.take(terminal.sequence), link)
+        send(.take(terminal.sequence), link)
         // A repetition, and one of a terminal that may not be there.
-        if terminal.sequence.isMultiple(of: 7) { say(.take(terminal.sequence), link) }
-        if terminal.sequence.isMultiple(of: 11) { say(.take(terminal.sequence / 2), link) }
+        if terminal.sequence.isMultiple(of: 7) { send(.take(terminal.sequence), link) }
+        if terminal.sequence.isMultiple(of: 11) { send(.take(terminal.sequence / 2), link) }
     }
 
     private static func name(_ path: String) -> String { path.split(separator: "/").last.map(String.init) ?? "" }
 
-    private mutating func settled(_ handler: HandlerID, _ request: RequestID, _ number: Int) {
-        guard let handler = catalogue.handlerNumbers[handler], let request = catalogue.requestNumbers[request] else {
+    private mutating func requestEnded(_ handler: HandlerID, _ request: RequestID, _ number: Int) {
+        guard let handler = catalogue.handlerIndices[handler], let request = catalogue.requestNumbers[request] else {
             return
         }
         clients[number].wants[SimulatedClient.Want(handler: handler, request: request)] = nil
@@ -385,7 +385,7 @@ extension World {
     mutating func clientAcknowledges(_ number: Int, _ link: UInt64) {
         guard clients[number].link == link, !clients[number].awaitsWelcome else { return }
         clients[number].willAcknowledge = false
-        say(.acknowledge(clients[number].received), link)
+        send(.acknowledge(clients[number].received), link)
     }
 
     /// Encodes and decodes some of the broker's messages.
@@ -402,7 +402,7 @@ extension World {
     private mutating func lose(_ link: UInt64, _ number: Int) {
         if clients[number].token != nil, let last = links[link]?.lastUp {
             let arrival = max(last, now + setting.delay)
-            links[link]?.isDeaf = true
+            links[link]?.isReadPaused = true
             links[link]?.lastUp = arrival
             // Its answer is lost, and kept for the next connection.
             let last = clients[number].numbers.sent(.unsubscribe(.handler(catalogue.handlers[0])))

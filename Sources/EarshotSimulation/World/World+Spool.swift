@@ -23,8 +23,8 @@ extension World {
 
     func fields(of tag: String) -> [UInt8] { Array("etag: \(tag)".utf8) }
 
-    private func name(_ attempt: AttemptID, _ number: Int, isAnew: Bool = false) -> String {
-        "\(number + 1)-\(attempt)\(isAnew ? ".anew" : "").part"
+    private func name(_ attempt: AttemptID, _ number: Int, isContinuation: Bool = false) -> String {
+        "\(number + 1)-\(attempt)\(isContinuation ? ".anew" : "").part"
     }
 
     // MARK: Workers
@@ -48,7 +48,7 @@ extension World {
     /// Writes more of a body.
     private mutating func grow(_ job: Job, _ key: Int, at number: Int) -> BodyPart {
         let isResuming = spool[name(job.attempt, number)] != nil && job.resume != nil
-        let file = name(job.attempt, number, isAnew: job.resume != nil && !isResuming)
+        let file = name(job.attempt, number, isContinuation: job.resume != nil && !isResuming)
         let content = JobContent(method: job.method, url: job.url, fields: job.httpFields)
         let begun = spool[file] ?? SimulatedFile(content: content, tag: tag(of: key), bytes: 0)
         let rest = catalogue.length(of: key) - begun.bytes
@@ -60,8 +60,8 @@ extension World {
     /// Returns the partial body of a transfer that a worker abandons.
     mutating func partLeft(_ job: Job, at number: Int) -> BodyPart? {
         let own = name(job.attempt, number)
-        let anew = name(job.attempt, number, isAnew: true)
-        let file = spool[anew] == nil ? own : anew
+        let continued = name(job.attempt, number, isContinuation: true)
+        let file = spool[continued] == nil ? own : continued
         if let known = spool[file] { return BodyPart(file: file, httpFields: fields(of: known.tag)) }
         guard let key = key(of: job), catalogue.isFile(key), job.method == "GET", random.perMille(500) else {
             return nil
@@ -73,7 +73,7 @@ extension World {
     /// - Returns: Whether it resumed the lent partial body.
     mutating func partEnds(_ job: Job, at number: Int) -> Bool {
         let own = spool.removeValue(forKey: name(job.attempt, number))
-        spool[name(job.attempt, number, isAnew: true)] = nil
+        spool[name(job.attempt, number, isContinuation: true)] = nil
         guard let own, let key = key(of: job) else { return false }
         return job.resume != nil && own.tag == tag(of: key)
     }
@@ -93,11 +93,12 @@ extension World {
     private mutating func keep(_ parts: [FileWork.Part], _ link: UInt64) throws(Violation) {
         for part in parts {
             guard let number = links[link]?.peer, let kept = part.keptName,
-                part.file == name(part.attempt, number) || part.file == name(part.attempt, number, isAnew: true),
+                part.file == name(part.attempt, number)
+                    || part.file == name(part.attempt, number, isContinuation: true),
                 let left = spool.removeValue(forKey: part.file), left.bytes > 0
             else { continue }
             spool[kept] = left
-            try tell(.partKept(WorkerID(rawValue: link), part.attempt, bytes: left.bytes))
+            try handle(.partKept(WorkerID(rawValue: link), part.attempt, bytes: left.bytes))
         }
     }
 

@@ -20,15 +20,15 @@ extension World {
         workers[number].link = link
         workers[number].isWelcome = false
         workers[number].known.append(link)
-        try tell(.workerConnected(WorkerID(rawValue: link), process: process(of: number)))
+        try handle(.workerConnected(WorkerID(rawValue: link), process: process(of: number)))
         var ready = Ready(slots: workers[number].slots)
         ready.pid = Int(process(of: number))
         if setting.has(.principals), isOwn(number), number.isMultiple(of: 2) {
             (ready.principal, ready.proof) = (PrincipalName("key:\(number / 2 % 3)"), Trial.proof)
         }
         if !workers[number].schemes.isEmpty { ready.schemes = workers[number].schemes }
-        ready.hearsDrain = number.isMultiple(of: 2)
-        say(.ready(ready), number)
+        ready.acceptsDrain = number.isMultiple(of: 2)
+        send(.ready(ready), number)
     }
 
     /// Returns the schemes that a worker serves; empty for the web.
@@ -42,25 +42,25 @@ extension World {
 
     private func isOwn(_ number: Int) -> Bool { number >= setting.workers }
 
-    private mutating func say(_ message: WorkerMessage, _ number: Int) {
+    private mutating func send(_ message: WorkerMessage, _ number: Int) {
         guard let link = workers[number].link else { return }
-        let said: Happening.Said = random.perMille(60) ? .bytes(message.encoded()) : .message(message)
-        send(up: link, .fromWorker(link: link, said))
+        let sentMessage: PlannedEvent.PeerMessage = random.perMille(60) ? .bytes(message.encoded()) : .message(message)
+        send(up: link, .fromWorker(link: link, sentMessage))
     }
 
-    mutating func arrived(_ said: Happening.Said<WorkerMessage>, _ link: UInt64) throws(Violation) {
+    mutating func arrived(_ sentMessage: PlannedEvent.PeerMessage<WorkerMessage>, _ link: UInt64) throws(Violation) {
         guard links[link]?.isCut == false else { return }
         let id = WorkerID(rawValue: link)
-        switch said {
+        switch sentMessage {
         case .message(let message):
             try keepParts(after: message, link)
-            try tell(.workerSaid(id, message, body(of: message)))
+            try handle(.workerSent(id, message, body(of: message)))
         case .bytes(let bytes):
             let message: WorkerMessage
             do throws(WireError) {
                 message = try WorkerMessage(head: bytes)
             } catch {
-                return try tell(.workerSaidNonsense(id, error))
+                return try handle(.workerSentMalformed(id, error))
             }
             try arrived(.message(message), link)
         }
@@ -73,7 +73,7 @@ extension World {
         return BodyID(rawValue: lastBody)
     }
 
-    mutating func workerHears(_ message: PoolMessage, _ link: UInt64) throws(Violation) {
+    mutating func workerReceives(_ message: PoolMessage, _ link: UInt64) throws(Violation) {
         guard let known = links[link], !known.isCut else { return }
         let number = known.peer
         guard workers[number].isAlive, !workers[number].isHung, workers[number].link == link else { return }
@@ -81,13 +81,13 @@ extension World {
         case .job(let job):
             guard let key = key(of: job) else { return }
             guard !workers[number].isRetiring else {
-                say(.failed(job.attempt, code: "worker-lost", detail: nil, receivedBytes: 0), number)
+                send(.failed(job.attempt, code: "worker-lost", detail: nil, receivedBytes: 0), number)
                 return
             }
             workers[number].transfers[job.attempt] = job
             workers[number].starts[job.attempt] = now
             try transferBegins(at: catalogue.origin(of: key))
-            if let progress = try partBegins(job, key, at: number) { say(progress, number) }
+            if let progress = try partBegins(job, key, at: number) { send(progress, number) }
             plan(random.around(setting.latency), .transferEnds(worker: number, job.attempt))
         case .cancel(let attempt):
             guard let job = workers[number].transfers.removeValue(forKey: attempt) else { return }
@@ -98,10 +98,10 @@ extension World {
             let ended = WorkerMessage.failed(
                 attempt, code: "cancelled", detail: nil, receivedBytes: 100, unwantedBytes: random.below(100),
                 part: left)
-            say(isLate ? .done(Completion(attempt: attempt, status: 200)) : ended, number)
+            send(isLate ? .done(Completion(attempt: attempt, status: 200)) : ended, number)
         case .raise(let attempt, let maxBytes): workers[number].transfers[attempt]?.maxBytes = maxBytes
         case .rate: break
-        case .ping: say(.pong, number)
+        case .ping: send(.pong, number)
         case .limits: workers[number].isWelcome = true
         case .error where isOwn(number) && !workers[number].isWelcome:
             // There is no room for its schemes: its user starts another one.
@@ -127,15 +127,15 @@ extension World {
         endTransfer(job)
         // Its broker is gone.
         guard workers[number].isWelcome else { return }
-        if random.perMille(50) { say(.progress(attempt, received: 1, total: nil), number) }
+        if random.perMille(50) { send(.progress(attempt, received: 1, total: nil), number) }
         var answer = answer(to: job, key, at: number)
         if case .done(var completion) = answer {
             completion.elapsedMilliseconds = Int((now - workers[number].starts[attempt, default: now]) / 1_000_000)
             answer = .done(completion)
         }
         workers[number].last = answer
-        say(answer, number)
-        if setting.has(.lyingWorkers), random.perMille(20) { say(answer, number) }
+        send(answer, number)
+        if setting.has(.lyingWorkers), random.perMille(20) { send(answer, number) }
     }
 
     /// Returns the response of the origin, or a network failure.
@@ -190,7 +190,7 @@ extension World {
         guard workers[number].isAlive else { return }
         plan(random.around(200_000_000), .workerActs(number))
         if workers[number].isRetiring, workers[number].transfers.isEmpty {
-            say(.bye, number)
+            send(.bye, number)
             workerDies(number)
         }
         guard workers[number].isAlive, !workers[number].isHung, !isEnding else { return }
@@ -201,12 +201,12 @@ extension World {
         case ..<18 where setting.has(.workerCrashes):
             // BYE implies that it holds no attempts.
             abandonTransfers(number)
-            say(.bye, number)
+            send(.bye, number)
             workerDies(number)
         case ..<24 where setting.has(.workerCrashes): workers[number].isRetiring = true
         case ..<40 where isOwn(number):
             workers[number].slots = 1 + random.below(setting.slots)
-            say(.slots(workers[number].slots), number)
+            send(.slots(workers[number].slots), number)
         case ..<300 where setting.has(.lyingWorkers): lie(number)
         default: break
         }
@@ -218,27 +218,27 @@ extension World {
         let wrong = Completion(attempt: AttemptID(broker: Trial.instance, flight: 1, attempt: 1), status: 200)
         var claim = wrong
         switch random.below(8) {
-        case 0: if let last = workers[number].last { say(last, number) }
+        case 0: if let last = workers[number].last { send(last, number) }
         case 1:
             claim.attempt.broker = BrokerInstance(rawValue: 0xf1)
-            say(.done(claim), number)
+            send(.done(claim), number)
         case 2:
             claim.attempt = running ?? claim.attempt
             claim.attempt.attempt &+= random.perMille(500) ? 1 : .max
-            say(.done(claim), number)
+            send(.done(claim), number)
         case 3:
             guard let others, workers[number].transfers[others] == nil else { return }
             claim.attempt = others
-            say(.done(claim), number)
+            send(.done(claim), number)
         case 4:
             guard let running, let job = workers[number].transfers.removeValue(forKey: running) else { return }
             endTransfer(job)
             let code = ["too-large", "unheard-of", "internal"][random.below(3)]
-            say(.failed(running, code: code, detail: nil, receivedBytes: 0), number)
-        case 5: say(.ready(Ready(slots: 9)), number)
-        case 6: say(.progress(running ?? wrong.attempt, received: random.below(99), total: 1), number)
+            send(.failed(running, code: code, detail: nil, receivedBytes: 0), number)
+        case 5: send(.ready(Ready(slots: 9)), number)
+        case 6: send(.progress(running ?? wrong.attempt, received: random.below(99), total: 1), number)
         default:
-            if let link = workers[number].link { send(up: link, .fromWorker(link: link, .bytes(nonsense()))) }
+            if let link = workers[number].link { send(up: link, .fromWorker(link: link, .bytes(malformedHead()))) }
         }
     }
 
@@ -291,7 +291,7 @@ extension World {
     mutating func workerCut(_ link: UInt64) throws(Violation) {
         guard let number = links[link]?.peer else { return }
         let isAlive = workers[number].isAlive && workers[number].known.contains(link)
-        try tell(.workerDisconnected(WorkerID(rawValue: link), isProcessAlive: isAlive))
+        try handle(.workerDisconnected(WorkerID(rawValue: link), isProcessAlive: isAlive))
         if trial.model.pool[WorkerID(rawValue: link)] == nil {
             links[link] = nil
             workers[number].known.removeAll { $0 == link }

@@ -21,7 +21,7 @@ struct World {
     /// Ledgers of earlier brokers.
     private(set) var earlierLedgers: [Ledger] = []
     var now: Int64 = 1_000_000_000
-    private var plans = Heap<Plan>()
+    private var plans = Heap<PlannedEntry>()
     private var planned: UInt64 = 0
     private var needsDispatch = false
     /// Events caused by executing actions.
@@ -85,7 +85,7 @@ struct World {
         while trial.steps < steps { try turn() }
         isEnding = true
         if setting.drains {
-            try tell(.drain)
+            try handle(.drain)
             let end = now + 5_000_000_000
             while now < end, !plans.isEmpty { try turn() }
             try trial.audit()
@@ -100,17 +100,17 @@ struct World {
         let timer = trial.broker.core.nextTimer?.nanoseconds
         let next = min(planned ?? .max, timer ?? .max)
         if needsDispatch, next > now || random.perMille(250) {
-            try tell(.dispatch(unread: drawUnread()))
+            try handle(.dispatch(unread: drawUnread()))
             return
         }
         // A core with pending work requests the next pass at once; input that arrived meanwhile is included.
         let isCrossed = trial.broker.core.isRemoving && planned != nil && random.perMille(600)
         if let timer, timer <= planned ?? .max, !isCrossed {
             now = max(now, timer)
-            try tell(.timePassed)
+            try handle(.timePassed)
         } else if let plan = plans.popMin() {
             now = max(now, plan.at)
-            try happen(plan.happening)
+            try handlePlanned(plan.plannedEvent)
         }
     }
 
@@ -124,7 +124,7 @@ struct World {
         // Otherwise a client that exceeds its limit, and is closed because of too many refusals, would repeat its
         // requests forever.
         setting.limits.dueDeliveries = CoreLimits().dueDeliveries
-        try tell(.limitsChanged(setting.limits))
+        try handle(.limitsChanged(setting.limits))
         let bound = trial.steps + 100_000 + steps / 10
         let end = now + 3_600_000_000_000
         func isDone() -> Bool {
@@ -141,7 +141,7 @@ struct World {
         isOver = true
         for link in clients.compactMap(\.link) {
             links[link] = nil
-            try tell(.clientLost(ClientID(rawValue: link)))
+            try handle(.clientLost(ClientID(rawValue: link)))
         }
         while !trial.broker.core.isIdle, trial.steps < bound + 10_000, now < 2 * end, hasFuture { try turn() }
         try trial.auditEnd()
@@ -150,17 +150,17 @@ struct World {
     private var hasFuture: Bool { !plans.isEmpty || trial.broker.core.nextTimer != nil }
 
     /// Passes an event to the broker, executes its actions, and passes on the resulting events.
-    mutating func tell(_ event: BrokerEvent) throws(Violation) {
-        try tellOnce(event)
+    mutating func handle(_ event: BrokerEvent) throws(Violation) {
+        try handleOnce(event)
         var index = 0
         while index < consequences.count {
-            try tellOnce(consequences[index])
+            try handleOnce(consequences[index])
             index += 1
         }
         if index > 0 { consequences.removeAll(keepingCapacity: true) }
     }
 
-    private mutating func tellOnce(_ event: BrokerEvent) throws(Violation) {
+    private mutating func handleOnce(_ event: BrokerEvent) throws(Violation) {
         let tick = Tick(nanoseconds: now)
         history?.append(HistoryEntry(now: tick, event: event))
         needsDispatch = if case .dispatch(let unread) = event { !unread.isEmpty } else { true }
@@ -172,45 +172,45 @@ struct World {
 
     // MARK: Planning
 
-    mutating func plan(_ delay: Int64, _ happening: Happening) {
+    mutating func plan(_ delay: Int64, _ plannedEvent: PlannedEvent) {
         planned += 1
-        plans.insert(Plan(at: now + delay, order: planned, happening: happening))
+        plans.insert(PlannedEntry(at: now + delay, order: planned, plannedEvent: plannedEvent))
     }
 
     /// Plans the arrival of a message from a client or worker.
-    mutating func send(up link: UInt64, _ happening: Happening) {
+    mutating func send(up link: UInt64, _ plannedEvent: PlannedEvent) {
         guard let last = links[link]?.lastUp else { return }
         let arrival = max(last, now + random.around(setting.delay))
         links[link]?.lastUp = arrival
-        plan(arrival - now, happening)
+        plan(arrival - now, plannedEvent)
     }
 
     /// Plans the arrival of a message from the broker.
-    mutating func send(down link: UInt64, _ happening: Happening) {
+    mutating func send(down link: UInt64, _ plannedEvent: PlannedEvent) {
         guard let known = links[link], !known.isCut else { return }
         let arrival = max(known.lastDown, now + random.around(setting.delay))
         links[link]?.lastDown = arrival
-        plan(arrival - now, happening)
+        plan(arrival - now, plannedEvent)
     }
 
-    private mutating func happen(_ happening: Happening) throws(Violation) {
-        switch happening {
+    private mutating func handlePlanned(_ plannedEvent: PlannedEvent) throws(Violation) {
+        switch plannedEvent {
         case .clientActs(let client): clientActs(client)
         case .clientConnects(let client): try clientConnects(client)
         case .clientAcknowledges(let client, let link): clientAcknowledges(client, link)
-        case .fromClient(let link, let said): try arrived(said, link)
-        case .toClient(let link, let message): try clientHears(message, link)
+        case .fromClient(let link, let sentMessage): try arrived(sentMessage, link)
+        case .toClient(let link, let message): try clientReceives(message, link)
         case .clientGone(let link):
             guard links.removeValue(forKey: link) != nil else { return }
             try awaitRemoval(by: ClientID(rawValue: link))
-            try tell(.clientLost(ClientID(rawValue: link)))
+            try handle(.clientLost(ClientID(rawValue: link)))
         case .clientWritable(let link):
             guard links[link] != nil else { return }
-            try tell(.clientWritable(ClientID(rawValue: link)))
+            try handle(.clientWritable(ClientID(rawValue: link)))
         case .workerStarts(let worker): try workerStarts(worker)
         case .workerActs(let worker): workerActs(worker)
-        case .fromWorker(let link, let said): try arrived(said, link)
-        case .toWorker(let link, let message): try workerHears(message, link)
+        case .fromWorker(let link, let sentMessage): try arrived(sentMessage, link)
+        case .toWorker(let link, let message): try workerReceives(message, link)
         case .workerCut(let link): try workerCut(link)
         case .workerGone(let link):
             guard links[link] != nil else { return }
@@ -218,8 +218,8 @@ struct World {
             links[link] = nil
             // A third of them, without a number from the generator, which would change all later ones.
             let worker = WorkerID(rawValue: link)
-            try tell(link % 3 == 0 ? .workerKilled(worker) : .workerLost(worker))
-        case .processEnds(let process): try tell(.processEnded(process))
+            try handle(link % 3 == 0 ? .workerKilled(worker) : .workerLost(worker))
+        case .processEnds(let process): try handle(.processEnded(process))
         case .transferEnds(let worker, let attempt): transferEnds(attempt, worker)
         case .limitsChange: try limitsChange()
         case .brokerEnds: brokerEnds()
@@ -232,7 +232,7 @@ struct World {
 
     /// Ends a client's removal before the client's next event, as the shell does.
     mutating func awaitRemoval(by id: ClientID) throws(Violation) {
-        while trial.broker.core.isRemoving(id) { try tell(.dispatch(unread: drawUnread())) }
+        while trial.broker.core.isRemoving(id) { try handle(.dispatch(unread: drawUnread())) }
     }
 
     private mutating func send(_ message: BrokerMessage, to number: UInt64? = nil, down link: UInt64) {
@@ -275,7 +275,7 @@ struct World {
         case .spool(.sweep): sweepSpool()
         case .worker(.resumeJob(let id, _, _)) where isWorkerFull(): return .workerBlocked(id)
         case .worker(.resumeJob(let id, let job, let keys)): return resume(job, keys, at: id)
-        case .spool(.lendPart(let file, let other)): rename(file, to: other)
+        case .spool(.assignPart(let file, let other)): rename(file, to: other)
         case .spool(.removePart(let file)): spool[file] = nil
         case .spool(.recordPart(let file, let keys, let part)): recordedParts[file] = (keys, part)
         case .spool(.storePart(let file)): storePart(file)
@@ -318,7 +318,7 @@ struct World {
         guard !isEnding else { return }
         plan(random.around(setting.brokerLife), .brokerEnds)
         guard setting.has(.brokerDeaths) else { return }
-        for client in clients.indices { clientAsksBeforeDeath(client) }
+        for client in clients.indices { clientSubmitsBeforeDeath(client) }
         plan(2 * setting.delay + deathRandom.around(setting.latency), .brokerDies)
     }
 
@@ -345,7 +345,7 @@ struct World {
         waitingBodies = []
         let until = Tick(nanoseconds: now).advanced(byMilliseconds: 1_000)
         let living = (0..<setting.workers).filter { workers[$0].isAlive }.map { process(of: $0) }
-        try tell(.brokerReplaced(setting.limits, awaiting: Set(living), until: until))
+        try handle(.brokerReplaced(setting.limits, awaiting: Set(living), until: until))
     }
 
     // MARK: Limits
@@ -361,7 +361,7 @@ struct World {
         setting.limits.requestsPerHandler = Setting.requestsPerHandler(&random)
         setting.limits.requests = [200, 1_000, 10_000][random.below(3)]
         setting.limits.dueDeliveries = [60, 300, 2_000][random.below(3)]
-        try tell(.limitsChanged(setting.limits))
+        try handle(.limitsChanged(setting.limits))
     }
 
     /// Returns the current limit of an origin; 0 if it was never used.

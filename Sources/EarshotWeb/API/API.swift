@@ -169,7 +169,7 @@ final class API {
                 input["id"] == nil
                 ? .remove(try input.required("handler") { HandlerPattern($0) })
                 : .removeRequest(try handler(), try id())
-            ask(message, session, user, send) { message, _ in
+            query(message, session, user, send) { message, _ in
                 switch message {
                 case .removed(_, let count): .json(200) { $0.member("removed", count) }
                 case .requestRemoved(_, _, let wasOpen): .json(200) { $0.member("removed", wasOpen ? 1 : 0) }
@@ -178,7 +178,8 @@ final class API {
             }
         case .priority:
             let named = try input.required("priority") { PriorityClass(name: $0) }
-            ask(.priority(try handler(), try id(), named), nil, user, send) { _, _ in WebResponse(204, "text/plain", [])
+            query(.priority(try handler(), try id(), named), nil, user, send) { _, _ in
+                WebResponse(204, "text/plain", [])
             }
         case .why: query(.why(try handler(), try id()), QueryPage(), user, send)
         case .list:
@@ -197,11 +198,11 @@ final class API {
     }
 
     private func query(_ query: Query, _ page: QueryPage, _ user: UInt32, _ send: @escaping Send) {
-        ask(.query(query, page), nil, user, send) { WebResponse(200, "application/json", $1) }
+        self.query(.query(query, page), nil, user, send) { WebResponse(200, "application/json", $1) }
     }
 
     /// Sends one message, and answers with a response that `respond` makes of its answer.
-    private func ask(
+    private func query(
         _ message: ClientMessage, _ session: APISession?, _ user: UInt32, _ send: @escaping Send,
         _ respond: @escaping (BrokerMessage, [UInt8]) -> WebResponse
     ) {

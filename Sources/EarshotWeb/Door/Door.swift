@@ -62,7 +62,7 @@ package final class Door {
     private var tokens: TokenRule
     private var api: API?
     /// Reads lines of the supervisor, before a request that has no proof is refused.
-    package var readNews: () -> Void = {}
+    package var readSupervisor: () -> Void = {}
     /// Secret for the present broker; nil before the supervisor has sent one.
     package var proof: GatewayProof?
     package private(set) var counts = Counts()
@@ -314,7 +314,7 @@ package final class Door {
     }
 
     private func openSession(_ user: UInt32, window: Int, onReady: @escaping () -> Void) -> DoorSession? {
-        if proof == nil { readNews() }
+        if proof == nil { readSupervisor() }
         guard let proof else { return nil }
         var hello = Hello(window: window)
         (hello.proof, hello.isPulling) = (proof, options.isPulling)
@@ -356,14 +356,14 @@ package final class Door {
                 return
             }
             exchange.received(terminal, body: body)
-            settle(client)
+            acknowledgeTerminal(client)
         case .error(let error):
             guard let exchange = client.exchange, !exchange.isOver else { return }
             // The proof of an earlier broker, or a broker that begins.
             let isOfSession = ["not-authorized", "hello-required", "version"].contains(error.code)
             exchange.fail(isOfSession ? ProxyResponse.absent : ProxyResponse.refusal(error, hasBody: exchange.hasBody))
             if isOfSession { client.endSession() }
-            settle(client)
+            acknowledgeTerminal(client)
         case .data(let data): client.exchange?.received(data, body)
         case .welcome, .accepted, .removed, .requestRemoved, .answer, .changed, .taken, .ok, .goodbye: break
         }
@@ -371,11 +371,11 @@ package final class Door {
 
     private func drained(_ client: DoorClient) {
         client.exchange?.drained()
-        settle(client)
+        acknowledgeTerminal(client)
     }
 
     /// Acknowledges the terminal of an exchange whose response the client has, and lets the session end after a while.
-    private func settle(_ client: DoorClient) {
+    private func acknowledgeTerminal(_ client: DoorClient) {
         guard let exchange = client.exchange, exchange.isOver, client.peer?.isDrained == true else { return }
         if let sequence = exchange.finished { client.session?.send(.acknowledge(sequence)) }
         client.exchange = nil

@@ -31,7 +31,7 @@ package enum DoorProcess {
     package static func run(_ options: Options, warn: (String) -> Void) throws {
         SignalSource.ignoreWriteSignals()
         ProcessName.set("earshot-http")
-        try ParentProcess.giveUpNewPrivileges()
+        try ParentProcess.forbidNewPrivileges()
         try ResourceLimits.forbidCoreDumps()
         if let parent = options.parentPid, try !ParentProcess.bind(to: parent, signal: SIGKILL) { return }
         try ResourceLimits.limitMemory(of: getpid(), bytes: memoryBytes)
@@ -47,12 +47,12 @@ package enum DoorProcess {
         if !options.door.isPulling { sandbox.allow(.read, options.spoolFolder) }
         if let obstacle = sandbox.enter().obstacle { warn("the HTTP door is not completely restricted: \(obstacle)") }
         let channel = try LineChannel(options.supervisorDescriptor, loop: loop) { line in take(line, door) }
-        door.readNews = { channel.takeLines() }
+        door.readSupervisor = { channel.takeLines() }
         let registration = try loop.add(signals.descriptor, .readable) { _ in
             while let signal = signals.next() { if signal != SIGHUP { loop.stop() } }
         }
         defer { loop.remove(registration) }
-        channel.send([([SupervisorWord.doorListening] + door.addresses).joined(separator: " ")])
+        channel.send([([SupervisorCommand.doorListening] + door.addresses).joined(separator: " ")])
         report(door, Door.Counts(), to: channel, loop)
         try loop.run()
         door.close()
@@ -62,8 +62,8 @@ package enum DoorProcess {
         let words = line.split(separator: " ")
         guard words.count == 2 else { return }
         switch String(words[0]) {
-        case SupervisorWord.doorProof: door.proof = GatewayProof(String(words[1]))
-        case SupervisorWord.doorWait: door.waitMilliseconds = Int(words[1]) ?? door.waitMilliseconds
+        case SupervisorCommand.doorProof: door.proof = GatewayProof(String(words[1]))
+        case SupervisorCommand.doorWait: door.waitMilliseconds = Int(words[1]) ?? door.waitMilliseconds
         default: break
         }
     }
@@ -72,7 +72,7 @@ package enum DoorProcess {
     private static func report(_ door: Door, _ last: Door.Counts, to channel: LineChannel, _ loop: EventLoop) {
         let counts = door.counts
         if counts != last, !channel.hasBacklog {
-            channel.send(["\(SupervisorWord.doorCounts) \(counts.connections) \(counts.requests) \(counts.refused)"])
+            channel.send(["\(SupervisorCommand.doorCounts) \(counts.connections) \(counts.requests) \(counts.refused)"])
         }
         loop.setTimer(after: reportTime) { report(door, channel.hasBacklog ? last : counts, to: channel, loop) }
     }

@@ -8,7 +8,7 @@ struct BrokerState {
         case incompatible = "the broker speaks another version of the protocol; start the same version of both"
         case draining = "the broker is draining"
         case closedAdmission = "the setting admission is closed"
-        case lostPlace = "a directory or socket of the broker is lost"
+        case lostPath = "a directory or socket of the broker is lost"
         case noEngine = "the engine of the cluster cannot be used; within 5 s the node fetches without it"
         case noGateway = "the gateway ends soon after each start"
         case noWorker = "no worker is ready"
@@ -67,7 +67,7 @@ struct BrokerState {
         if self["phase"]?.text != "serving" { return .draining }
         if self["admission"]?.text == "closed" { return .closedAdmission }
         let isLost = items("faults").contains { $0.member("state")?.text == "lost" }
-        if isLost { return .lostPlace }
+        if isLost { return .lostPath }
         if self["cluster"]?.member("mode")?.text == "waiting" { return .noEngine }
         return items("failing").contains { $0.member("role")?.text == "gateway" } ? .noGateway : .noWorker
     }

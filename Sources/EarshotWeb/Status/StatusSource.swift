@@ -22,7 +22,7 @@ final class StatusSource {
     private var open: [(query: Query, answer: ([UInt8]) -> Void)] = []
     private var last: (state: BrokerState, at: LoopTime)?
     private var waiting: [(BrokerState?) -> Void] = []
-    private var isAsking = false
+    private var isQuerying = false
     private var timer: TimerID?
     /// Whether the client is connected to a broker.
     private(set) var isConnected = false
@@ -34,7 +34,7 @@ final class StatusSource {
     init(_ folder: RuntimeFolder, loop: EventLoop) throws {
         self.loop = loop
         connection = try ClientConnection(endpoint: folder.busEndpoint, window: 1, loop: loop) {
-            [unowned self] in heard($0)
+            [unowned self] in handle($0)
         }
     }
 
@@ -44,9 +44,9 @@ final class StatusSource {
         guard isConnected else { return answer(nil) }
         waiting.append(answer)
         if timer == nil { timer = loop.setTimer(after: Self.patience) { [unowned self] in conclude(nil) } }
-        guard !isAsking else { return }
-        isAsking = true
-        ask(.status) { [unowned self] json in gather(BrokerState(json), pages: 0) }
+        guard !isQuerying else { return }
+        isQuerying = true
+        query(.status) { [unowned self] json in gather(BrokerState(json), pages: 0) }
     }
 
     /// Calls `answer` with the reply to `QUERY why`; with nil if no broker answers in time.
@@ -58,7 +58,7 @@ final class StatusSource {
             answer = nil
         }
         let timer = loop.setTimer(after: Self.patience) { once(nil) }
-        ask(.why(handler, request)) { [unowned self] json in
+        query(.why(handler, request)) { [unowned self] json in
             loop.cancelTimer(timer)
             once(json)
         }
@@ -67,11 +67,11 @@ final class StatusSource {
     /// Asks for further pages of workers, then answers all waiting requests.
     private func gather(_ state: BrokerState?, pages: Int) {
         guard var state, let after = state.nextWorkers, pages < Self.mostPages else {
-            isAsking = false
+            isQuerying = false
             if let state { last = (state, loop.now) }
             return conclude(state)
         }
-        ask(.workers, QueryPage(after: after)) { [unowned self] json in
+        query(.workers, QueryPage(after: after)) { [unowned self] json in
             state.add(workers: json)
             gather(state, pages: pages + 1)
         }
@@ -85,7 +85,7 @@ final class StatusSource {
         for answer in answers { answer(state) }
     }
 
-    private func ask(_ query: Query, _ page: QueryPage = QueryPage(), _ answer: @escaping ([UInt8]) -> Void) {
+    private func query(_ query: Query, _ page: QueryPage = QueryPage(), _ answer: @escaping ([UInt8]) -> Void) {
         open.append((query, answer))
         connection?.query(query, page)
     }
@@ -96,20 +96,20 @@ final class StatusSource {
         conclude(nil)
     }
 
-    private func heard(_ event: ClientEvent) {
+    private func handle(_ event: ClientEvent) {
         switch event {
         case .answer(let query, let json):
             guard let index = open.firstIndex(where: { $0.query == query }) else { return }
             open.remove(at: index).answer(json)
         case .state(.connected), .state(.draining): isConnected = true
-        case .state(.apart): left(.noBroker)
+        case .state(.disconnected): left(.noBroker)
         case .state(.incompatible): left(.incompatible)
         case .refused(let refusal) where refusal.subject == .query:
             // The client does not repeat a refused query, so a question about the state must be asked again.
             guard !open.isEmpty else { return }
             let question = open.removeFirst()
             if question.query == .status || question.query == .workers {
-                isAsking = false
+                isQuerying = false
                 conclude(nil)
             }
         case .terminal, .accepted, .progress, .cancelled, .removed, .changed, .refused: break

@@ -5,16 +5,16 @@ public struct Route: Hashable, Sendable {
     public static let noProxy = "none"
 
     /// Nil for the default route. Nearly all requests have it and so need only this reference.
-    private var particulars: Particulars?
+    private var rareFields: RareFields?
 
-    private final class Particulars: Hashable, Sendable {
+    private final class RareFields: Hashable, Sendable {
         let values: Values
 
         init(_ values: Values) {
             self.values = values
         }
 
-        static func == (left: Particulars, right: Particulars) -> Bool { left.values == right.values }
+        static func == (left: RareFields, right: RareFields) -> Bool { left.values == right.values }
 
         func hash(into hasher: inout Hasher) { hasher.combine(values) }
     }
@@ -31,50 +31,50 @@ public struct Route: Hashable, Sendable {
 
     /// URL of the proxy including user information, or `noProxy`; nil for the environment of the workers.
     public var proxy: String? {
-        get { particulars?.values.proxy }
+        get { rareFields?.values.proxy }
         set { values.proxy = newValue }
     }
 
     /// Absolute path of a PEM file of trusted certificates that replace the system's; nil for the system's.
     public var caFile: String? {
-        get { particulars?.values.caFile }
+        get { rareFields?.values.caFile }
         set { values.caFile = newValue }
     }
 
     /// Absolute path of the client certificate, in PEM.
     public var clientCertificate: String? {
-        get { particulars?.values.clientCertificate }
+        get { rareFields?.values.clientCertificate }
         set { values.clientCertificate = newValue }
     }
 
     /// Absolute path of the client's key; nil if the certificate file contains it.
     public var clientKey: String? {
-        get { particulars?.values.clientKey }
+        get { rareFields?.values.clientKey }
         set { values.clientKey = newValue }
     }
 
     /// Whether the server must present a trusted certificate for its name. A proxy must in any case.
     public var verifiesServer: Bool {
-        get { particulars?.values.verifiesServer ?? true }
+        get { rareFields?.values.verifiesServer ?? true }
         set { values.verifiesServer = newValue }
     }
 
     /// Whether the worker decodes the body. If not, it requests the body without a content coding, and keeps any coding.
     public var decodes: Bool {
-        get { particulars?.values.decodes ?? true }
+        get { rareFields?.values.decodes ?? true }
         set { values.decodes = newValue }
     }
 
     /// Whether a response with an error status is a result with its whole body. If not, it is a failure, and its body is
     /// an error page of bounded size.
     public var deliversErrors: Bool {
-        get { particulars?.values.deliversErrors ?? false }
+        get { rareFields?.values.deliversErrors ?? false }
         set { values.deliversErrors = newValue }
     }
 
     private var values: Values {
-        get { particulars?.values ?? Values() }
-        set { particulars = newValue == Values() ? nil : Particulars(newValue) }
+        get { rareFields?.values ?? Values() }
+        set { rareFields = newValue == Values() ? nil : RareFields(newValue) }
     }
 
     public init() {}
@@ -92,7 +92,7 @@ public struct Route: Hashable, Sendable {
     }
 
     /// Whether the route is the default.
-    public var isUsual: Bool { particulars == nil }
+    public var isUsual: Bool { rareFields == nil }
 
     /// Canonical text for coalescing keys, one line for each field; empty for the default route.
     public var canonical: String {

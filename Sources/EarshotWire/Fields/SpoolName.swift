@@ -3,7 +3,7 @@
 /// | name | file |
 /// | --- | --- |
 /// | `PID-INSTANCE.FLIGHT.ATTEMPT.part` | an unfinished body, which a worker's process writes |
-/// | `PID-INSTANCE.FLIGHT.ATTEMPT.anew.part` | the same, if the broker lent the worker a kept part, and the worker starts from the first byte |
+/// | `PID-INSTANCE.FLIGHT.ATTEMPT.continued.part` | the same, if the broker lent the worker a kept part, and the worker starts from the first byte |
 /// | `INSTANCE.FLIGHT.ATTEMPT.kept` | a part of a body, for the next attempt |
 /// | `INSTANCE.NUMBER.taken` | a body that one client owns |
 /// | SHA-256, 64 digits | any other body |
@@ -45,9 +45,9 @@ public enum SpoolName {
 
     /// Returns the name of a body while a process writes it.
     ///
-    /// - Parameter isAnew: Whether the worker was given a part, and writes another body.
-    public static func part(of attempt: AttemptID, pid: Int32, isAnew: Bool = false) -> String {
-        "\(pid)-\(attempt)\(isAnew ? ".anew" : "")\(partSuffix)"
+    /// - Parameter isContinuation: Whether the worker was given a part, and writes another body.
+    public static func part(of attempt: AttemptID, pid: Int32, isContinuation: Bool = false) -> String {
+        "\(pid)-\(attempt)\(isContinuation ? ".anew" : "")\(partSuffix)"
     }
 
     /// Returns the name of a file while the broker's process writes it.
@@ -55,7 +55,7 @@ public enum SpoolName {
 
     /// Returns whether a process may write a file of this name for an attempt.
     public static func isPart(_ name: String, of attempt: AttemptID, pid: Int32) -> Bool {
-        name == part(of: attempt, pid: pid) || name == part(of: attempt, pid: pid, isAnew: true)
+        name == part(of: attempt, pid: pid) || name == part(of: attempt, pid: pid, isContinuation: true)
     }
 
     /// Returns the name of an attempt's part for the next attempt.

@@ -4,7 +4,7 @@ struct HeadReader {
     private let head: [UInt8]
     private let verbEnd: Int
     /// Positions of the operands, followed by alternating names and values of the fields.
-    private var places: [HeadFields.Place] = []
+    private var places: [HeadFields.Extent] = []
     private(set) var operandCount = 0
     /// Number of field lines, including those that repeat a name.
     private var fieldLines = 0
@@ -51,8 +51,8 @@ struct HeadReader {
         HeadText(head, places[index])
     }
 
-    private static func place(_ start: Int, _ end: Int) -> HeadFields.Place {
-        HeadFields.Place(start: UInt32(truncatingIfNeeded: start), end: UInt32(truncatingIfNeeded: end))
+    private static func place(_ start: Int, _ end: Int) -> HeadFields.Extent {
+        HeadFields.Extent(start: UInt32(truncatingIfNeeded: start), end: UInt32(truncatingIfNeeded: end))
     }
 
     /// Returns the end of a non-empty word, followed by a space or the line's end.

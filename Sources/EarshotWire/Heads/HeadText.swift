@@ -2,9 +2,9 @@
 struct HeadText {
     /// The bytes that contain the text. Not a slice: the compiler removes retains of a whole array only.
     fileprivate let source: [UInt8]
-    fileprivate let place: HeadFields.Place
+    fileprivate let place: HeadFields.Extent
 
-    init(_ source: [UInt8], _ place: HeadFields.Place) {
+    init(_ source: [UInt8], _ place: HeadFields.Extent) {
         self.source = source
         self.place = place
     }
@@ -12,7 +12,7 @@ struct HeadText {
     /// Creates text that is not part of a head.
     init(bytes: ArraySlice<UInt8>) {
         source = Array(bytes)
-        place = HeadFields.Place(start: 0, end: UInt32(clamping: source.count))
+        place = HeadFields.Extent(start: 0, end: UInt32(clamping: source.count))
     }
 
     var count: Int { Int(place.end) - Int(place.start) }
@@ -55,7 +55,7 @@ struct HeadText {
 
     /// Returns the text without its first `count` bytes. It must have that many.
     func dropFirst(_ count: Int) -> HeadText {
-        HeadText(source, HeadFields.Place(start: place.start + UInt32(count), end: place.end))
+        HeadText(source, HeadFields.Extent(start: place.start + UInt32(count), end: place.end))
     }
 
     /// Inlined, because the length of a literal is a constant and distinguishes nearly all names.
@@ -78,16 +78,16 @@ struct HeadText {
 /// The named fields of a head, in their order. If a name occurs twice, the last value counts.
 struct HeadFields: Sequence {
     /// Position of a word, name or value in the head.
-    struct Place {
+    struct Extent {
         let start: UInt32
         let end: UInt32
     }
 
     fileprivate let head: [UInt8]
     /// Positions of alternating names and values.
-    fileprivate let places: ArraySlice<Place>
+    fileprivate let places: ArraySlice<Extent>
 
-    init(_ head: [UInt8], _ places: ArraySlice<Place>) {
+    init(_ head: [UInt8], _ places: ArraySlice<Extent>) {
         self.head = head
         self.places = places
     }
@@ -111,7 +111,7 @@ struct HeadFields: Sequence {
             return (text(fields.places[index]), text(fields.places[index + 1]))
         }
 
-        private func text(_ place: Place) -> HeadText {
+        private func text(_ place: Extent) -> HeadText {
             HeadText(fields.head, place)
         }
     }

@@ -135,7 +135,7 @@ public struct Welcome: Equatable, Sendable {
     public var token: SessionToken?
     /// If this connection resumes a session: the number of the last message that the broker carries out or has carried
     /// out. Nil for a new session.
-    public var heard: UInt64?
+    public var lastReceived: UInt64?
     /// Whether bodies in files are read with READ.
     public var isPulling = false
     /// Whether the connection reads the bodies of the session that its HELLO names.
@@ -157,7 +157,7 @@ public struct Welcome: Equatable, Sendable {
             case "window": window = try HeadReader.integer(value, in: 1...WireLimits.window, "window")
             case "lease": leaseMilliseconds = try HeadReader.lease(value)
             case "token": token = try HeadReader.token(value)
-            case "resumed": heard = UInt64(try HeadReader.count(value, "resumed"))
+            case "resumed": lastReceived = UInt64(try HeadReader.count(value, "resumed"))
             case "bodies": isPulling = try HeadReader.isPulling(value)
             case "bodies-of": readsOther = try HeadReader.flag(value, "bodies-of")
             case "spool": spool = value.string
@@ -175,7 +175,7 @@ public struct Welcome: Equatable, Sendable {
         writer.field("window", String(window))
         writer.field("lease", leaseMilliseconds > 0 ? Decimal.seconds(leaseMilliseconds) : nil)
         writer.field("token", token?.description)
-        writer.field("resumed", heard.map { String($0) })
+        writer.field("resumed", lastReceived.map { String($0) })
         writer.field("bodies", if: isPulling, "pull")
         writer.field("bodies-of", if: readsOther, "yes")
         writer.field("spool", spool)

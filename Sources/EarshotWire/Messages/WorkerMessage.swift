@@ -158,7 +158,7 @@ public struct Ready: Equatable, Sendable {
     /// Hexadecimal secret that proves that the worker is a child of the supervisor.
     public var secret: String?
     /// Whether a worker of schemes other than http and https accepts DRAIN.
-    public var hearsDrain = false
+    public var acceptsDrain = false
     /// Whether the worker supports HTTP/2.
     public var speaksHTTP2 = false
     /// Whether the worker opens no files that jobs name, and needs their content by FILE.
@@ -181,7 +181,7 @@ public struct Ready: Equatable, Sendable {
             case "schemes": schemes = value.string.split(separator: " ").map { String($0) }
             case "pid": pid = try HeadReader.integer(value, in: 0...Int(Int32.max), "pid")
             case "secret": secret = try HeadReader.identifier(value, "secret")
-            case "drain": hearsDrain = try HeadReader.flag(value, "drain")
+            case "drain": acceptsDrain = try HeadReader.flag(value, "drain")
             case "files": needsFiles = try HeadReader.flag(value, "files")
             case "http2": speaksHTTP2 = try HeadReader.flag(value, "http2")
             case "principal": principal = try HeadReader.principal(value)
@@ -214,7 +214,7 @@ public struct Ready: Equatable, Sendable {
         writer.field("schemes", schemes.joined(separator: " "))
         writer.field("pid", pid)
         writer.field("secret", secret)
-        writer.field("drain", if: hearsDrain, "yes")
+        writer.field("drain", if: acceptsDrain, "yes")
         writer.field("http2", if: speaksHTTP2, "yes")
         writer.field("files", if: needsFiles, "yes")
         writer.field("principal", principal?.description)

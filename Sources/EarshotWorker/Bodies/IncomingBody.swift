@@ -21,7 +21,7 @@ struct IncomingBody: ~Copyable {
     private let attempt: AttemptID
     private let terms: Terms
     /// Whether the attempt was lent a partial body, whose file has the usual name.
-    private let isAnew: Bool
+    private let isContinuation: Bool
     /// Number of decoded bytes so far; 0 once the body is handed over or deleted.
     private(set) var count = 0
     /// Maximum body size of the request, in bytes.
@@ -45,11 +45,11 @@ struct IncomingBody: ~Copyable {
     /// Length and time of the last checkpoint, at first 0 and the time of the first hash thread; nil before it.
     private var lastCheckpoint: (bytes: Int, time: LoopTime)?
 
-    init(of attempt: AttemptID, _ terms: Terms, maxBytes: Int, isAnew: Bool = false) {
+    init(of attempt: AttemptID, _ terms: Terms, maxBytes: Int, isContinuation: Bool = false) {
         self.attempt = attempt
         self.terms = terms
         self.maxBytes = maxBytes
-        self.isAnew = isAnew
+        self.isContinuation = isContinuation
     }
 
     /// Continues the file of a lent part, whose bytes the hash covers.
@@ -134,7 +134,7 @@ struct IncomingBody: ~Copyable {
     /// Moves the bytes so far from memory to a new file. It is called again only if it throws.
     private mutating func spill() throws(SystemError) {
         guard let spool = terms.spool else { throw SystemError("no spool", number: ENOENT) }
-        let made = try SpoolFile(SpoolName.part(of: attempt, pid: getpid(), isAnew: isAnew), in: spool)
+        let made = try SpoolFile(SpoolName.part(of: attempt, pid: getpid(), isContinuation: isContinuation), in: spool)
         try made.write(memory.span)
         memory = []
         file = made

@@ -33,7 +33,7 @@ final class BrokerLink {
     var mostWaiting = Int.max
 
     /// Place of the broker.
-    enum Place {
+    enum BrokerAddress {
         /// Path of its socket `work`.
         case socket(String)
         /// Another machine.
@@ -49,7 +49,7 @@ final class BrokerLink {
         var spool: SpoolFolder?
     }
 
-    private let place: Place
+    private let place: BrokerAddress
     private let loop: EventLoop
     private let logger: Logger
     private var phase = Phase.down
@@ -60,7 +60,7 @@ final class BrokerLink {
     /// Reason why the runtime folder was not trusted at the last attempt to connect; nil if it was trusted.
     private var distrust: FolderError?
 
-    init(_ place: Place, loop: EventLoop, logger: Logger) {
+    init(_ place: BrokerAddress, loop: EventLoop, logger: Logger) {
         self.place = place
         self.loop = loop
         self.logger = logger
@@ -141,7 +141,7 @@ final class BrokerLink {
     ///   - lost: Ends all work. Called after the end of each connection.
     ///   - ready: Returns the READY message; nil while work for an earlier broker has not ended.
     /// - Returns: Whether unread messages exist for which the loop will not wake up.
-    func settle(lost: () -> Void, ready: () -> Ready?) -> Bool {
+    func runPass(lost: () -> Void, ready: () -> Ready?) -> Bool {
         guard let stream else { return false }
         // Messages left unread, when the broker hung up and reading is off, are discarded.
         if stream.isEnded || stream.isHungUp && !stream.isReading {

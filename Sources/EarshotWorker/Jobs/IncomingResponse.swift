@@ -40,7 +40,7 @@ struct IncomingResponse: ~Copyable {
         }
 
         /// The request to the server.
-        var asked: HTTPRequest { HTTPRequest(method: isHead ? .head : .get, url: url, fields: fields) }
+        var requested: HTTPRequest { HTTPRequest(method: isHead ? .head : .get, url: url, fields: fields) }
     }
 
     /// Verdict on a header line.
@@ -67,7 +67,7 @@ struct IncomingResponse: ~Copyable {
         /// No part was lent, or it is unusable.
         case none
         /// A part is available; the response has not decided about it.
-        case offered(LentPart)
+        case offered(OfferedPart)
         /// The body continues the part and ends at this offset.
         case appended(end: Int)
         /// The part is already complete. The bytes of the response do not belong to it.
@@ -92,14 +92,15 @@ struct IncomingResponse: ~Copyable {
     /// Whether a later attempt may continue the body; nil until it is judged, which requires an accepted head.
     private var keepability: Bool?
     /// Whether the broker has received the header fields that belong to the body.
-    private var areFieldsTold = false
+    private var areFieldsReported = false
 
     /// - Parameter part: Partial body of earlier attempts; nil without a usable one.
-    init(_ expectation: Expectation, continuing part: LentPart?, maxBytes: Int?) {
+    init(_ expectation: Expectation, continuing part: OfferedPart?, maxBytes: Int?) {
         self.expectation = expectation
         if let part { continuation = .offered(part) }
         body = IncomingBody(
-            of: expectation.attempt, expectation.terms, maxBytes: maxBytes ?? .max, isAnew: expectation.isResuming)
+            of: expectation.attempt, expectation.terms, maxBytes: maxBytes ?? .max,
+            isContinuation: expectation.isResuming)
     }
 
     /// Resets to the state before the first byte, without the part of earlier attempts.
@@ -109,7 +110,7 @@ struct IncomingResponse: ~Copyable {
     }
 
     /// The part of earlier attempts, until a response decides about it; nil without one.
-    var offeredPart: LentPart? {
+    var offeredPart: OfferedPart? {
         if case .offered(let part) = continuation { part } else { nil }
     }
 
@@ -176,7 +177,7 @@ struct IncomingResponse: ~Copyable {
     }
 
     /// Judges the response to a request for the rest of a body.
-    private mutating func place(_ fields: HeaderFields, behind part: LentPart) -> Placement {
+    private mutating func place(_ fields: HeaderFields, behind part: OfferedPart) -> Placement {
         let outcome = ResumeRule().outcome(
             status: head.status, response: fields, kept: part.kept, now: Int64(time(nil)))
         switch outcome {
@@ -194,7 +195,7 @@ struct IncomingResponse: ~Copyable {
         }
     }
 
-    private mutating func resume(_ part: LentPart, _ next: Continuation, announced: Int?) -> Placement {
+    private mutating func resume(_ part: OfferedPart, _ next: Continuation, announced: Int?) -> Placement {
         announcedBytes = announced
         guard let hash = part.takeHash() else {
             preconditionFailure("\(expectation.attempt) requested the rest of a body whose part has no hash")
@@ -202,7 +203,7 @@ struct IncomingResponse: ~Copyable {
         body.resume(part.file, hash, count: Int(part.kept.keptBytes))
         continuation = next
         keepability = true
-        areFieldsTold = true
+        areFieldsReported = true
         guard let announced, announced > body.maxBytes else { return .placed }
         refusal = Refusal(.tooLarge)
         return .misplaced
@@ -325,7 +326,7 @@ struct IncomingResponse: ~Copyable {
     /// - Returns: Their file and header fields; nil if nothing is kept.
     mutating func leave() -> BodyPart? {
         guard body.count > 0, isKeepable(), let file = body.leave() else { return nil }
-        return BodyPart(file: file, httpFields: areFieldsTold ? [] : head.fields)
+        return BodyPart(file: file, httpFields: areFieldsReported ? [] : head.fields)
     }
 
     /// Returns the PROGRESS for the bytes received so far.
@@ -336,7 +337,7 @@ struct IncomingResponse: ~Copyable {
         var part: BodyPart?
         if let file = body.fileName {
             part = BodyPart(file: file)
-            if !areFieldsTold, head.isComplete, head.status <= 999 {
+            if !areFieldsReported, head.isComplete, head.status <= 999 {
                 let isForClients = !isKeepable()
                 if !isForClients || streams { part?.httpFields = head.fields }
                 if isForClients, streams { part?.status = head.status }
@@ -348,7 +349,7 @@ struct IncomingResponse: ~Copyable {
 
     /// Records that the broker has received the last PROGRESS.
     mutating func progressTaken() {
-        if body.fileName != nil { areFieldsTold = true }
+        if body.fileName != nil { areFieldsReported = true }
         body.checkpoint = nil
     }
 
@@ -384,7 +385,7 @@ struct IncomingResponse: ~Copyable {
         guard head.isComplete else { return false }
         let fields = HeaderFields(lines: head.fields)
         let beginning = ResumeRule().beginning(
-            1, status: head.status, response: fields, of: expectation.asked, now: Int64(time(nil)))
+            1, status: head.status, response: fields, of: expectation.requested, now: Int64(time(nil)))
         keepability = beginning != nil
         return beginning != nil
     }

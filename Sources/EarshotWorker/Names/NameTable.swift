@@ -43,7 +43,7 @@ struct NameTable<Waiter: Hashable> {
     var count: Int { entries.count }
 
     /// Returns the cached answer for `name`, or registers `waiter` for it.
-    mutating func asked(_ name: String, by waiter: Waiter, now: LoopTime) -> Decision {
+    mutating func requested(_ name: String, by waiter: Waiter, now: LoopTime) -> Decision {
         if let entry = entries[name], entry.expires > now { return .known(entry.answer) }
         let running = waiters[name]
         if running?.isEmpty == true { abandoned -= 1 }

@@ -29,13 +29,13 @@ final class Names {
         self.makeWatch = makeWatch
     }
 
-    /// Returns the cached answer; nil if a lookup is needed, whose answer `settle` returns later.
+    /// Returns the cached answer; nil if a lookup is needed, whose answer `runPass` returns later.
     ///
     /// - Parameter name: Lower-case name.
     func lookUp(_ name: String, for attempt: AttemptID) -> NameAnswer? {
         if let answer = NameAnswer.special(name) { return answer }
         if let addresses = hosts?.addresses(of: name) { return .addresses(addresses) }
-        switch table.asked(name, by: attempt, now: loop.now) {
+        switch table.requested(name, by: attempt, now: loop.now) {
         case .known(let answer): return answer
         case .wait: return nil
         case .lookUp:
@@ -48,14 +48,14 @@ final class Names {
     /// Whether a job may end before the answer to its lookup. Too many running lookups of ended jobs would delay others.
     func mayWithdraw(_ name: String, for attempt: AttemptID) -> Bool { table.mayWithdraw(name, by: attempt) }
 
-    /// Withdraws a job's lookup. `settle` does not return its answer.
+    /// Withdraws a job's lookup. `runPass` does not return its answer.
     func withdraw(_ name: String, for attempt: AttemptID) {
         table.withdrawn(name, by: attempt)
         answered.removeAll { $0.attempt == attempt }
     }
 
     /// Runs due timers of c-ares and returns the answers that have arrived since the last call.
-    func settle() -> [Answered] {
+    func runPass() -> [Answered] {
         if let due, due <= loop.now {
             resolver.timerFired()
             take()
@@ -92,9 +92,9 @@ final class Names {
     private static func judge(_ result: Result<[ResolvedAddress], LookupFailure>) -> (NameAnswer, Duration) {
         switch result {
         case .success(let addresses):
-            let told = addresses.map(\.timeToLive).min() ?? .zero
+            let reported = addresses.map(\.timeToLive).min() ?? .zero
             let range = Limits.positiveNameLifetime
-            let lifetime = min(max(told, range.lowerBound), range.upperBound)
+            let lifetime = min(max(reported, range.lowerBound), range.upperBound)
             return (.addresses(addresses.map(\.text)), lifetime)
         case .failure(.notFound): return (.unknown, Limits.unknownNameLifetime)
         case .failure(.timeout), .failure(.serverFailure), .failure(.other):

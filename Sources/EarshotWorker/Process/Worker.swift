@@ -6,7 +6,7 @@ internal import Logging
 
 /// A worker on one event loop: accepts jobs from the broker, lets its kind run them and reports their outcome.
 ///
-/// Callbacks of descriptors and timers only record events. `settle` handles them at the end of each pass, so no work is
+/// Callbacks of descriptors and timers only record events. `runPass` handles them at the end of each pass, so no work is
 /// done inside a C callback, and each socket is served before the loop sleeps.
 final class Worker<Kind: JobKind> {
     let kind: Kind
@@ -20,13 +20,13 @@ final class Worker<Kind: JobKind> {
     /// Maximum number of concurrent jobs.
     private var slots: Int
     /// Number of slots that was last wished for and is known to exceed the limit of descriptors, or not to.
-    private var wishedSlots: Int
+    private var requestedSlots: Int
     /// Whether the broker has not received the number of slots yet.
-    private var owesSlots = false
+    private var hasUnsentSlots = false
     /// Parts of this process's sandbox; nil outside one.
     private var sandbox: SandboxParts?
     /// Whether the broker has not received the parts of the sandbox yet.
-    private var owesSandbox = false
+    private var hasUnsentSandbox = false
     private var hook: EventLoop.HookID?
 
     private var loop: EventLoop { jobs.loop }
@@ -40,8 +40,8 @@ final class Worker<Kind: JobKind> {
         traits = kind.traits
         slots = traits.ready.slots
         // The supervisor has warned about the number with which it starts its workers.
-        wishedSlots = traits.ready.secret == nil ? 0 : slots
-        hook = loop.addHook { [weak self] in self?.settle() ?? .untilEvent }
+        requestedSlots = traits.ready.secret == nil ? 0 : slots
+        hook = loop.addHook { [weak self] in self?.runPass() ?? .untilEvent }
         setSlots(slots)
         setLogLevel(nil)
     }
@@ -56,14 +56,14 @@ final class Worker<Kind: JobKind> {
     }
 
     /// Changes the number of slots, limited by the available descriptors. Running jobs beyond it continue.
-    private func setSlots(_ wish: Int) {
-        slots = min(wish, traits.mostSlots)
-        if slots < wish, wish > wishedSlots {
+    private func setSlots(_ requested: Int) {
+        slots = min(requested, traits.mostSlots)
+        if slots < requested, requested > requestedSlots {
             logger.warning(
                 "the limit of open files permits fewer transfers than the setting slots; raise it (ulimit -n, LimitNOFILE=)",
                 metadata: ["slots": "\(slots)"])
         }
-        wishedSlots = wish
+        requestedSlots = requested
         kind.makeRoom(slots: slots)
         link.mostWaiting = Limits.waitingTerminals(slots: slots)
     }
@@ -98,7 +98,7 @@ final class Worker<Kind: JobKind> {
 
     // MARK: The pass
 
-    private func settle() -> EventLoop.Rest {
+    private func runPass() -> EventLoop.Rest {
         do {
             let isPending = try work()
             guard phase != .stopped else { return .untilEvent }
@@ -122,9 +122,9 @@ final class Worker<Kind: JobKind> {
         jobs.takeHashes()
         let hasWork = try kind.work()
         jobs.sendProgress()
-        if owesSandbox, let sandbox, link.sendNow(.sandbox(sandbox)) { owesSandbox = false }
-        if owesSlots, link.sendNow(.slots(slots)) { owesSlots = false }
-        let hasMessages = link.settle(
+        if hasUnsentSandbox, let sandbox, link.sendNow(.sandbox(sandbox)) { hasUnsentSandbox = false }
+        if hasUnsentSlots, link.sendNow(.slots(slots)) { hasUnsentSlots = false }
+        let hasMessages = link.runPass(
             lost: { jobs.abandonAll(isLast: false) }, ready: { jobs.runs.isEmpty ? ready() : nil })
         if phase == .draining, jobs.runs.isEmpty, link.waitingCount == 0 { stop() }
         return hasMessages || hasWork
@@ -149,7 +149,7 @@ final class Worker<Kind: JobKind> {
         case .raise(let attempt, let maxBytes): jobs.runs[attempt]?.raise(to: maxBytes)
         case .rate, .file: kind.handle(message, body)
         case .ping: link.sendNow(.pong)
-        case .drain where traits.ready.hearsDrain:
+        case .drain where traits.ready.acceptsDrain:
             logger.info("the broker is shutting down; finishing running jobs and waiting for the next broker")
         case .drain: drain()
         case .error(let code, let detail):
@@ -189,14 +189,14 @@ final class Worker<Kind: JobKind> {
         // Later, threads may run that it would not restrict.
         if terms == nil, limits.sandbox == 0 { enterSandbox(spool: limits.spool) }
         terms = Terms(limits, spool: spool, logger: logger)
-        owesSandbox = sandbox != nil && traits.reportsSandbox
+        hasUnsentSandbox = sandbox != nil && traits.reportsSandbox
         if !link.isUp {
             link.welcomed()
             traits.onAccepted()
         }
-        if let wish = limits.slots {
-            setSlots(wish)
-            owesSlots = true
+        if let slots = limits.slots {
+            setSlots(slots)
+            hasUnsentSlots = true
         }
         setLogLevel(limits.logLevel)
         logger.info("the broker accepted this worker", metadata: ["broker": "\(limits.broker)"])

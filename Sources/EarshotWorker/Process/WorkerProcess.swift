@@ -98,7 +98,7 @@ public enum WorkerProcess {
     private static func restrict(_ name: StaticString, parent: Int32?, _ logger: Logger) throws -> Bool {
         SignalSource.ignoreWriteSignals()
         ProcessName.set(name)
-        try ParentProcess.giveUpNewPrivileges()
+        try ParentProcess.forbidNewPrivileges()
         try ResourceLimits.forbidCoreDumps()
         ResourceLimits.keepFreeMemory(bytes: Limits.freeBytes)
         guard let parent, try !ParentProcess.bind(to: parent, signal: SIGKILL) else { return true }

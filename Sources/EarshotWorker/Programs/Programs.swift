@@ -28,11 +28,11 @@ final class Programs: JobKind {
             tunnelFault.record(error)
             loop.passAgain()
         }
-        let place = tunnel.map { BrokerLink.Place.tunnel($0) } ?? .socket(options.workPath)
+        let place = tunnel.map { BrokerLink.BrokerAddress.tunnel($0) } ?? .socket(options.workPath)
         jobs = try RunTable(BrokerLink(place, loop: loop, logger: logger), loop: loop, logger: logger)
         var ready = Ready(slots: options.slots)
         ready.schemes = options.schemes
-        ready.hearsDrain = true
+        ready.acceptsDrain = true
         traits = WorkerTraits(
             ready: ready, onAccepted: onServing,
             refusal: { code, detail in

@@ -18,7 +18,7 @@ final class Pulls: JobKind {
         var ready = Ready(slots: PullerOptions.slots)
         ready.schemes = [NodeAddress.scheme]
         ready.secret = options.secret
-        ready.hearsDrain = true
+        ready.acceptsDrain = true
         // LIMITS, and so the sandbox, come before the first connection, with which libzmq starts its threads.
         traits = WorkerTraits(
             ready: ready, readableFiles: [],

@@ -20,7 +20,7 @@ struct TransferPlan {
     let hostPort: UInt16
 
     /// The request as the server sees it.
-    var asked: HTTPRequest { HTTPRequest(method: isHead ? .head : .get, url: url, fields: fields) }
+    var requested: HTTPRequest { HTTPRequest(method: isHead ? .head : .get, url: url, fields: fields) }
 
     /// Returns the plan of a job. A function, because an initializer would receive copies of all three arguments.
     ///
@@ -99,7 +99,7 @@ struct TransferPlan {
 
     /// Returns the request for the rest of a partial body; nil if the whole body must be requested.
     func request(toResume kept: PartialBody) -> TransferRequest? {
-        guard let fields = ResumeRule().fields(toResume: kept, of: asked) else { return nil }
+        guard let fields = ResumeRule().fields(toResume: kept, of: requested) else { return nil }
         var request = request
         request.headerFields += Self.list(fields)
         return request
@@ -111,11 +111,11 @@ struct TransferPlan {
 
     /// The proxy named by the job, or otherwise by the environment.
     private static func proxy(
-        _ said: String?, _ url: FetchURL, _ options: WorkerOptions
+        _ header: String?, _ url: FetchURL, _ options: WorkerOptions
     ) throws(Refusal) -> ProxyAddress? {
-        if said == Route.noProxy { return nil }
+        if header == Route.noProxy { return nil }
         do throws(ProxyAddress.ParseError) {
-            if let said { return try ProxyAddress(said) }
+            if let header { return try ProxyAddress(header) }
             return try options.proxies.proxy(for: url)
         } catch {
             throw Refusal(.malformedURL, error.description)

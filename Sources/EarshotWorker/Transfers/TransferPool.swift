@@ -61,7 +61,7 @@ final class TransferPool {
         return first
     }
 
-    /// Starts a transfer. `settle` returns it after its end.
+    /// Starts a transfer. `runPass` returns it after its end.
     ///
     /// - Parameters:
     ///   - host: Host to connect to, which selects the shard.
@@ -76,7 +76,7 @@ final class TransferPool {
         return Running(shard: shard, transfer: transfer)
     }
 
-    /// Ends a transfer immediately and closes its socket. `settle` does not return it.
+    /// Ends a transfer immediately and closes its socket. `runPass` does not return it.
     func cancel(_ running: Running) {
         finished.removeAll { $0.transfer === running.transfer }
         running.shard.multi.cancel(running.transfer)
@@ -90,7 +90,7 @@ final class TransferPool {
     }
 
     /// Runs due timers of libcurl and returns the transfers that have ended since the last call.
-    func settle() -> [FinishedTransfer] {
+    func runPass() -> [FinishedTransfer] {
         for case let shard? in shards {
             guard let due = shard.due, due <= loop.now else { continue }
             shard.due = nil

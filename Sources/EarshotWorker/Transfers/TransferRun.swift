@@ -59,7 +59,7 @@ final class TransferRun: TimedRun, TransferSink {
     ) {
         let loop = transfers.jobs.loop
         state = RunState(now: loop.now)
-        let part = job.resume == nil ? nil : terms.spool.flatMap { LentPart(job, in: $0) }
+        let part = job.resume == nil ? nil : terms.spool.flatMap { OfferedPart(job, in: $0) }
         response = IncomingResponse(.make(job, plan, terms), continuing: part, maxBytes: job.maxBytes)
         clock = JobClock(job, now: loop.now)
         pace = job.rate.map { Pace(rate: $0, now: loop.now) }
@@ -91,7 +91,7 @@ final class TransferRun: TimedRun, TransferSink {
     // MARK: The response
 
     /// The part of earlier attempts, until a response decides about it; nil without one.
-    var offeredPart: LentPart? { response.offeredPart }
+    var offeredPart: OfferedPart? { response.offeredPart }
     var receivedBytes: Int { response.body.count }
     /// Whether bytes remain to be decoded.
     var hasWork: Bool { response.body.hasWork }
@@ -134,7 +134,7 @@ final class TransferRun: TimedRun, TransferSink {
             noteTime()
             let before = receivedBytes
             guard response.append(body: bytes) else { return .refused }
-            if receivedBytes > before { noteNews() }
+            if receivedBytes > before { noteArrival() }
             return .taken
         }
         guard !hasWork else {
@@ -198,7 +198,7 @@ final class TransferRun: TimedRun, TransferSink {
         let before = receivedBytes
         guard let left = response.decode(atMost: room, into: &transfers.decoded) else { return false }
         transfers.decodingBudget -= room - left
-        if receivedBytes > before { noteNews() }
+        if receivedBytes > before { noteArrival() }
         if hasWork { transfers.decodable.append(self) }
         return true
     }
@@ -210,7 +210,7 @@ final class TransferRun: TimedRun, TransferSink {
     }
 
     /// Notes newly stored bytes of the body.
-    private func noteNews() {
+    private func noteArrival() {
         noteProgress()
         if job.progressMilliseconds != nil, !isGrowthNoted, receivedBytes - reportedBytes >= Limits.unreportedBytes {
             isGrowthNoted = true

@@ -119,10 +119,10 @@ final class Transfers: JobKind {
     var due: LoopTime? { pool.due.map { min($0, names.due ?? $0) } ?? names.due }
 
     func work() throws -> Bool {
-        for answered in names.settle() { named(answered) }
-        decodeWhatCame()
+        for answered in names.runPass() { named(answered) }
+        decodeReceived()
         continuePaced()
-        for finished in pool.settle() { ended(finished) }
+        for finished in pool.runPass() { ended(finished) }
         for run in Self.take(&hashable) where !run.isOver { jobs.hashOn(run) }
         limitRedirects()
         for run in Self.take(&grown) where !run.isOver { run.sendProgress(isEarly: true) }
@@ -175,7 +175,7 @@ final class Transfers: JobKind {
             }
             try seal(run)
         } catch {
-            giveUp(run, error)
+            fail(run, error)
         }
     }
 
@@ -188,21 +188,21 @@ final class Transfers: JobKind {
     }
 
     /// Ends a run whose body cannot be completed. The job still succeeds if its head suffices.
-    private func giveUp(_ run: TransferRun, _ refusal: Refusal) {
+    private func fail(_ run: TransferRun, _ refusal: Refusal) {
         if run.cut() { jobs.complete(run) } else { jobs.fail(run, refusal) }
     }
 
     /// Gives each transfer with undecoded bytes a turn, and resumes paused transfers.
-    private func decodeWhatCame() {
+    private func decodeReceived() {
         decodingBudget = Limits.decodedBytesPerPass
         for run in Self.take(&decodable) where !run.isOver {
             guard run.decode() else {
-                giveUp(run, run.response.refusal ?? Refusal(.internalError))
+                fail(run, run.response.refusal ?? Refusal(.internalError))
                 continue
             }
             guard !run.hasWork else { continue }
             if run.response.isReceived {
-                do throws(Refusal) { try seal(run) } catch { giveUp(run, error) }
+                do throws(Refusal) { try seal(run) } catch { fail(run, error) }
             } else if run.takePause(), case .transferring(let running) = run.phase {
                 pool.resume(running)
             }

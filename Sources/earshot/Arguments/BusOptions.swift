@@ -27,7 +27,7 @@ struct BusOptions: ParsableArguments {
     var serverKey: [String] = []
 
     func validate() throws {
-        try GivenPath.check([("--runtime", runtime), ("--bus-key", busKey)])
+        try PathCheck.check([("--runtime", runtime), ("--bus-key", busKey)])
         for (option, value) in [("--bus", bus), ("--server-key", serverKey)] where value.contains("") {
             throw ValidationError("\(option): the value is empty; give one, or omit the option")
         }
@@ -46,13 +46,13 @@ struct BusOptions: ParsableArguments {
     /// Returns the bus that a client uses.
     ///
     /// The order is --runtime, --bus, `EARSHOT_BUS`, `EARSHOT_RUNTIME`, `bus` of a configuration file, and the user's bus.
-    func place() throws -> BusPlace {
+    func place() throws -> BusLocation {
         if let choice = try network() { return try choice.place() }
         return .local(try RuntimeFolder.ofBus(named: runtime))
     }
 
     /// Returns the buses on a network that a client uses; nil for a bus of this machine.
-    func network() throws(Complaint) -> NetworkChoice? {
+    func network() throws(CommandError) -> NetworkChoice? {
         guard runtime == nil else { return nil }
         let choice = NetworkChoice(
             buses: bus.isEmpty ? nil : bus.flatMap(BusEndpoint.words), keyFile: busKey.map(Folder.absolute),
@@ -102,8 +102,8 @@ struct NetworkChoice: Equatable {
 
     /// Reads the keys.
     ///
-    /// - Throws: `Complaint` if a part is missing or unusable.
-    func place() throws(Complaint) -> BusPlace {
+    /// - Throws: `CommandError` if a part is missing or unusable.
+    func place() throws(CommandError) -> BusLocation {
         let keys = (serverKeys ?? []).map { Self.located($0, in: ".") }
         do throws(ClientError) {
             let endpoints = try BusEndpoint.list(buses ?? [], keyFile: keyFile, serverKeys: keys)
@@ -113,7 +113,7 @@ struct NetworkChoice: Equatable {
             ]
             return .network(endpoints, arguments: arguments)
         } catch {
-            throw Complaint(error)
+            throw CommandError(error)
         }
     }
 }

@@ -28,7 +28,7 @@ struct CookieOptions: ParsableArguments {
     }
 
     /// Reads the cookies of the file. Waits for the writer of a named pipe.
-    func read() throws(Complaint) -> [FileCookie] {
+    func read() throws(CommandError) -> [FileCookie] {
         guard let input else { return [] }
         // The first run of a command that updates its file has none.
         return try CookieFile.read(input, mayBeMissing: input == output)

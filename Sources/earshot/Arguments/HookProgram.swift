@@ -33,9 +33,9 @@ struct HookProgram: Equatable, ExpressibleByArgument {
     /// - Parameters:
     ///   - source: option or key that names it.
     ///   - status: exit status if it cannot be executed.
-    func found(_ source: String = "--exec", _ status: ExitStatus = .noInput) throws(Complaint) -> HookProgram {
+    func found(_ source: String = "--exec", _ status: ExitStatus = .noInput) throws(CommandError) -> HookProgram {
         guard let name = words.first, let path = ProgramPath.find(name) else {
-            throw Complaint(
+            throw CommandError(
                 status,
                 "\(source): cannot execute \(words.first ?? ""): not in PATH, or not executable; give its path")
         }
@@ -58,7 +58,7 @@ struct HookOptions: ParsableArguments {
     var exec: HookProgram?
 
     /// The program, which was found; nil without the option.
-    func program() throws(Complaint) -> HookProgram? {
+    func program() throws(CommandError) -> HookProgram? {
         guard let exec else { return nil }
         return try exec.found()
     }

@@ -25,13 +25,13 @@ enum InputFile {
     /// Returns the bytes of `path`, or of standard input for `-`.
     ///
     /// - Parameter most: maximum length in bytes; nil for no limit.
-    /// - Throws: `Complaint` if the file cannot be read or is longer.
-    static func read(_ path: String, atMost most: Int? = nil) throws(Complaint) -> [UInt8] {
+    /// - Throws: `CommandError` if the file cannot be read or is longer.
+    static func read(_ path: String, atMost most: Int? = nil) throws(CommandError) -> [UInt8] {
         do {
             return try path == "-" ? bytes(STDIN_FILENO, most) : contents(of: path, atMost: most)
         } catch {
             let name = path == "-" ? "standard input" : path
-            throw Complaint(.noInput, "cannot read \(name): \(error.description)")
+            throw CommandError(.noInput, "cannot read \(name): \(error.description)")
         }
     }
 

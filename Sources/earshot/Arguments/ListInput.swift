@@ -20,7 +20,7 @@ final class ListInput {
     /// Whether the list has ended.
     private(set) var hasEnded = false
     /// Cause of an early end; nil at the regular end.
-    private(set) var fault: Complaint?
+    private(set) var fault: CommandError?
 
     /// - Parameter onEntries: called with the URLs of each read, and at the end.
     init(_ loop: EventLoop, onEntries: @escaping ([ListEntry]) -> Void) {
@@ -72,7 +72,7 @@ final class ListInput {
         }
         if count < 0, errno == EINTR || errno == EAGAIN { return }
         if count < 0 {
-            fault = Complaint(.noInput, unsafe "cannot read standard input: \(String(cString: strerror(errno)))")
+            fault = CommandError(.noInput, unsafe "cannot read standard input: \(String(cString: strerror(errno)))")
         }
         hasEnded = true
         pause()

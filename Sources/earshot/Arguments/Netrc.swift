@@ -21,10 +21,10 @@ struct Netrc {
     }
 
     /// Reads the file at `path`.
-    static func read(_ path: String) throws(Complaint) -> Netrc {
+    static func read(_ path: String) throws(CommandError) -> Netrc {
         let bytes = try InputFile.read(path, atMost: mostBytes)
         guard let netrc = Netrc(ByteText.text(of: InputFile.withoutMark(bytes))) else {
-            throw Complaint(
+            throw CommandError(
                 .noInput,
                 "cannot parse \(path): a control character, or a quotation without end; write lines such as "
                     + "'machine HOST login USER password WORD'")

@@ -4,7 +4,7 @@ internal import EarshotLoop
 internal import Logging
 
 /// Option for the location of a broker of this machine.
-struct PlaceOptions: ParsableArguments {
+struct RuntimeOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Runtime directory of the broker.", valueName: "dir"), completion: .directory)
     var runtime: String?
 
@@ -16,10 +16,10 @@ struct PlaceOptions: ParsableArguments {
 
     /// Returns the runtime directory for a command that works on the machine of the bus only.
     ///
-    /// - Throws: `Complaint` if the commands of clients use a bus on a network.
+    /// - Throws: `CommandError` if the commands of clients use a bus on a network.
     func ownFolder(of command: String) throws -> RuntimeFolder {
         guard try runtime != nil || BusOptions.usual.network() == nil else {
-            throw Complaint(
+            throw CommandError(
                 .usage,
                 "`earshot \(command)` works on the machine of its bus only, and your bus is on a network; run it there, "
                     + "or give --runtime DIR")
@@ -28,7 +28,7 @@ struct PlaceOptions: ParsableArguments {
     }
 
     func validate() throws {
-        try GivenPath.check([("--runtime", runtime)])
+        try PathCheck.check([("--runtime", runtime)])
         guard bus == nil else {
             throw ValidationError("--bus: this command works on the machine of its bus only; run it there")
         }

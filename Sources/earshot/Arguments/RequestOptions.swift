@@ -16,17 +16,17 @@ struct RequestOptions: ParsableArguments {
     @OptionGroup(title: "Network") var network: NetworkOptions
 
     /// Request body from --data; nil without one.
-    func body() throws(Complaint) -> [UInt8]? {
+    func body() throws(CommandError) -> [UInt8]? {
         guard let data = exchange.data else { return nil }
         guard data.utf8.first == UInt8(ascii: "@") else { return ByteText.bytes(of: data) }
         return try InputFile.read(String(data.dropFirst()), atMost: WireLimits.requestBodyBytes)
     }
 
     /// Credentials of hosts from the netrc file; nil without --netrc.
-    func netrc() throws(Complaint) -> Netrc? {
+    func netrc() throws(CommandError) -> Netrc? {
         guard exchange.netrc || exchange.netrcFile != nil else { return nil }
         guard let path = exchange.netrcFile ?? Netrc.usualPath else {
-            throw Complaint(.noInput, "cannot find ~/.netrc: HOME is unset; give --netrc-file FILE")
+            throw CommandError(.noInput, "cannot find ~/.netrc: HOME is unset; give --netrc-file FILE")
         }
         return try Netrc.read(path)
     }
@@ -133,7 +133,7 @@ struct HTTPOptions: ParsableArguments {
             throw ValidationError("-I sends HEAD; omit --method and --data")
         }
         try validateFields()
-        try GivenPath.check([("--netrc-file", netrcFile)])
+        try PathCheck.check([("--netrc-file", netrcFile)])
         if let method {
             guard (1...WireLimits.identifierBytes).contains(method.utf8.count),
                 method.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
@@ -208,7 +208,7 @@ struct NetworkOptions: ParsableArguments {
             throw ValidationError("--key requires the certificate; give --cert as well")
         }
         let files = [("--ca-file", caFile), ("--cert", certificate), ("--key", certificateKey)]
-        try GivenPath.check(files)
+        try PathCheck.check(files)
         for case (let option, let path?) in files { try TrustFile.check(path, option) }
     }
 }

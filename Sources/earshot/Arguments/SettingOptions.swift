@@ -124,7 +124,7 @@ struct ConfigurationOptions: ParsableArguments {
     /// Absolute path, since a process may change its directory.
     var file: String? { config.map(Folder.absolute) ?? Self.usualFile }
 
-    func validate() throws { try GivenPath.check([("--config", config)]) }
+    func validate() throws { try PathCheck.check([("--config", config)]) }
 
     /// Absolute path in EARSHOT_CONFIG; nil without one.
     static var usualFile: String? { Environment.value("EARSHOT_CONFIG").map(Folder.absolute) }

@@ -89,11 +89,11 @@ enum ShellCompletion {
                 session, event in
                 switch event {
                 case .answer(_, let json): answer = JSONValue(json)
-                case .refused: session.end(Complaint(.other))
+                case .refused: session.end(CommandError(.other))
                 case .accepted, .terminal, .progress, .cancelled, .removed, .changed, .state: break
                 }
             }
-            session.loop.setTimer(after: patience) { session.end(Complaint(.noBroker)) }
+            session.loop.setTimer(after: patience) { session.end(CommandError(.noBroker)) }
             session.connection.query(.handlers, QueryPage(after: predecessor(of: prefix)))
             try session.run { answer != nil }
         } catch {

@@ -19,8 +19,8 @@ struct URLList {
 
     /// Reads `path` to its end, or standard input for `-`.
     ///
-    /// - Throws: `Complaint` if the list cannot be read or is longer than 1 GiB.
-    static func read(_ path: String) throws(Complaint) -> [ListEntry] {
+    /// - Throws: `CommandError` if the list cannot be read or is longer than 1 GiB.
+    static func read(_ path: String) throws(CommandError) -> [ListEntry] {
         var list = URLList()
         return list.take(try InputFile.read(path, atMost: mostBytes)[...]) + list.finish()
     }

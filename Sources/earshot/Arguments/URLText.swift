@@ -30,7 +30,7 @@ enum URLText {
     ///
     /// User information ends at the last at sign before the query, since passwords may contain slashes and at signs.
     /// `...@` replaces it if the removed text may include a part of the path.
-    static func discreet(_ text: String) -> String {
+    static func redacted(_ text: String) -> String {
         let bytes = text.utf8
         let end = bytes.firstIndex { $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") } ?? bytes.endIndex
         let start = schemeEnd(bytes[..<end])

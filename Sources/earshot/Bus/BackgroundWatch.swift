@@ -17,7 +17,7 @@ struct BackgroundWatch {
     /// - Parameters:
     ///   - log: path of the file for the results; nil for none.
     ///   - hook: program to run for each result; nil for none.
-    init(_ handler: HandlerPattern, _ directory: String, log: String?, _ hook: HookProgram?, _ place: BusPlace)
+    init(_ handler: HandlerPattern, _ directory: String, log: String?, _ hook: HookProgram?, _ place: BusLocation)
         throws
     {
         // A later process may start in another directory.
@@ -38,7 +38,7 @@ struct BackgroundWatch {
         // A child's streams must be other descriptors than 0, 1 and 2, which may be closed here.
         self.log = opened < 0 ? opened : fcntl(opened, F_DUPFD_CLOEXEC, 3)
         guard self.log >= 0 else {
-            throw Complaint(
+            throw CommandError(
                 .cannotWrite, "cannot open \(path): \(SystemCause.text(errno, at: path)); give another --log FILE")
         }
         close(opened)
@@ -50,7 +50,7 @@ struct BackgroundWatch {
     }
 
     /// Opens the log; -1 on failure, with the reason in `errno`.
-    private static func opened(_ path: String) throws(Complaint) -> Int32 {
+    private static func opened(_ path: String) throws(CommandError) -> Int32 {
         do throws(OutputFailure) {
             let flags = O_WRONLY | O_APPEND
             switch try OutputPath(path) {
@@ -59,7 +59,7 @@ struct BackgroundWatch {
             case .existing(let file): return try OutputEntry(file, given: path).open(flags)
             }
         } catch {
-            throw error.complaint("give another --log FILE")
+            throw error.commandError("give another --log FILE")
         }
     }
 
@@ -70,7 +70,7 @@ struct BackgroundWatch {
             _ = try ChildProcess.spawn(ChildProcess.thisProgram, arguments, streams: streams)
         } catch {
             let command = "earshot watch -d DIR --until-done HANDLER"
-            throw Complaint(.other, "cannot start a process: \(error); run `\(command)` to write the bodies")
+            throw CommandError(.other, "cannot start a process: \(error); run `\(command)` to write the bodies")
         }
     }
 }

@@ -8,25 +8,25 @@ struct BusProcess {
 
     /// Finds the process that serves the bus in `folder`.
     ///
-    /// - Throws: `Complaint` if none does.
+    /// - Throws: `CommandError` if none does.
     init(in folder: RuntimeFolder) throws {
-        guard try BusPlace.local(folder).isServed() else { throw Self.none(folder) }
+        guard try BusLocation.local(folder).isServed() else { throw Self.none(folder) }
         guard !folder.isForeign else {
-            throw Complaint(
+            throw CommandError(
                 .other, "the bus in \(folder.path) belongs to another user; run the command as that user or as root")
         }
         // A supervisor would restart a broker that ends, so its own lock decides.
         let isSupervised = try LockFile.isHeld(folder.supervisorLock)
         guard let process = try LockFile.holder(isSupervised ? folder.supervisorLock : folder.brokerLock) else {
-            throw Complaint(
+            throw CommandError(
                 .other,
                 "cannot find the process that serves \(folder.path) in /proc; send SIGTERM to its `earshot serve`")
         }
         self.process = process
     }
 
-    private static func none(_ folder: RuntimeFolder) -> Complaint {
-        Complaint(.noBroker, "no broker runs in \(folder.path)")
+    private static func none(_ folder: RuntimeFolder) -> CommandError {
+        CommandError(.noBroker, "no broker runs in \(folder.path)")
     }
 
     /// Stops the bus, and waits for its end.
@@ -34,15 +34,15 @@ struct BusProcess {
     /// - Parameters:
     ///   - now: whether running transfers are aborted.
     ///   - limit: maximum time to wait; nil for none.
-    /// - Throws: `Complaint` after a signal, or at the limit. The bus stops all the same.
+    /// - Throws: `CommandError` after a signal, or at the limit. The bus stops all the same.
     func stop(now: Bool, limit: Duration?) throws {
         let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], respectsIgnored: true)
         let loop = try EventLoop()
-        var complaint: Complaint?
+        var commandError: CommandError?
         var hasEnded = false
         let ending = try loop.add(process.descriptor, .readable) { _ in hasEnded = true }
         let signalled = try loop.add(signals.descriptor, .readable) { _ in
-            while signals.next() != nil { complaint = Complaint(.interrupted) }
+            while signals.next() != nil { commandError = CommandError(.interrupted) }
         }
         defer {
             loop.remove(ending)
@@ -50,14 +50,15 @@ struct BusProcess {
         }
         if let limit {
             loop.setTimer(after: limit) {
-                complaint = Complaint(.timedOut, "the bus is still stopping; `earshot stop --now` aborts its transfers")
+                commandError = CommandError(
+                    .timedOut, "the bus is still stopping; `earshot stop --now` aborts its transfers")
             }
         }
         // A process receives two signals of one kind as one if it is slow, so the second one is of another kind.
         for signal in now ? [SIGTERM, SIGINT] : [SIGTERM] where !process.send(signal) && !process.hasEnded {
-            throw Complaint(.other, "cannot signal process \(process.pid): it belongs to another user")
+            throw CommandError(.other, "cannot signal process \(process.pid): it belongs to another user")
         }
-        try loop.run { hasEnded || complaint != nil }
-        if !hasEnded, let complaint { throw complaint }
+        try loop.run { hasEnded || commandError != nil }
+        if !hasEnded, let commandError { throw commandError }
     }
 }

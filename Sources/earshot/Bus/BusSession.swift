@@ -23,9 +23,9 @@ final class BusSession {
     var isQuiet = false
     /// Readable after a signal.
     let signalDescriptor: Int32
-    private(set) var complaint: Complaint?
+    private(set) var commandError: CommandError?
 
-    private let place: BusPlace
+    private let place: BusLocation
     private let signals: SignalSource
     private var patience: Duration
     private var registration: EventLoop.Registration?
@@ -41,14 +41,14 @@ final class BusSession {
     ///   - finishesNone: whether the caller acknowledges each terminal.
     ///   - keepsFailures: whether durable failures stay on disk after their acknowledgement.
     ///   - owner: user whose handlers the names mean; nil for the own ones.
-    /// - Throws: `Complaint` if no broker serves it.
+    /// - Throws: `CommandError` if no broker serves it.
     static func find(
-        in place: BusPlace, patience: Duration? = nil, window: Int = 256,
+        in place: BusLocation, patience: Duration? = nil, window: Int = 256,
         finishesNone: Bool = false, keepsFailures: Bool = false, of owner: HandlerOwner? = nil,
         onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws -> BusSession {
         guard try place.isServed() else {
-            throw Complaint(.noBroker, "no broker runs \(place.phrase); start one with `earshot serve`")
+            throw CommandError(.noBroker, "no broker runs \(place.phrase); start one with `earshot serve`")
         }
         let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], respectsIgnored: true)
         return try BusSession(
@@ -57,7 +57,7 @@ final class BusSession {
     }
 
     init(
-        _ place: BusPlace, _ loop: EventLoop, _ signals: SignalSource, window: Int,
+        _ place: BusLocation, _ loop: EventLoop, _ signals: SignalSource, window: Int,
         patience: Duration? = nil, finishesNone: Bool = false, keepsFailures: Bool = false,
         of owner: HandlerOwner? = nil, _ onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws {
@@ -75,7 +75,7 @@ final class BusSession {
             guard let session = door.session else { return }
             if case .state(let state) = event { session.stateChanged(state) }
             if case .refused(let reply) = event, reply.subject == .hello {
-                session.end(Complaint(.noBroker, reply.detail ?? "the broker refuses this program: \(reply.code)"))
+                session.end(CommandError(.noBroker, reply.detail ?? "the broker refuses this program: \(reply.code)"))
             }
             onEvent(session, event)
         }
@@ -95,21 +95,21 @@ final class BusSession {
     ///
     /// - Throws: the first complaint.
     func run(until isDone: () -> Bool) throws {
-        try loop.run { isDone() || complaint != nil || connection.failure != nil }
-        if let complaint { throw complaint }
+        try loop.run { isDone() || commandError != nil || connection.failure != nil }
+        if let commandError { throw commandError }
         if let failure = connection.failure as? ClientError {
-            throw Complaint(failure)
+            throw CommandError(failure)
         }
         if let failure = connection.failure { throw failure }
     }
 
     /// Ends the session with a complaint, unless it already has one.
-    func end(_ complaint: Complaint) {
-        if self.complaint == nil { self.complaint = complaint }
+    func end(_ commandError: CommandError) {
+        if self.commandError == nil { self.commandError = commandError }
     }
 
     private func signalled() {
-        if let onSignal { onSignal() } else { end(Complaint(.interrupted)) }
+        if let onSignal { onSignal() } else { end(CommandError(.interrupted)) }
     }
 
     private func stateChanged(_ state: ClientState) {
@@ -118,11 +118,11 @@ final class BusSession {
             for timer in [patienceTimer, noticeTimer, refusalTimer].compactMap(\.self) { loop.cancelTimer(timer) }
             (patienceTimer, noticeTimer, refusalTimer) = (nil, nil, nil)
             if case .network = place { patience = max(patience, Self.networkPatience) }
-        case .apart: beginToWait()
+        case .disconnected: beginToWait()
         case .draining: if refusalTimer == nil { noteRefusal() }
         case .incompatible:
             end(
-                Complaint(
+                CommandError(
                     .noBroker,
                     "the broker \(place.phrase) has another protocol version; restart it with the version of this program"
                 ))
@@ -134,7 +134,7 @@ final class BusSession {
         refusalTimer = loop.setTimer(after: delay) { [unowned self] in
             guard !isQuiet, connection.areRequestsHeld else { return noteRefusal(after: Self.silence) }
             beforeMessage?()
-            Complaint.say("the bus accepts no new requests; they wait until `earshot serve` starts again")
+            CommandError.writeMessage("the bus accepts no new requests; they wait until `earshot serve` starts again")
         }
     }
 
@@ -144,12 +144,12 @@ final class BusSession {
             noticeTimer = nil
             guard !isQuiet else { return }
             beforeMessage?()
-            Complaint.say("waiting for the broker \(place.phrase), at most \(patience)")
-            for failure in place.failures + [connection.trouble].compactMap(\.self) { Complaint.say(failure) }
+            CommandError.writeMessage("waiting for the broker \(place.phrase), at most \(patience)")
+            for failure in place.failures + [connection.fault].compactMap(\.self) { CommandError.writeMessage(failure) }
         }
         patienceTimer = loop.setTimer(after: patience) { [unowned self] in
-            let sentence = connection.trouble ?? "no broker answers \(place.phrase); restart `earshot serve`"
-            end(Complaint(.noBroker, sentence))
+            let sentence = connection.fault ?? "no broker answers \(place.phrase); restart `earshot serve`"
+            end(CommandError(.noBroker, sentence))
         }
     }
 }

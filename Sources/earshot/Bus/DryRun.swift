@@ -8,12 +8,12 @@ struct DryRun {
     let directory: String?
     /// Names of the files in the directory.
     var names: OutputNames
-    let tellsJSON: Bool
+    let printsJSON: Bool
 
     /// Prints a line for each valid URL, and a message for each malformed one and each invalid option of a list.
     ///
     /// - Parameter verbosely: whether the lines contain complete URLs, including parts that may be secret. JSON does.
-    consuming func print(_ entries: [ListEntry], verbosely: Bool) throws(Complaint) -> ExitStatus {
+    consuming func print(_ entries: [ListEntry], verbosely: Bool) throws(CommandError) -> ExitStatus {
         var lines = LineOutput()
         var tally = Tally()
         for (index, entry) in entries.enumerated() {
@@ -21,20 +21,20 @@ struct DryRun {
                 let outcome =
                     entry.fault.map { FetchOutcome(url: entry.url, code: FetchOutcome.badOption, detail: $0) }
                     ?? FetchOutcome(malformed: entry.url)
-                Complaint.say(outcome.sentence(verbosely: verbosely))
+                CommandError.writeMessage(outcome.sentence(verbosely: verbosely))
                 tally.count(outcome)
                 continue
             }
             // A name that depends on the response is unknown.
             let path = directory.map { "\($0)/\(names.pathBeforeResponse(entry, index: index + 1) ?? "")" } ?? file
-            if tellsJSON {
+            if printsJSON {
                 var line = JSONLine()
                 line.member("method", method)
                 line.member("url", sent)
                 line.member("path", path)
                 lines.add(line.finished())
             } else {
-                let shown = TerminalText.escaped(verbosely ? entry.url : URLText.discreet(entry.url))
+                let shown = TerminalText.escaped(verbosely ? entry.url : URLText.redacted(entry.url))
                 lines.add(Array("\(method) \(shown)\(path.map { " -> \($0)" } ?? "")\n".utf8))
             }
             tally.countSuccesses(1)

@@ -109,7 +109,7 @@ final class HookRuns {
             do throws(SystemError) {
                 try start(next)
             } catch {
-                report("cannot run \(program.words.first ?? "") for \(URLText.discreet(next.outcome.url)): \(error)")
+                report("cannot run \(program.words.first ?? "") for \(URLText.redacted(next.outcome.url)): \(error)")
                 // Called by the loop, because the caller of `add` may not expect the end.
                 loop.setTimer(after: .zero) { next.ended() }
             }
@@ -141,7 +141,7 @@ final class HookRuns {
         release(run)
         runs[run.child.pid] = nil
         if let failure {
-            let url = URLText.discreet(run.waiting.outcome.url)
+            let url = URLText.redacted(run.waiting.outcome.url)
             report("\(program.words.first ?? "") for \(url) failed: \(failure)")
         }
         startNext()

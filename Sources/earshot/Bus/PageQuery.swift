@@ -20,11 +20,11 @@ enum PageQuery {
                 answer = JSONValue(json)
                 if answer == nil {
                     session.end(
-                        Complaint(
+                        CommandError(
                             .other,
                             "cannot parse the answer of the broker; use command and broker of the same version"))
                 }
-            case .refused(let reply): session.end(Refused.complaint(reply))
+            case .refused(let reply): session.end(Refused.commandError(reply))
             case .accepted, .terminal, .progress, .cancelled, .removed, .changed, .state: break
             }
         }
@@ -42,8 +42,8 @@ enum PageQuery {
 /// Refusal of a message by the broker.
 enum Refused {
     /// - Parameter status: exit status for a code without one of its own.
-    static func complaint(_ reply: RefusedMessage, _ status: ExitStatus = .other) -> Complaint {
-        Complaint(
+    static func commandError(_ reply: RefusedMessage, _ status: ExitStatus = .other) -> CommandError {
+        CommandError(
             reply.code == "not-authorized" ? .notPermitted : status,
             "\(reply.detail ?? "rejected by the broker") (\(reply.code))")
     }

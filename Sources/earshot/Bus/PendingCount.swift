@@ -14,7 +14,7 @@ final class PendingCount {
     private var hasOthers = true
     /// Sum over the pages of an incomplete answer.
     private var sum = 0
-    private var isAsking = false
+    private var isQuerying = false
     /// Whether results arrived after the open query.
     private var isStale = false
     private var isScheduled = false
@@ -28,17 +28,17 @@ final class PendingCount {
 
     /// Whether no request is pending but those whose failures stay, and all results have arrived with their bodies.
     func isZero(_ session: BusSession) -> Bool {
-        !hasOthers && !isAsking && !isScheduled && !session.connection.isReadingBodies
+        !hasOthers && !isQuerying && !isScheduled && !session.connection.isReadingBodies
     }
 
     /// Whether a failure stays on disk.
     var hasKept: Bool { !kept.isEmpty }
 
     /// Queries the number, now or after the open query.
-    func ask(_ session: BusSession) {
-        isStale = isAsking
-        guard !isAsking else { return }
-        isAsking = true
+    func query(_ session: BusSession) {
+        isStale = isQuerying
+        guard !isQuerying else { return }
+        isQuerying = true
         sum = 0
         session.connection.query(.handlers, QueryPage(handler: pattern))
     }
@@ -51,7 +51,7 @@ final class PendingCount {
         isScheduled = true
         session.loop.setTimer(after: .zero) { [unowned self, unowned session] in
             isScheduled = false
-            ask(session)
+            query(session)
         }
     }
 
@@ -103,7 +103,7 @@ final class PendingCount {
     }
 
     private func answered(_ session: BusSession) {
-        isAsking = false
-        if isStale, !isScheduled { ask(session) }
+        isQuerying = false
+        if isStale, !isScheduled { query(session) }
     }
 }

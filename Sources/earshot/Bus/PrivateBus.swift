@@ -23,7 +23,7 @@ final class PrivateBus {
     ///   - standby: its supervisor and a worker; nil to fork them now.
     ///   - cache: directory of its cache; nil for none.
     ///   - isQuiet: whether a slow start is not reported.
-    /// - Throws: `Complaint` if it does not become ready or a signal arrives first.
+    /// - Throws: `CommandError` if it does not become ready or a signal arrives first.
     static func start(
         _ loop: EventLoop, _ signals: SignalSource, _ standby: StandbyBus?, workers: Int, cache: String?,
         isQuiet: Bool
@@ -47,25 +47,25 @@ final class PrivateBus {
                     mostWorkers: workers, cacheFolder: cache, loop: loop, launch: launch, onEvent: onEvent)
             }
         } catch let error as ClientError {
-            throw Complaint(.noBroker, "no broker runs, and a private one cannot start: \(error.description)")
+            throw CommandError(.noBroker, "no broker runs, and a private one cannot start: \(error.description)")
         }
         var isSignalled = false
         let registration = try loop.add(signals.descriptor, .readable) { _ in isSignalled = true }
         let notice = loop.setTimer(after: BusSession.silence) {
-            if !isQuiet { Complaint.say("waiting for a private broker to start, at most \(patience)") }
+            if !isQuiet { CommandError.writeMessage("waiting for a private broker to start, at most \(patience)") }
         }
         defer { loop.cancelTimer(notice) }
         try loop.run(for: patience) { state.isReady || state.hasEnded || isSignalled }
         loop.remove(registration)
         guard state.isReady else {
             // The supervisor has already reported the cause.
-            if case .code(let code)? = broker.end(), let status = ExitStatus(rawValue: code), status.tellsCause {
-                throw Complaint(status)
+            if case .code(let code)? = broker.end(), let status = ExitStatus(rawValue: code), status.reportsCause {
+                throw CommandError(status)
             }
             throw signals.next() == nil
-                ? Complaint(
+                ? CommandError(
                     .noBroker, "no broker runs, and a private one did not start; start one with `earshot serve`")
-                : Complaint(.interrupted)
+                : CommandError(.interrupted)
         }
         return PrivateBus(broker, state)
     }

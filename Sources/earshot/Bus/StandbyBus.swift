@@ -106,5 +106,5 @@ struct StandbyWorker {
     }
 
     /// Lets the worker connect to the broker. Called once.
-    func begin() { InheritedPipe.sayReady(gate) }
+    func begin() { InheritedPipe.reportReady(gate) }
 }

@@ -18,12 +18,12 @@ struct BrokerCommand: ParsableCommand {
               earshot worker --runtime bus
             """)
 
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: RuntimeOptions
     @OptionGroup(title: "Bus") var spool: SpoolOptions
     @OptionGroup(title: "Bus") var cache: CacheOptions
     @OptionGroup(title: "Bus") var durable: DurableOptions
     @OptionGroup(title: "Bus") var readiness: ReadinessOptions
-    @OptionGroup(title: "Bus") var cluster: ClusterOptions
+    @OptionGroup(title: "Bus") var cluster: ClusterFileOption
     @OptionGroup(title: "Settings") var settings: SettingOptions
     @OptionGroup var family: FamilyOptions
     @OptionGroup(title: "Output") var log: LogFormatOptions
@@ -90,11 +90,11 @@ struct BrokerCommand: ParsableCommand {
     }
 
     /// Reads the file that the supervisor has read before. A later fault in it is no reason to end the supervisor.
-    private static func membership(of path: String?) throws(Complaint) -> ClusterMembership? {
-        do throws(Complaint) {
-            return try path.map { path throws(Complaint) in try ClusterFile(path).membership() }
+    private static func membership(of path: String?) throws(CommandError) -> ClusterMembership? {
+        do throws(CommandError) {
+            return try path.map { path throws(CommandError) in try ClusterFile(path).membership() }
         } catch {
-            throw Complaint(.cannotServe, error.sentence)
+            throw CommandError(.cannotServe, error.sentence)
         }
     }
 
@@ -114,7 +114,7 @@ struct BrokerCommand: ParsableCommand {
             if line == Settings.end { return try Settings(lines: lines) }
             lines.append(line)
         }
-        throw Complaint(.other, "the supervisor has ended; start it again with `earshot serve`")
+        throw CommandError(.other, "the supervisor has ended; start it again with `earshot serve`")
     }
 }
 
@@ -134,21 +134,21 @@ struct CacheOptions: ParsableArguments {
 
     /// Returns the directory of the cache; nil for no cache.
     func folder(
-        _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
+        _ place: RuntimeOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String? {
         noCache ? nil : try location(place, folder, service)
     }
 
     /// Returns the directory of partial bodies, which is beside that of the cache, also without a cache. Nil without a
     /// default directory.
-    func parts(_ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil) -> String? {
+    func parts(_ place: RuntimeOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil) -> String? {
         (try? location(place, folder, service)).flatMap { RuntimeFolder.parts(besideCache: $0) }
     }
 
     /// Returns, by precedence, the directory of the option, the one in the named runtime directory, that of the
     /// service, or the user's default.
     private func location(
-        _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders?
+        _ place: RuntimeOptions, _ folder: RuntimeFolder, _ service: ServiceFolders?
     ) throws(ClientError) -> String {
         if let cacheFolder { return try Folder.named(cacheFolder, "cache") }
         guard place.runtime == nil else { return folder.ownCache }
@@ -174,7 +174,7 @@ struct DurableOptions: ParsableArguments {
     /// Returns, by precedence, the directory of the option, the one in the named runtime directory, that of the
     /// service, or the user's default. Nil if durable requests are disabled.
     func folder(
-        _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
+        _ place: RuntimeOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String? {
         guard !noDurable else { return nil }
         if let durableFolder { return try Folder.named(durableFolder, "durable") }
@@ -194,7 +194,7 @@ struct SpoolOptions: ParsableArguments {
     /// Returns, by precedence, the directory of the option, the one in the named runtime directory, that of the
     /// service, or the user's default.
     func folder(
-        _ place: PlaceOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
+        _ place: RuntimeOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String {
         if let spool { return try Folder.named(spool, "spool") }
         guard place.runtime == nil else { return folder.ownSpool }

@@ -21,13 +21,13 @@ struct CacheCommand: ParsableCommand {
         subcommands: [Stat.self, List.self, Verify.self, Clear.self])
 
     /// Location of the cache.
-    struct Place: ParsableArguments {
+    struct CacheLocation: ParsableArguments {
         @Option(help: ArgumentHelp("Directory of the cache.", valueName: "dir"), completion: .directory)
         var cacheFolder: String?
 
-        @OptionGroup(title: "Bus") var place: PlaceOptions
+        @OptionGroup(title: "Bus") var place: RuntimeOptions
 
-        func validate() throws { try GivenPath.check([("--cache-folder", cacheFolder)]) }
+        func validate() throws { try PathCheck.check([("--cache-folder", cacheFolder)]) }
 
         func folder() throws -> CacheFolder {
             if let cacheFolder { return CacheFolder(Folder.absolute(cacheFolder)) }
@@ -45,13 +45,13 @@ struct CacheCommand: ParsableCommand {
             abstract: "Show number and size of the stored responses and partial bodies.")
 
         @OptionGroup(title: "Output") var format: FormatOptions
-        @OptionGroup(title: "Bus") var place: Place
+        @OptionGroup(title: "Bus") var place: CacheLocation
 
         func run() throws {
             try conclude {
                 let folder = try place.folder()
                 let numbers = try CacheCommand.reading { try CacheReport(folder).numbers() }
-                let parts = try CacheCommand.reading { try PartFolder.totals(of: Place.parts(folder)) }
+                let parts = try CacheCommand.reading { try PartFolder.totals(of: CacheLocation.parts(folder)) }
                 var line = JSONLine()
                 line.member("folder", folder.path)
                 line.member("answers", numbers.answers)
@@ -85,7 +85,7 @@ struct CacheCommand: ParsableCommand {
 
         @OptionGroup(title: "Output") var format: FormatOptions
         @OptionGroup(title: "Output") var detail: FailureOptions
-        @OptionGroup(title: "Bus") var place: Place
+        @OptionGroup(title: "Bus") var place: CacheLocation
 
         func run() throws {
             try conclude {
@@ -109,7 +109,7 @@ struct CacheCommand: ParsableCommand {
         private func text(_ answer: CacheReport.Line) -> [UInt8] {
             let words = [
                 Self.state(answer), String(answer.status), String(answer.length), answer.isPrivate ? "private" : "-",
-                detail.verbose ? answer.url : URLText.discreet(answer.url),
+                detail.verbose ? answer.url : URLText.redacted(answer.url),
             ]
             return Array((words.joined(separator: "\t") + "\n").utf8)
         }
@@ -131,13 +131,13 @@ struct CacheCommand: ParsableCommand {
             abstract: "Verify the checksums of all stored responses.",
             discussion: "Prints each fault on standard error. The exit code is 2 if there is one.")
 
-        @OptionGroup(title: "Bus") var place: Place
+        @OptionGroup(title: "Bus") var place: CacheLocation
 
         func run() throws {
             try conclude {
                 let folder = try place.folder()
                 let faults = try CacheCommand.reading { try CacheReport(folder).faults() }
-                for fault in faults { Complaint.say(fault) }
+                for fault in faults { CommandError.writeMessage(fault) }
                 return faults.isEmpty ? .done : .someFailed
             }
         }
@@ -152,20 +152,20 @@ struct CacheCommand: ParsableCommand {
                 beside the cache.
                 """)
 
-        @OptionGroup(title: "Bus") var place: Place
+        @OptionGroup(title: "Bus") var place: CacheLocation
 
         func run() throws {
             try conclude {
                 let folder = try place.folder()
                 let count: Int
-                if place.cacheFolder == nil, try BusPlace.local(place.place.folder()).isServed() {
+                if place.cacheFolder == nil, try BusLocation.local(place.place.folder()).isServed() {
                     count = try CacheCommand.reading { try CacheReport(folder).numbers().answers }
                     try clearThroughBus(folder)
                 } else {
                     count = try CacheCommand.reading { try CacheReport.clear(folder) }
                 }
-                let parts = try CacheCommand.reading { try PartFolder.clear(Place.parts(folder)) }
-                Complaint.say("removed \(count) responses and \(parts) parts")
+                let parts = try CacheCommand.reading { try PartFolder.clear(CacheLocation.parts(folder)) }
+                CommandError.writeMessage("removed \(count) responses and \(parts) parts")
                 return .done
             }
         }
@@ -186,7 +186,7 @@ struct CacheCommand: ParsableCommand {
                     let row = JSONValue(json)?.items("settings").first { $0.member("name")?.text == name }
                     size = row?.member("value")?.text
                 case .changed: changes += 1
-                case .refused(let reply): session.end(Refused.complaint(reply))
+                case .refused(let reply): session.end(Refused.commandError(reply))
                 case .accepted, .terminal, .progress, .cancelled, .removed, .state: break
                 }
             }
@@ -212,24 +212,24 @@ struct CacheCommand: ParsableCommand {
             try session.run { isEmpty || failure != nil || examinations >= Self.examinations }
             if let failure { throw failure }
             guard isEmpty else {
-                throw Complaint(
+                throw CommandError(
                     .other, "the bus does not use the cache in \(folder.path); give its directory with --cache-folder")
             }
         }
     }
 
-    /// Runs `body` and converts its errors into a `Complaint`.
+    /// Runs `body` and converts its errors into a `CommandError`.
     private static func reading<Value>(_ body: () throws -> Value) throws -> Value {
         do {
             return try body()
         } catch let error as StoreError {
-            throw Complaint(error.kind == .other ? .other : .cannotServe, error.description)
+            throw CommandError(error.kind == .other ? .other : .cannotServe, error.description)
         } catch let error as ClientError {
             throw error
-        } catch let complaint as Complaint {
-            throw complaint
+        } catch let commandError as CommandError {
+            throw commandError
         } catch {
-            throw Complaint(.other, "cannot read the cache: \(error)")
+            throw CommandError(.other, "cannot read the cache: \(error)")
         }
     }
 }

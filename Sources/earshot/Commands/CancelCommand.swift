@@ -31,7 +31,7 @@ struct CancelCommand: ParsableCommand {
             session.connection.cancel(RequestKey(handler, request))
             try session.run { wasOpen != nil }
             guard wasOpen == true else {
-                throw Complaint(.nothingMatched, "nothing matched: \(handler) has no open request \(request)")
+                throw CommandError(.nothingMatched, "nothing matched: \(handler) has no open request \(request)")
             }
             return .done
         }

@@ -32,7 +32,7 @@ struct ClusterCheckCommand: ParsableCommand {
     @OptionGroup(title: "Output") var format: FormatOptions
     @OptionGroup(title: "Bus") var settings: ConfigurationOptions
 
-    func validate() throws { try GivenPath.check([("file", file)]) }
+    func validate() throws { try PathCheck.check([("file", file)]) }
 
     func run() throws {
         try conclude {
@@ -50,7 +50,7 @@ struct ClusterCheckCommand: ParsableCommand {
     private static func findings(_ path: String) throws -> [ClusterFinding] {
         var findings = access(path)
         let cluster: ClusterFile
-        do throws(Complaint) {
+        do throws(CommandError) {
             cluster = try ClusterFile(path)
             _ = try cluster.gatewayKeys(path)
         } catch {
@@ -61,7 +61,7 @@ struct ClusterCheckCommand: ParsableCommand {
         if findings.isEmpty { findings.append(.good(path, "it is complete, and no other user has access")) }
         var place = cluster.node
         var address: GatewayAddress?
-        do throws(Complaint) {
+        do throws(CommandError) {
             let found = try cluster.node.address()
             place = .address(found)
             address = found
@@ -86,7 +86,7 @@ struct ClusterCheckCommand: ParsableCommand {
                     do: "run the check as the user of the bus; if that is this user, run `chown` on the file")
             ]
         }
-        do throws(Complaint) {
+        do throws(CommandError) {
             try SecretFile.checkAccess(path, content: "secrets of the cluster", mayBeOfGroup: true)
         } catch {
             return [finding(error, path)]
@@ -100,8 +100,8 @@ struct ClusterCheckCommand: ParsableCommand {
     }
 
     /// Finding for a message of the form `SUBJECT: SENTENCE; ADVICE`.
-    private static func finding(_ complaint: Complaint, _ subject: String) -> ClusterFinding {
-        var text = Substring(complaint.description)
+    private static func finding(_ commandError: CommandError, _ subject: String) -> ClusterFinding {
+        var text = Substring(commandError.description)
         if text.hasPrefix(subject + ": ") { text = text.dropFirst(subject.count + 2) }
         guard let end = text.lastIndex(of: ";") else {
             return .fault(subject, String(text), do: "correct the file, and restart the bus")

@@ -33,7 +33,7 @@ struct ClusterCommand: ParsableCommand {
 
         func run() throws {
             try conclude {
-                try Question.ask(.cluster, in: place, json: format.json) { ClusterReport($0).text }
+                try BusQuery.runQuery(.cluster, in: place, json: format.json) { ClusterStatusText($0).text }
                 return .done
             }
         }

@@ -80,12 +80,12 @@ struct ClusterNewCommand: ParsableCommand {
     var output: String?
 
     func validate() throws {
-        try GivenPath.check([("--output", output), ("--password-file", passwordFile)])
+        try PathCheck.check([("--output", output), ("--password-file", passwordFile)])
         guard EngineOptions.isCluster(name) else { throw ValidationError("the name must be \(ClusterFile.nameForm)") }
         guard (node == nil) != (nodes == nil) else {
             throw ValidationError("give either --nodes with the addresses of all, or --node with that of this one")
         }
-        guard node.map({ NodePlace($0) != nil }) ?? true else {
+        guard node.map({ NodeEndpoint($0) != nil }) ?? true else {
             throw ValidationError("--node must be \(ClusterFile.nodeForm)")
         }
         guard let places = places() else { throw ValidationError("--nodes must be \(Self.nodesForm)") }
@@ -98,7 +98,7 @@ struct ClusterNewCommand: ParsableCommand {
         try validateEngine(places)
     }
 
-    private func validateEngine(_ places: [NodePlace]) throws {
+    private func validateEngine(_ places: [NodeEndpoint]) throws {
         for (option, addresses) in [("--server", server), ("--sentinel", sentinel)] {
             for address in addresses where EngineAddress(address) == nil {
                 throw ValidationError("\(option) \(address): give an address with a port, such as 10.0.0.1:6379")
@@ -127,20 +127,20 @@ struct ClusterNewCommand: ParsableCommand {
     }
 
     /// Places of the nodes; nil if one is malformed.
-    private func places() -> [NodePlace]? {
-        if let node { return NodePlace(node).map { [$0] } }
+    private func places() -> [NodeEndpoint]? {
+        if let node { return NodeEndpoint(node).map { [$0] } }
         let texts = (nodes ?? "").split(separator: ",", omittingEmptySubsequences: false)
-        let places = texts.compactMap { text -> NodePlace? in
+        let places = texts.compactMap { text -> NodeEndpoint? in
             let isBareSix = !text.hasPrefix("[") && text.count { $0 == ":" } > 1
             let host = isBareSix ? "[\(text)]" : String(text)
-            return NodePlace(host) ?? NodePlace("\(host):\(Self.port)")
+            return NodeEndpoint(host) ?? NodeEndpoint("\(host):\(Self.port)")
         }
         return places.count == texts.count ? places : nil
     }
 
     func run() throws {
         try conclude {
-            guard let places = places() else { throw Complaint(.usage, "--nodes must be \(Self.nodesForm)") }
+            guard let places = places() else { throw CommandError(.usage, "--nodes must be \(Self.nodesForm)") }
             let redis = withRedis ? RedisSetup(cluster: name, nodes: places) : nil
             let engine = redis?.place ?? existingEngine
             let login = try redis?.login ?? existingLogin()
@@ -152,12 +152,12 @@ struct ClusterNewCommand: ParsableCommand {
         }
     }
 
-    private var existingEngine: EngineOptions.Place {
+    private var existingEngine: EngineOptions.EngineLocation {
         primary.map { .sentinels(sentinel.compactMap { EngineAddress($0) }, primary: $0) }
             ?? .servers(server.compactMap { EngineAddress($0) })
     }
 
-    private func existingLogin() throws(Complaint) -> EngineOptions.Login? {
+    private func existingLogin() throws(CommandError) -> EngineOptions.Login? {
         guard let passwordFile else { return nil }
         return EngineOptions.Login(user: user, password: try Self.password(passwordFile))
     }
@@ -175,7 +175,7 @@ struct ClusterNewCommand: ParsableCommand {
                 """.utf8))
     }
 
-    private func writeFolder(_ file: ClusterFile, _ places: [NodePlace], _ redis: RedisSetup?) throws {
+    private func writeFolder(_ file: ClusterFile, _ places: [NodeEndpoint], _ redis: RedisSetup?) throws {
         let output = output ?? name
         let setup = try ClusterSetup(file, nodes: places, redis: redis, folder: output)
         try Self.make(output)
@@ -195,20 +195,20 @@ struct ClusterNewCommand: ParsableCommand {
         try StandardOutput().write(Array(text.utf8))
     }
 
-    private static func make(_ folder: String) throws(Complaint) {
+    private static func make(_ folder: String) throws(CommandError) {
         guard unsafe mkdir(ByteText.path(folder), 0o700) == 0 else {
             throw errno == EEXIST
-                ? Complaint(.cannotWrite, "\(folder) exists; give another folder with --output")
-                : Complaint(.cannotWrite, "cannot create \(folder): \(unsafe String(cString: strerror(errno)))")
+                ? CommandError(.cannotWrite, "\(folder) exists; give another folder with --output")
+                : CommandError(.cannotWrite, "cannot create \(folder): \(unsafe String(cString: strerror(errno)))")
         }
     }
 
     /// Returns the first line of a file.
-    private static func password(_ path: String) throws(Complaint) -> String {
+    private static func password(_ path: String) throws(CommandError) -> String {
         let bytes = try InputFile.read(path, atMost: 65_536)
         let line = bytes.prefix { $0 != UInt8(ascii: "\n") && $0 != UInt8(ascii: "\r") }
         guard !line.isEmpty else {
-            throw Complaint(.noInput, "\(path): the first line is empty; it must be the password of the engine")
+            throw CommandError(.noInput, "\(path): the first line is empty; it must be the password of the engine")
         }
         return String(decoding: line, as: UTF8.self)
     }

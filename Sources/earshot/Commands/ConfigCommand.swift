@@ -35,14 +35,14 @@ struct ConfigCommand: ParsableCommand {
     func run() throws {
         try conclude {
             if running {
-                try SettingList.ask(place)
+                try SettingList.runQuery(place)
                 return .done
             }
             let pool = ConfigurationOptions.pool
             let configuration = Configuration(file: source.file, flags: [], pool: pool)
             // `serve` refuses a program that cannot be executed.
             _ = try configuration.hook()
-            if let sentence = Configuration.unknownVariables { Complaint.say(sentence) }
+            if let sentence = Configuration.unknownVariables { CommandError.writeMessage(sentence) }
             try SettingList.show(
                 try configuration.read().rows, onComplete: try configuration.onComplete(),
                 cluster: try configuration.cluster(), network: try configuration.networkRows())
@@ -86,22 +86,23 @@ struct SetCommand: ParsableCommand {
     func run() throws {
         try conclude {
             guard !words.isEmpty else {
-                try SettingList.ask(place)
+                try SettingList.runQuery(place)
                 return .done
             }
             do throws(SettingError) {
                 _ = try SettingChange(words)
             } catch {
-                throw Complaint(.usage, error.description)
+                throw CommandError(.usage, error.description)
             }
             guard let setting = SettingWords(words) else {
-                throw Complaint(.usage, "missing value; give a setting and its value, such as `earshot set slots 32`")
+                throw CommandError(
+                    .usage, "missing value; give a setting and its value, such as `earshot set slots 32`")
             }
             var changed: SettingWords?
             let session = try BusSession.find(in: place.place()) { session, event in
                 switch event {
                 case .changed(let setting): changed = setting
-                case .refused(let reply): session.end(Refused.complaint(reply, .usage))
+                case .refused(let reply): session.end(Refused.commandError(reply, .usage))
                 case .accepted, .terminal, .progress, .cancelled, .removed, .answer, .state: break
                 }
             }
@@ -116,11 +117,12 @@ struct SetCommand: ParsableCommand {
 /// Printed list of settings.
 enum SettingList {
     /// Prints the settings of the running broker.
-    static func ask(_ place: BusOptions) throws {
-        guard let json = Question.joined(try Question.answers(.settings, in: place)),
+    static func runQuery(_ place: BusOptions) throws {
+        guard let json = BusQuery.joined(try BusQuery.answers(.settings, in: place)),
             case .array(let items)? = json.member("settings")
         else {
-            throw Complaint(.other, "cannot parse the answer of the broker; use command and broker of the same version")
+            throw CommandError(
+                .other, "cannot parse the answer of the broker; use command and broker of the same version")
         }
         let lines = items.map { item in
             ["name", "pattern", "value", "source"].map { item.member($0)?.text ?? "" }
@@ -133,7 +135,7 @@ enum SettingList {
     static func show(
         _ rows: [Settings.Row], onComplete: (words: [String], path: String)?,
         cluster: (file: String, source: String)?, network: [(name: String, value: String, source: String)]
-    ) throws(Complaint) {
+    ) throws(CommandError) {
         let program = onComplete.map { [ConfigurationFile.onComplete, "", $0.words.joined(separator: " "), $0.path] }
         let cluster = cluster.map { [ConfigurationFile.cluster, "", $0.file, $0.source] }
         try show(
@@ -142,7 +144,7 @@ enum SettingList {
     }
 
     /// Prints three columns: name with pattern, value, source.
-    private static func show(_ rows: [[String]]) throws(Complaint) {
+    private static func show(_ rows: [[String]]) throws(CommandError) {
         let lines = rows.map { row in
             [row[1].isEmpty ? row[0] : "\(row[0]) \(row[1])", row[2], row[3]].map(TerminalText.escaped)
         }

@@ -25,7 +25,7 @@ struct DrainCommand: ParsableCommand {
     private static let interval = Duration.milliseconds(200)
 
     @OptionGroup var limit: EndOptions
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: RuntimeOptions
 
     func run() throws {
         try conclude {
@@ -35,7 +35,7 @@ struct DrainCommand: ParsableCommand {
             try bus.stop(now: left != 0, limit: nil)
             guard left == 0 else {
                 let count = left.map { "\($0) " } ?? ""
-                throw Complaint(.timedOut, "timeout; the bus stopped with \(count)unfinished transfers")
+                throw CommandError(.timedOut, "timeout; the bus stopped with \(count)unfinished transfers")
             }
             return .done
         }
@@ -57,13 +57,13 @@ struct DrainCommand: ParsableCommand {
                 session.loop.setTimer(after: Self.interval) { [unowned session] in
                     session.connection.query(.status, QueryPage(limit: 1))
                 }
-            case .refused(let reply): session.end(Refused.complaint(reply))
+            case .refused(let reply): session.end(Refused.commandError(reply))
             case .accepted, .terminal, .progress, .cancelled, .removed, .state: break
             }
         }
         session.onSignal = { [unowned session] in
             session.end(
-                Complaint(
+                CommandError(
                     .interrupted,
                     "interrupted; the bus accepts no requests until `earshot set admission open` or its next start"))
         }

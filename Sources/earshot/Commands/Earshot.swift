@@ -67,10 +67,10 @@ struct Earshot: ParsableCommand {
             } catch let error as ExitCode {
                 return ExitStatus(rawValue: error.rawValue) ?? .other
             } catch let error as UnknownWord {
-                Complaint.say(lines: error.message)
+                CommandError.writeMessage(lines: error.message)
                 return .usage
             } catch let error as RepeatedOption {
-                Complaint.say(lines: error.message)
+                CommandError.writeMessage(lines: error.message)
                 return .usage
             } catch {
                 return try answer(error)
@@ -109,10 +109,10 @@ struct Earshot: ParsableCommand {
     }
 
     /// Prints the message of the argument parser: help to standard output, an error to standard error.
-    private static func answer(_ error: any Error) throws(Complaint) -> ExitStatus {
+    private static func answer(_ error: any Error) throws(CommandError) -> ExitStatus {
         let text = fullMessage(for: error)
         guard exitCode(for: error) == .success else {
-            Complaint.say(lines: ArgumentForm.completed(text))
+            CommandError.writeMessage(lines: ArgumentForm.completed(text))
             return exitCode(for: error) == .validationFailure ? .usage : .other
         }
         // The report loads libraries, so it is made only for this request.

@@ -10,7 +10,7 @@ struct GatewayCommand: ParsableCommand {
         commandName: "gateway", abstract: "Accept clients on other machines; started by `earshot serve`.",
         shouldDisplay: false)
 
-    @OptionGroup var place: PlaceOptions
+    @OptionGroup var place: RuntimeOptions
     @Option(help: ArgumentHelp("Parent process; this process ends with it.", visibility: .hidden))
     var parentPid: Int32?
 

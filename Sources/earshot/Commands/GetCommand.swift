@@ -91,7 +91,7 @@ struct GetCommand: ParsableCommand {
     }
 
     private func validatePaths() throws {
-        try GivenPath.check([
+        try PathCheck.check([
             ("--input", input), ("--output", output), ("--directory", directory), ("--failed", files.failed),
             ("--dump-header", heads.dumpHeader),
         ])
@@ -125,17 +125,17 @@ struct GetCommand: ParsableCommand {
             let readsInput = input == "-" && hasPlace && !course.dryRun
             if let input, !readsInput { wanted += try URLList.read(input) }
             guard !wanted.isEmpty || readsInput else {
-                throw Complaint(.noInput, "the list is empty; give at least one URL")
+                throw CommandError(.noInput, "the list is empty; give at least one URL")
             }
             if directory == nil, wanted.contains(where: \.hasPath) {
-                throw Complaint(.usage, "the list names files with out= or dir=; give -d DIR")
+                throw CommandError(.usage, "the list names files with out= or dir=; give -d DIR")
             }
-            if wanted.count > 1, !hasPlace { throw Complaint(.usage, severalNeedAFolder.message) }
+            if wanted.count > 1, !hasPlace { throw CommandError(.usage, severalNeedAFolder.message) }
             let body = try request.body()
             if course.dryRun {
                 let names = OutputNames(template: try files.template(), readsResponse: files.remoteNameHeader)
                 return try DryRun(
-                    method: request.method(body), file: output, directory: directory, names: names, tellsJSON: json
+                    method: request.method(body), file: output, directory: directory, names: names, printsJSON: json
                 ).print(wanted, verbosely: messages.verbose)
             }
             // Read while signals still end the program, since a file may be a pipe.
@@ -155,14 +155,14 @@ struct GetCommand: ParsableCommand {
 
     private func fetch(
         _ wanted: [ListEntry], readsInput: Bool, _ body: [UInt8]?, _ netrc: Netrc?, _ cookies: [FileCookie],
-        _ place: BusPlace, _ bus: PrivateBus?, _ loop: EventLoop, _ signals: SignalSource
+        _ place: BusLocation, _ bus: PrivateBus?, _ loop: EventLoop, _ signals: SignalSource
     ) throws -> ExitStatus {
         let destination = try destination(interrupt: signals.descriptor)
         let random = String(UInt32.random(in: 0 ... .max), radix: 16)
         // The first part of the name decides about the cookie jar. That of a file is for this run only.
         let first = cookieFiles.areUsed ? "get-" : "get/"
         guard let handler = handler ?? HandlerID("\(first)\(getpid())-\(random)") else {
-            throw Complaint(.other, "cannot generate a handler name; give --handler NAME")
+            throw CommandError(.other, "cannot generate a handler name; give --handler NAME")
         }
         let cookies = cookieFiles.exchange(cookies, besides: handler)
         // A generated handler has no other users, so its request IDs need no prefix.
@@ -170,8 +170,8 @@ struct GetCommand: ParsableCommand {
         let isChecked = request.handling.checksum != nil || wanted.contains(where: \.hasChecksum)
         let interrupt = signals.descriptor
         let program = try hook.program()
-        let heads = try headPath.map { path throws(Complaint) in try HeaderOutput(path, interrupt: interrupt) }
-        let failures = try files.failed.map { path throws(Complaint) in try FailureList(path, interrupt: interrupt) }
+        let heads = try headPath.map { path throws(CommandError) in try HeaderOutput(path, interrupt: interrupt) }
+        let failures = try files.failed.map { path throws(CommandError) in try FailureList(path, interrupt: interrupt) }
         let run = GetRun(
             DownloadList(wanted, readsInput: readsInput, jobs: course.jobs),
             RequestTemplate(
@@ -185,11 +185,11 @@ struct GetCommand: ParsableCommand {
             hook: program)
         let session = try BusSession(
             place, loop, signals, window: GetRun.outstanding, finishesNone: true
-        ) { _, event in run.happened(event) }
+        ) { _, event in run.handle(event) }
         session.isQuiet = messages.quiet
         defer { session.connection.close() }
         bus?.onDeath {
-            session.end(Complaint(.noBroker, "the private broker died; retry, or start a bus with `earshot serve`"))
+            session.end(CommandError(.noBroker, "the private broker died; retry, or start a bus with `earshot serve`"))
         }
         return try run.carryOut(over: session)
     }
@@ -199,19 +199,19 @@ struct GetCommand: ParsableCommand {
         guard request.network.proxy == nil else { return }
         let notice = ProxyNotice()
         let unused = isPrivate ? nil : notice.sentence(unused: wanted.lazy.map(\.url))
-        for line in isPrivate ? notice.faults : [unused].compactMap(\.self) { Complaint.say(line) }
+        for line in isPrivate ? notice.faults : [unused].compactMap(\.self) { CommandError.writeMessage(line) }
     }
 
     /// Starts a private bus; returns nil if a broker runs.
     private func privateBus(
-        _ place: BusPlace, _ loop: EventLoop, _ signals: SignalSource, _ standby: StandbyBus?, count: Int
+        _ place: BusLocation, _ loop: EventLoop, _ signals: SignalSource, _ standby: StandbyBus?, count: Int
     ) throws -> PrivateBus? {
         guard try !place.isServed() else {
             standby?.cancel()
             return nil
         }
         guard !bus.noSpawn else {
-            throw Complaint(
+            throw CommandError(
                 .noBroker, "no broker runs \(place.phrase); start one with `earshot serve`, or omit --no-spawn")
         }
         // One worker starts faster than many, so the number depends on the number of URLs.
@@ -228,12 +228,12 @@ struct GetCommand: ParsableCommand {
             _ = try CacheFolder(path).check()
             return path
         } catch {
-            Complaint.say("continuing without a cache: \(error)")
+            CommandError.writeMessage("continuing without a cache: \(error)")
             return nil
         }
     }
 
-    private func destination(interrupt: Int32) throws(Complaint) -> Destination {
+    private func destination(interrupt: Int32) throws(CommandError) -> Destination {
         if let directory {
             // Its form was checked with the arguments.
             let names = OutputNames(template: try? files.template(), readsResponse: files.remoteNameHeader)

@@ -16,11 +16,11 @@ struct HTTPEnvCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            let answers = try Question.answers(.status, in: place)
+            let answers = try BusQuery.answers(.status, in: place)
             let addresses = answers.first.flatMap { JSONValue($0) }?.member("http")?.items("addresses").compactMap(
                 \.text)
             guard let url = addresses?.first(where: { $0.hasPrefix("http://") && !$0.hasSuffix("/v1/") }) else {
-                throw Complaint(
+                throw CommandError(
                     .noBroker, "this bus has no HTTP door at a port; start it with `earshot serve --http 5768`")
             }
             // Programs differ in the case that they read.

@@ -21,7 +21,7 @@ struct KeyCommand: ParsableCommand {
         subcommands: [New.self, Add.self, List.self, Revoke.self, Show.self])
 
     /// Location of the keys.
-    struct Place: ParsableArguments {
+    struct KeyLocation: ParsableArguments {
         @Option(
             help: ArgumentHelp(
                 "File of the keys. (default: keys.toml beside the configuration file)", valueName: "file"),
@@ -30,7 +30,7 @@ struct KeyCommand: ParsableCommand {
 
         @OptionGroup var settings: ConfigurationOptions
 
-        func validate() throws { try GivenPath.check([("--keys", keys)]) }
+        func validate() throws { try PathCheck.check([("--keys", keys)]) }
 
         var path: String { keys.map(Folder.absolute) ?? KeyFile.path(settings) }
     }
@@ -107,8 +107,8 @@ struct KeyCommand: ParsableCommand {
             guard KeyName(name) != nil else { throw ValidationError("the name must be \(KeyName.bounds)") }
         }
 
-        func value() throws(Complaint) -> KeyName {
-            guard let value = KeyName(name) else { throw Complaint(.usage, "the name must be \(KeyName.bounds)") }
+        func value() throws(CommandError) -> KeyName {
+            guard let value = KeyName(name) else { throw CommandError(.usage, "the name must be \(KeyName.bounds)") }
             return value
         }
     }
@@ -131,9 +131,9 @@ struct KeyCommand: ParsableCommand {
             completion: .file())
         var out: String?
         @OptionGroup var terms: Terms
-        @OptionGroup(title: "Bus") var place: Place
+        @OptionGroup(title: "Bus") var place: KeyLocation
 
-        func validate() throws { try GivenPath.check([("--out", out)]) }
+        func validate() throws { try PathCheck.check([("--out", out)]) }
 
         func run() throws {
             try conclude {
@@ -186,7 +186,7 @@ struct KeyCommand: ParsableCommand {
         @Argument(help: ArgumentHelp("Public key of the client: 40 characters.", valueName: "public-key"))
         var publicKey: String
         @OptionGroup var terms: Terms
-        @OptionGroup(title: "Bus") var place: Place
+        @OptionGroup(title: "Bus") var place: KeyLocation
 
         func validate() throws {
             guard CurveClient.isKey(publicKey) else {
@@ -215,7 +215,7 @@ struct KeyCommand: ParsableCommand {
         )
 
         @OptionGroup(title: "Output") var format: FormatOptions
-        @OptionGroup(title: "Bus") var place: Place
+        @OptionGroup(title: "Bus") var place: KeyLocation
 
         func run() throws {
             try conclude {
@@ -258,7 +258,7 @@ struct KeyCommand: ParsableCommand {
             discussion: "With the reload of the bus, connections of the key end at once.")
 
         @OptionGroup var name: Name
-        @OptionGroup(title: "Bus") var place: Place
+        @OptionGroup(title: "Bus") var place: KeyLocation
 
         func run() throws {
             try conclude {
@@ -276,7 +276,7 @@ struct KeyCommand: ParsableCommand {
             discussion:
                 "Creates the key pair of the bus if there is none. Clients need the public key, which is no secret.")
 
-        @OptionGroup(title: "Bus") var place: Place
+        @OptionGroup(title: "Bus") var place: KeyLocation
 
         func run() throws {
             try conclude {

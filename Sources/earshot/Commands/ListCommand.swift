@@ -63,7 +63,7 @@ struct ListCommand: ParsableCommand {
                 return room > 0
             }
             if let origin = filter.origin, room == filter.limit ?? .max {
-                throw Complaint(
+                throw CommandError(
                     .nothingMatched,
                     "nothing matched: no request is to \(origin); an origin is such as https://example.org")
             }
@@ -193,7 +193,7 @@ final class TableOutput {
         isJSON = json
     }
 
-    func write(_ rows: [(cells: [String], json: [UInt8])]) throws(Complaint) {
+    func write(_ rows: [(cells: [String], json: [UInt8])]) throws(CommandError) {
         guard !rows.isEmpty else { return }
         guard !isJSON else { return try StandardOutput().write(rows.flatMap(\.json)) }
         let first = isTerminal && !hasHeader ? [header.map { $0.uppercased() }] : []

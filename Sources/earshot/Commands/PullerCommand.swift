@@ -10,7 +10,7 @@ struct PullerCommand: ParsableCommand {
         commandName: "puller", abstract: "Fetch bodies from the other nodes of a cluster; started by `earshot serve`.",
         shouldDisplay: false)
 
-    @OptionGroup var place: PlaceOptions
+    @OptionGroup var place: RuntimeOptions
     @OptionGroup var family: FamilyOptions
     @OptionGroup var log: LogOptions
     @OptionGroup var form: LogFormatOptions

@@ -53,7 +53,7 @@ struct RetryCommand: ParsableCommand {
             try StandardOutput().write(report(retried.count))
             guard !keys.isEmpty || code.isEmpty else {
                 let codes = code.joined(separator: " or ")
-                throw Complaint(.nothingMatched, "nothing matched: no failure of \(handler) has the code \(codes)")
+                throw CommandError(.nothingMatched, "nothing matched: no failure of \(handler) has the code \(codes)")
             }
             try restartWatches(of: Set(retried.map(\.handler)))
             return retried.count < id.count ? .noInput : .done
@@ -82,7 +82,7 @@ struct RetryCommand: ParsableCommand {
         let bus = try place.place().arguments
         for record in BackgroundRecord.all() where handlers.contains(where: { record.covers($0, on: bus) }) {
             try BackgroundWatch(record).start()
-            Complaint.say("a process in the background writes the bodies to \(record.directory)")
+            CommandError.writeMessage("a process in the background writes the bodies to \(record.directory)")
         }
     }
 
@@ -94,17 +94,17 @@ struct RetryCommand: ParsableCommand {
             switch event {
             case .accepted(let key): if open.remove(key) != nil { repeated.append(key) }
             case .refused(let reply):
-                guard let key = reply.key else { return session.end(Refused.complaint(reply)) }
+                guard let key = reply.key else { return session.end(Refused.commandError(reply)) }
                 guard open.remove(key) != nil else { return }
                 // A listed request that is not durable, or that a subscriber has taken meanwhile, is not counted.
                 guard !id.isEmpty || reply.code != "unknown-request" else { return }
                 let sentence = "\(reply.detail ?? "rejected by the broker") (\(reply.code))"
-                Complaint.say("\(key.handler) \(key.request): \(sentence)")
+                CommandError.writeMessage("\(key.handler) \(key.request): \(sentence)")
             case .terminal(let delivery, _):
                 session.connection.finish(delivery)
                 guard open.remove(delivery.key) != nil else { return }
                 let outcome = FetchOutcome(url: delivery.key.request.description, delivery.terminal)
-                session.end(Complaint(.cannotWrite, outcome.sentence(verbosely: true)))
+                session.end(CommandError(.cannotWrite, outcome.sentence(verbosely: true)))
             case .progress, .answer, .cancelled, .removed, .changed, .state: break
             }
         }

@@ -23,12 +23,12 @@ struct ServeCommand: ParsableCommand {
               earshot serve --workers 4 --origin-limit 2 --address-policy public-only
             """)
 
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: RuntimeOptions
     @OptionGroup(title: "Bus") var spool: SpoolOptions
     @OptionGroup(title: "Bus") var cache: CacheOptions
     @OptionGroup(title: "Bus") var durable: DurableOptions
     @OptionGroup(title: "Bus") var readiness: ReadinessOptions
-    @OptionGroup(title: "Bus") var cluster: ClusterOptions
+    @OptionGroup(title: "Bus") var cluster: ClusterFileOption
 
     @OptionGroup(title: "Settings") var settings: SettingOptions
     @Option(
@@ -47,7 +47,7 @@ struct ServeCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Maximum number of workers, regardless of the settings.", visibility: .hidden))
     var mostWorkers: Int?
 
-    func validate() throws { try GivenPath.check([("--keys", keys)]) }
+    func validate() throws { try PathCheck.check([("--keys", keys)]) }
 
     func run() throws {
         try conclude {

@@ -21,7 +21,7 @@ struct StatusCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            try Question.ask(.status, in: place, json: format.json) { TimesReport.summarized($0).report() }
+            try BusQuery.runQuery(.status, in: place, json: format.json) { TimesReport.summarized($0).report() }
             return .done
         }
     }
@@ -50,14 +50,14 @@ struct WhyCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            try Question.ask(.why(handler, request), in: place, json: format.json) { $0.table() }
+            try BusQuery.runQuery(.why(handler, request), in: place, json: format.json) { $0.table() }
             return .done
         }
     }
 }
 
 /// Query of the broker, with all pages of its answer.
-enum Question {
+enum BusQuery {
     /// Tables in answers, with the queries for their further pages.
     private static let tables: [(name: String, query: Query)] = [
         ("workers", .workers), ("origins", .origins), ("settings", .settings),
@@ -67,23 +67,23 @@ enum Question {
     static func answers(_ query: Query, in place: BusOptions) throws -> [[UInt8]] {
         let failures = try place.place().failures
         do {
-            return try ask(query, in: place, patience: failures.isEmpty ? nil : patience)
-        } catch let complaint as Complaint where complaint.status == .noBroker {
-            for failure in failures { Complaint.say(failure) }
-            throw complaint
+            return try runQuery(query, in: place, patience: failures.isEmpty ? nil : patience)
+        } catch let commandError as CommandError where commandError.status == .noBroker {
+            for failure in failures { CommandError.writeMessage(failure) }
+            throw commandError
         }
     }
 
     /// Maximum time for an answer while the broker is in a crash loop.
     private static let patience = Duration.seconds(2)
 
-    private static func ask(_ query: Query, in place: BusOptions, patience: Duration?) throws -> [[UInt8]] {
+    private static func runQuery(_ query: Query, in place: BusOptions, patience: Duration?) throws -> [[UInt8]] {
         var answers: [[UInt8]] = []
         let session = try BusSession.find(in: place.place(), patience: patience) {
             session, event in
             switch event {
             case .answer(_, let json): answers.append(json)
-            case .refused(let reply): session.end(Refused.complaint(reply))
+            case .refused(let reply): session.end(Refused.commandError(reply))
             case .accepted, .terminal, .progress, .cancelled, .removed, .changed, .state: break
             }
         }
@@ -117,7 +117,7 @@ enum Question {
     /// Queries the broker and prints the answer.
     ///
     /// - Parameter show: renders the answer as text.
-    static func ask(_ query: Query, in place: BusOptions, json: Bool, show: (JSONValue) -> String) throws {
+    static func runQuery(_ query: Query, in place: BusOptions, json: Bool, show: (JSONValue) -> String) throws {
         let answers = try answers(query, in: place)
         var text: [UInt8] = []
         if json {

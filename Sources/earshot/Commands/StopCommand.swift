@@ -20,7 +20,7 @@ struct StopCommand: ParsableCommand {
     var now = false
 
     @OptionGroup var limit: EndOptions
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: RuntimeOptions
 
     func run() throws {
         try conclude {

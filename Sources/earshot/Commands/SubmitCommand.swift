@@ -63,15 +63,15 @@ struct SubmitCommand: ParsableCommand {
     }
 
     /// URLs of the command line and of the list.
-    private func entries() throws(Complaint) -> [ListEntry] {
+    private func entries() throws(CommandError) -> [ListEntry] {
         var entries = urls.map { ListEntry(url: URLText.percentEncoded($0)) }
         if let input = source.input { entries += try URLList.read(input) }
-        guard !entries.isEmpty else { throw Complaint(.noInput, "the list is empty; give at least one URL") }
+        guard !entries.isEmpty else { throw CommandError(.noInput, "the list is empty; give at least one URL") }
         if let entry = entries.first(where: { $0.fault != nil }), let fault = entry.fault {
-            throw Complaint(.usage, "\(URLText.discreet(entry.url)): \(fault)")
+            throw CommandError(.usage, "\(URLText.redacted(entry.url)): \(fault)")
         }
         guard !entries.contains(where: \.hasPath) else {
-            throw Complaint(.usage, "the list names files with out= or dir=; `earshot get` writes such files")
+            throw CommandError(.usage, "the list names files with out= or dir=; `earshot get` writes such files")
         }
         return entries
     }
@@ -80,7 +80,7 @@ struct SubmitCommand: ParsableCommand {
         try conclude {
             let mark = String(UInt32.random(in: 0 ... .max), radix: 16)
             guard let handler = naming.handler ?? HandlerID("submit/\(getpid())-\(mark)") else {
-                throw Complaint(.other, "cannot generate a handler name; give --handler NAME")
+                throw CommandError(.other, "cannot generate a handler name; give --handler NAME")
             }
             let entries = try entries()
             let mover = try target.directory.map {
@@ -88,7 +88,7 @@ struct SubmitCommand: ParsableCommand {
             }
             let isDurable = submission.durable || mover != nil
             if request.network.proxy == nil, let line = ProxyNotice().sentence(unused: entries.lazy.map(\.url)) {
-                Complaint.say(line)
+                CommandError.writeMessage(line)
             }
             let body = try self.request.body()
             let netrc = try self.request.netrc()
@@ -104,7 +104,7 @@ struct SubmitCommand: ParsableCommand {
                     // The broker does not answer a refused request without `durable`.
                     if !isDurable, isRefusing || Self.isClosed(json) {
                         session.end(
-                            Complaint(
+                            CommandError(
                                 .noBroker,
                                 "the bus accepts no new requests and may have refused these; repeat the command after `earshot set admission open`, or after its next start"
                             ))
@@ -118,27 +118,27 @@ struct SubmitCommand: ParsableCommand {
                 case .terminal(let delivery, _) where delivery.key.handler == handler:
                     // Without a subscription a terminal arrives only for a rejected request.
                     let outcome = FetchOutcome(url: delivery.key.request.description, delivery.terminal)
-                    Complaint.say(outcome.sentence(verbosely: true))
+                    CommandError.writeMessage(outcome.sentence(verbosely: true))
                     if refused.insert(delivery.key.request).inserted { tally.count(outcome) }
                     session.connection.finish(delivery)
                 // Settings are reserved for the administrator. The order of the answers proves the same.
                 case .refused(let reply) where reply.subject == .query: isTaken = true
                 case .refused(let reply):
                     let sentence = "\(reply.detail ?? "rejected by the broker") (\(reply.code))"
-                    guard let request = reply.key?.request else { return session.end(Complaint(.other, sentence)) }
-                    Complaint.say("\(handler) \(request): \(sentence)")
+                    guard let request = reply.key?.request else { return session.end(CommandError(.other, sentence)) }
+                    CommandError.writeMessage("\(handler) \(request): \(sentence)")
                     let outcome = FetchOutcome(url: request.description, code: reply.code, detail: sentence)
                     if refused.insert(request).inserted { tally.count(outcome) }
                 case .accepted, .terminal, .progress, .cancelled, .removed, .changed, .state: break
                 }
             }
-            var asked: [RequestID] = []
+            var requested: [RequestID] = []
             for (index, entry) in entries.enumerated() {
                 let url = entry.url
                 guard let name = id ?? RequestID("\(mark)-\(index + 1)") else { continue }
                 guard let text = URLText.wire(url) else {
                     let outcome = FetchOutcome(malformed: url)
-                    Complaint.say(outcome.sentence(verbosely: failure.verbose))
+                    CommandError.writeMessage(outcome.sentence(verbosely: failure.verbose))
                     tally.count(outcome)
                     continue
                 }
@@ -152,20 +152,20 @@ struct SubmitCommand: ParsableCommand {
                 fetch.addFormType()
                 netrc?.authorize(&fetch)
                 try session.connection.fetch(fetch)
-                asked.append(name)
+                requested.append(name)
             }
             session.connection.query(.settings)
             try session.run {
                 isTaken && !session.connection.areRequestsHeld
-                    && (!isDurable || asked.allSatisfy { accepted.contains($0) || refused.contains($0) })
+                    && (!isDurable || requested.allSatisfy { accepted.contains($0) || refused.contains($0) })
             }
-            let taken = asked.filter { !refused.contains($0) }
+            let taken = requested.filter { !refused.contains($0) }
             if !taken.isEmpty { try mover?.start() }
             tally.countSuccesses(taken.count)
             var lines = LineOutput()
             for name in taken { lines.add(Array("\(handler) \(name)\n".utf8)) }
             lines.flush()
-            if let obstacle = lines.obstacle { throw Self.complaint(obstacle, handler, taken.count) }
+            if let obstacle = lines.obstacle { throw Self.commandError(obstacle, handler, taken.count) }
             return tally.status
         }
     }
@@ -178,10 +178,10 @@ struct SubmitCommand: ParsableCommand {
     }
 
     /// Complaint about an output error after the broker has accepted the requests.
-    private static func complaint(_ obstacle: Complaint, _ handler: HandlerID, _ count: Int) -> Complaint {
+    private static func commandError(_ obstacle: CommandError, _ handler: HandlerID, _ count: Int) -> CommandError {
         guard let sentence = obstacle.sentence else { return obstacle }
         let state = "\(count) requests were submitted under \(handler); `earshot drop \(handler)` removes them"
-        return Complaint(obstacle.status, "\(sentence); \(state)")
+        return CommandError(obstacle.status, "\(sentence); \(state)")
     }
 }
 

@@ -41,14 +41,14 @@ struct WaitCommand: ParsableCommand {
             }
             if let limit = limit.duration {
                 session.loop.setTimer(after: limit) { [unowned session] in
-                    session.end(Complaint(.timedOut, "\(handler): timeout; \(wait.pendingText) did not end"))
+                    session.end(CommandError(.timedOut, "\(handler): timeout; \(wait.pendingText) did not end"))
                 }
             }
             session.connection.subscribe(handler)
             wait.begin(session)
             try session.run { wait.isOver(session) }
             guard wait.tally.total > 0 else {
-                throw Complaint(.noInput, "\(handler) has no request; submit one with `earshot submit --handler`")
+                throw CommandError(.noInput, "\(handler) has no request; submit one with `earshot submit --handler`")
             }
             return wait.tally.status
         }
@@ -80,28 +80,29 @@ final class HandlerWait {
         }
     }
 
-    func begin(_ session: BusSession) { pending.ask(session) }
+    func begin(_ session: BusSession) { pending.query(session) }
 
     func take(_ event: ClientEvent, _ session: BusSession) {
         switch event {
         case .terminal(let delivery, _): take(delivery, session)
         case .answer(let query, let json): pending.take(query, json, session)
-        case .refused(let reply): session.end(Refused.complaint(reply))
-        case .state(.connected): pending.ask(session)
+        case .refused(let reply): session.end(Refused.commandError(reply))
+        case .state(.connected): pending.query(session)
         case .accepted, .progress, .cancelled, .removed, .changed, .state: break
         }
     }
 
-    private func take(_ delivery: Delivery, _ session: BusSession) {
+    private func take(_ delivery: DeliveredTerminal, _ session: BusSession) {
         let outcome = FetchOutcome(url: delivery.terminal.url ?? "-", delivery.terminal)
         tally.count(outcome)
         if outcome.code != nil {
-            Complaint.say("\(delivery.key.handler) \(delivery.key.request) \(outcome.sentence(verbosely: isVerbose))")
+            CommandError.writeMessage(
+                "\(delivery.key.handler) \(delivery.key.request) \(outcome.sentence(verbosely: isVerbose))")
         }
         if delivery.terminal.isDurable { kept += 1 } else { session.connection.finish(delivery) }
         if kept >= WaitCommand.window {
             let text = "\(pattern) has more than \(WaitCommand.window - 1) durable results"
-            session.end(Complaint(.other, "\(text); store them with `earshot watch -d DIR \(pattern)`"))
+            session.end(CommandError(.other, "\(text); store them with `earshot watch -d DIR \(pattern)`"))
         }
         pending.resultArrived(session)
     }

@@ -46,7 +46,7 @@ struct WatchCommand: ParsableCommand {
     private var discard: Bool { target.discard }
 
     func validate() throws {
-        try GivenPath.check([("--directory", directory)])
+        try PathCheck.check([("--directory", directory)])
         if let count, count < 1 { throw ValidationError("--count: give a number of at least 1") }
         guard directory == nil || !discard else {
             throw ValidationError("--directory and --discard exclude each other; give one of them")
@@ -54,7 +54,7 @@ struct WatchCommand: ParsableCommand {
     }
 
     func run() throws {
-        if target.notedLog != nil { Complaint.writeObjects() }
+        if target.notedLog != nil { CommandError.writeObjects() }
         try conclude {
             let lock: BackgroundLock?
             switch target.backgroundTurn(handler, hook.exec, try place.place()) {
@@ -74,9 +74,9 @@ struct WatchCommand: ParsableCommand {
                 session, event in
                 switch event {
                 case .terminal(let delivery, let body):
-                    guard tally.total < count ?? .max, session.complaint == nil else { return }
+                    guard tally.total < count ?? .max, session.commandError == nil else { return }
                     do {
-                        let outcome = try tell(delivery, body, &destination, session)
+                        let outcome = try report(delivery, body, &destination, session)
                         tally.count(outcome)
                         let finish = { [unowned session] in
                             session.connection.finish(delivery)
@@ -85,27 +85,27 @@ struct WatchCommand: ParsableCommand {
                             pending?.resultArrived(session)
                         }
                         if let hooks { hooks.add(outcome, delivery.key, ended: finish) } else { finish() }
-                    } catch let complaint as Complaint {
+                    } catch let commandError as CommandError {
                         // The event of the signal follows.
-                        if complaint.status != .interrupted { session.end(complaint) }
+                        if commandError.status != .interrupted { session.end(commandError) }
                     } catch {
-                        session.end(Complaint(.other, "\(error)"))
+                        session.end(CommandError(.other, "\(error)"))
                     }
-                case .answer(.ping, _): Complaint.say("listening to \(handler)")
+                case .answer(.ping, _): CommandError.writeMessage("listening to \(handler)")
                 case .answer(let query, let json): pending?.take(query, json, session)
-                case .state(.connected): pending?.ask(session)
+                case .state(.connected): pending?.query(session)
                 case .refused(let reply):
-                    session.end(Complaint(.other, "\(reply.detail ?? "rejected by the broker") (\(reply.code))"))
+                    session.end(CommandError(.other, "\(reply.detail ?? "rejected by the broker") (\(reply.code))"))
                 case .accepted, .progress, .cancelled, .removed, .changed, .state: break
                 }
             }
             if let directory { destination = try .folder(directory, interrupt: session.signalDescriptor) }
             session.connection.bodyFolder = destination.bodyFolder
-            hooks = program.map { HookRuns($0, session.loop) { Complaint.say($0) } }
+            hooks = program.map { HookRuns($0, session.loop) { CommandError.writeMessage($0) } }
             defer { hooks?.stop() }
             session.connection.subscribe(handler)
             session.connection.query(.ping)
-            pending?.ask(session)
+            pending?.query(session)
             try session.run {
                 hooks?.count ?? 0 == 0 && (tally.total >= count ?? .max || pending?.isZero(session) == true)
             }
@@ -116,16 +116,16 @@ struct WatchCommand: ParsableCommand {
 
     /// Writes the body and prints the line of a result.
     ///
-    /// - Throws: `Complaint` if the result must not be acknowledged.
-    private func tell(
-        _ delivery: Delivery, _ body: [UInt8], _ destination: inout Destination, _ session: BusSession
-    ) throws(Complaint) -> FetchOutcome {
+    /// - Throws: `CommandError` if the result must not be acknowledged.
+    private func report(
+        _ delivery: DeliveredTerminal, _ body: [UInt8], _ destination: inout Destination, _ session: BusSession
+    ) throws(CommandError) -> FetchOutcome {
         let terminal = delivery.terminal
         var outcome = FetchOutcome(url: terminal.url ?? "-", terminal)
         if let number = delivery.storeFailure {
             outcome.storeFailed(number)
             let name = "\(delivery.key.handler) \(delivery.key.request)"
-            throw Complaint(.cannotWrite, "\(name) \(outcome.sentence(verbosely: failure.verbose))")
+            throw CommandError(.cannotWrite, "\(name) \(outcome.sentence(verbosely: failure.verbose))")
         }
         if outcome.code == nil {
             let name = "\(delivery.key.handler) \(delivery.key.request)"
@@ -134,7 +134,7 @@ struct WatchCommand: ParsableCommand {
                 let sentence =
                     "\(name) is a durable result with a body; give -d DIR to store the body, or --discard to drop it"
                     + stays
-                throw Complaint(.usage, sentence)
+                throw CommandError(.usage, sentence)
             }
             do throws(OutputFailure) {
                 let body = OutputBody(of: delivery, body)
@@ -145,16 +145,16 @@ struct WatchCommand: ParsableCommand {
             } catch {
                 outcome.code = FetchOutcome.writeFailed
                 switch error {
-                case .interrupted: throw Complaint(.interrupted)
+                case .interrupted: throw CommandError(.interrupted)
                 case .cannotWrite(let sentence): outcome.detail = sentence
                 case .lostSource, .broken: outcome.detail = "its spool file is missing"
                 }
                 let sentence = "\(name) \(outcome.sentence(verbosely: failure.verbose))"
                 // A restarting broker empties its spool. Only the results of before are lost, so the command continues.
                 guard case .lostSource = error, !terminal.isDurable else {
-                    throw Complaint(.cannotWrite, sentence + stays)
+                    throw CommandError(.cannotWrite, sentence + stays)
                 }
-                Complaint.say(sentence)
+                CommandError.writeMessage(sentence)
             }
         }
         let line = json ? jsonLine(delivery, outcome) : plainLine(delivery, outcome)
@@ -162,7 +162,7 @@ struct WatchCommand: ParsableCommand {
         return outcome
     }
 
-    private func jsonLine(_ delivery: Delivery, _ outcome: FetchOutcome) -> [UInt8] {
+    private func jsonLine(_ delivery: DeliveredTerminal, _ outcome: FetchOutcome) -> [UInt8] {
         var line = JSONLine()
         line.member("handler", delivery.key.handler.description)
         line.member("request", delivery.key.request.description)
@@ -170,10 +170,10 @@ struct WatchCommand: ParsableCommand {
         return line.finished()
     }
 
-    private func plainLine(_ delivery: Delivery, _ outcome: FetchOutcome) -> [UInt8] {
+    private func plainLine(_ delivery: DeliveredTerminal, _ outcome: FetchOutcome) -> [UInt8] {
         var words = [delivery.key.handler.description, delivery.key.request.description]
         words.append(outcome.code ?? outcome.status.map { String($0) } ?? "-")
-        words.append(failure.verbose ? outcome.url : URLText.discreet(outcome.url))
+        words.append(failure.verbose ? outcome.url : URLText.redacted(outcome.url))
         if let path = outcome.path { words.append(path) }
         return Array((TerminalText.escaped(words.joined(separator: " ")) + "\n").utf8)
     }
@@ -215,7 +215,7 @@ struct WatchOptions: ParsableArguments {
     }
 
     /// Notes a watch in the background, and waits until no other process of the same note runs.
-    func backgroundTurn(_ handler: HandlerPattern, _ exec: HookProgram?, _ place: BusPlace) -> Turn {
+    func backgroundTurn(_ handler: HandlerPattern, _ exec: HookProgram?, _ place: BusLocation) -> Turn {
         guard let notedLog, let directory else { return .taken(nil) }
         let record = BackgroundRecord(
             bus: place.arguments, handler: handler.description, directory: directory, log: notedLog,
@@ -224,7 +224,7 @@ struct WatchOptions: ParsableArguments {
         do {
             return try BackgroundLock.take(record, at: path).map { .taken($0) } ?? .waitedFor
         } catch {
-            Complaint.say("`earshot retry` cannot start this command again: \(error)")
+            CommandError.writeMessage("`earshot retry` cannot start this command again: \(error)")
             return .taken(nil)
         }
     }

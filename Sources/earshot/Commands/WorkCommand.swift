@@ -49,10 +49,10 @@ struct WorkCommand: ParsableCommand {
         try conclude {
             let place = try bus.place()
             guard try place.isServed() else {
-                throw Complaint(.noBroker, "no broker runs \(place.phrase); start one with `earshot serve`")
+                throw CommandError(.noBroker, "no broker runs \(place.phrase); start one with `earshot serve`")
             }
             guard let name = program.first, let path = ProgramPath.find(name) else {
-                throw Complaint(
+                throw CommandError(
                     .noInput, "cannot execute \(program.first ?? ""): not in PATH, or not executable; give its path")
             }
             var options = ProgramOptions(
@@ -73,11 +73,11 @@ struct WorkCommand: ParsableCommand {
             let names = service.scheme.map { $0 + ":" }.joined(separator: " ")
             do {
                 try WorkerProcess.run(options, logger: LineLog.logger("work", log.logLevel, form.logFormat)) {
-                    Complaint.say("serving \(names)")
+                    CommandError.writeMessage("serving \(names)")
                 }
                 return .done
             } catch let error as WorkerRefused {
-                throw Complaint(.cannotServe, error.description)
+                throw CommandError(.cannotServe, error.description)
             }
         }
     }

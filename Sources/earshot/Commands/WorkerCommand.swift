@@ -21,7 +21,7 @@ struct WorkerCommand: ParsableCommand {
     var slots = 64
 
     @OptionGroup(title: "Network") var worker: WorkerTuning
-    @OptionGroup(title: "Bus") var place: PlaceOptions
+    @OptionGroup(title: "Bus") var place: RuntimeOptions
     @OptionGroup var family: FamilyOptions
     @OptionGroup(title: "Output") var log: LogOptions
     @OptionGroup(title: "Output") var form: LogFormatOptions
@@ -82,14 +82,14 @@ struct WorkerTuning: ParsableArguments {
 
     /// Returns `options` with the values of the command line.
     ///
-    /// - Throws: `Complaint` for values with which no worker can run.
-    func options(_ options: WorkerOptions) throws(Complaint) -> WorkerOptions {
+    /// - Throws: `CommandError` for values with which no worker can run.
+    func options(_ options: WorkerOptions) throws(CommandError) -> WorkerOptions {
         for server in dnsServers where !WorkerOptions.isNameServer(server) {
-            throw Complaint(
+            throw CommandError(
                 .configuration,
                 "--dns-server \(server): give a numeric address, such as 9.9.9.9, 9.9.9.9:53 or [::1]:53")
         }
-        if let caFile, let fault = TrustFile.fault(caFile) { throw Complaint(.configuration, "--ca-file: \(fault)") }
+        if let caFile, let fault = TrustFile.fault(caFile) { throw CommandError(.configuration, "--ca-file: \(fault)") }
         var options = options
         if !dnsServers.isEmpty { options.dnsServers = dnsServers }
         if let caFile { options.caFile = Folder.absolute(caFile) }

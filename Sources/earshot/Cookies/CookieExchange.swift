@@ -15,7 +15,7 @@ final class CookieExchange {
     /// Path of the file to write; nil for none.
     private let output: String?
     private var saved: [FileCookie] = []
-    private var isAsking = false
+    private var isQuerying = false
     /// Whether the jar was read to its end, or needs no reading.
     private(set) var isComplete: Bool
 
@@ -63,8 +63,8 @@ final class CookieExchange {
 
     /// Asks for the cookies of the jar, once.
     func finish(_ connection: ClientConnection) {
-        guard !isAsking, !isComplete else { return }
-        isAsking = true
+        guard !isQuerying, !isComplete else { return }
+        isQuerying = true
         connection.query(.cookies(handler))
     }
 
@@ -84,10 +84,10 @@ final class CookieExchange {
     }
 
     /// Writes the file.
-    func save() throws(Complaint) {
+    func save() throws(CommandError) {
         guard let output else { return }
         guard isComplete else {
-            throw Complaint(
+            throw CommandError(
                 .cannotWrite, "cannot write \(output): the broker did not send the cookies; repeat the command")
         }
         try CookieFile.write(saved, to: output)

@@ -75,7 +75,7 @@ struct DownloadOutput {
     }
 
     /// Writes the head of a response.
-    func writeHead(_ outcome: FetchOutcome) throws(Complaint) { try heads?.write(outcome) }
+    func writeHead(_ outcome: FetchOutcome) throws(CommandError) { try heads?.write(outcome) }
 
     /// Writes the body of an outcome, or the page of an HTTP failure with `--fail-body`.
     ///

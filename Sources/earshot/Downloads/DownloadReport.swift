@@ -50,7 +50,7 @@ final class DownloadReport {
     /// Prints a message on standard error.
     func write(_ message: String) {
         clear()
-        Complaint.say(message)
+        CommandError.writeMessage(message)
     }
 
     // MARK: Events
@@ -94,7 +94,7 @@ final class DownloadReport {
     /// Writes the JSON lines.
     ///
     /// - Returns: the error that stopped the output; nil for none, and for a signal, whose event follows.
-    func flush() -> Complaint? {
+    func flush() -> CommandError? {
         guard lines?.isEmpty == false else { return nil }
         clear()
         lines?.flush()
@@ -112,7 +112,7 @@ final class DownloadReport {
     }
 
     /// Writes the list of failures.
-    func finishFailures() throws(Complaint) { try failures?.finish() }
+    func finishFailures() throws(CommandError) { try failures?.finish() }
 
     /// Prints the last line of a run with several URLs, and of any run on a terminal or with -v. A body from the cache
     /// is always reported, because the server may have a newer one. So is a resumed body, because the interrupted run

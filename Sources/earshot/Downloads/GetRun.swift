@@ -14,7 +14,7 @@ final class GetRun {
     private enum Removal: Equatable {
         case none
         /// The broker has not answered this number of messages.
-        case asked(Int)
+        case requested(Int)
     }
 
     private var list: DownloadList
@@ -52,7 +52,7 @@ final class GetRun {
     private var isInterrupted: Bool { removal != .none }
 
     private var isDone: Bool {
-        if isInterrupted { return removal == .asked(0) }
+        if isInterrupted { return removal == .requested(0) }
         return list.isExhausted && pending.isEmpty && hooks?.count ?? 0 == 0
     }
 
@@ -87,7 +87,7 @@ final class GetRun {
         keepParts()
         try saveFailures()
         try cookies?.save()
-        if !isInterrupted, list.count == 0 { throw Complaint(.noInput, "the list is empty; give at least one URL") }
+        if !isInterrupted, list.count == 0 { throw CommandError(.noInput, "the list is empty; give at least one URL") }
         report.summarize(list, output, now: session.loop.now, isInterrupted: isInterrupted)
         return isInterrupted ? .interrupted : report.tally.status
     }
@@ -104,7 +104,7 @@ final class GetRun {
                     RunSnapshot(known: list.count, isListing: list.isOpen, tally: report.tally)
                 },
                 oldest: { [unowned self] in pending.min { $0.value.index < $1.value.index }?.key },
-                ask: { [unowned self] in session.connection.query(.why(requests.handler, $0)) }))
+                requestReason: { [unowned self] in session.connection.query(.why(requests.handler, $0)) }))
         hooks = hook.map { program in HookRuns(program, session.loop) { [report] in report.write($0) } }
     }
 
@@ -115,15 +115,15 @@ final class GetRun {
 
     // MARK: Events
 
-    func happened(_ event: ClientEvent) {
+    func handle(_ event: ClientEvent) {
         switch event {
         case .terminal(let delivery, let body): ended(delivery, body)
         case .progress(let progress): progressed(progress)
         case .refused(let reply): refused(reply)
-        case .removed: if isInterrupted { removal = .asked(0) }
+        case .removed: if isInterrupted { removal = .requested(0) }
         case .state(.connected): connected()
         case .cancelled:
-            if requests.isShared, case .asked(let count) = removal { removal = .asked(max(0, count - 1)) }
+            if requests.isShared, case .requested(let count) = removal { removal = .requested(max(0, count - 1)) }
         case .answer(let query, let json):
             guard let session, cookies?.answered(query, json, session.connection) != true else { return }
             if case .settings = query { compareLimit(json) } else { report.answered(json) }
@@ -168,7 +168,7 @@ final class GetRun {
             try output.progressed(progress)
         } catch {
             switch error {
-            case .broken: session?.end(Complaint(.cannotWrite))
+            case .broken: session?.end(CommandError(.cannotWrite))
             // The event of a signal follows. A missing file is found at the end, too.
             case .interrupted, .lostSource: return
             case .cannotWrite(let sentence):
@@ -180,13 +180,13 @@ final class GetRun {
         }
     }
 
-    private func ended(_ delivery: Delivery, _ body: [UInt8]) {
+    private func ended(_ delivery: DeliveredTerminal, _ body: [UInt8]) {
         guard let session, !isInterrupted else { return }
         let request = delivery.key.request
         guard let item = pending[request] else { return acknowledge(foreign: delivery, session) }
         let outcome = FetchOutcome(url: item.entry.url, delivery.terminal)
         if output.hasHeads || output.destination.isTerminal { report.clear() }
-        do throws(Complaint) { try output.writeHead(outcome) } catch {
+        do throws(CommandError) { try output.writeHead(outcome) } catch {
             // The event of the signal follows.
             if error.status != .interrupted { session.end(error) }
             return
@@ -194,7 +194,7 @@ final class GetRun {
         let body = OutputBody(of: delivery, body)
         switch output.write(body, of: item, outcome, storeFailure: delivery.storeFailure) {
         case .missing(let failure):
-            if session.connection.askAgain(delivery) { return }
+            if session.connection.resubmit(delivery) { return }
             session.connection.finish(delivery)
             end(request, item, failure)
         case .ended(let outcome):
@@ -203,7 +203,7 @@ final class GetRun {
         case .kept(let reason, let path):
             session.connection.finish(delivery)
             skip(request, item, reason, path: path)
-        case .closed: return session.end(Complaint(.cannotWrite))
+        case .closed: return session.end(CommandError(.cannotWrite))
         // The event of the signal follows.
         case .interrupted: return
         }
@@ -212,12 +212,12 @@ final class GetRun {
 
     /// Acknowledges a terminal of another program's request under the same handler, unless that would delete a durable
     /// result.
-    private func acknowledge(foreign delivery: Delivery, _ session: BusSession) {
+    private func acknowledge(foreign delivery: DeliveredTerminal, _ session: BusSession) {
         guard delivery.terminal.isDurable else { return session.connection.finish(delivery) }
         let sentence =
             "the handler \(requests.handler) has durable results of other requests; receive them first with "
             + "`earshot watch -d DIR \(requests.handler)`, or give another --handler"
-        session.end(Complaint(.usage, sentence))
+        session.end(CommandError(.usage, sentence))
     }
 
     private func refused(_ reply: RefusedMessage) {
@@ -225,7 +225,7 @@ final class GetRun {
         if reply.subject == .query { return }
         let detail = reply.detail ?? "rejected by the broker"
         guard let request = reply.key?.request, let item = pending[request] else {
-            session?.end(Complaint(.other, "\(detail) (\(reply.code))"))
+            session?.end(CommandError(.other, "\(detail) (\(reply.code))"))
             return
         }
         end(request, item, FetchOutcome(url: item.entry.url, code: reply.code, detail: detail))
@@ -287,23 +287,23 @@ final class GetRun {
     /// Removes the pending requests at the first signal and awaits the answer. A second signal ends the run at once.
     private func interrupted() {
         guard let session else { return }
-        guard !isInterrupted else { return session.end(Complaint(.interrupted)) }
+        guard !isInterrupted else { return session.end(CommandError(.interrupted)) }
         if requests.isShared {
             // Requests of other programs under the handler stay, and may be durable.
-            removal = .asked(pending.count)
+            removal = .requested(pending.count)
             for request in pending.keys { session.connection.cancel(RequestKey(requests.handler, request)) }
         } else {
-            removal = .asked(1)
+            removal = .requested(1)
             session.connection.remove(.handler(requests.handler))
         }
-        session.loop.setTimer(after: GetRun.farewell) { session.end(Complaint(.interrupted)) }
+        session.loop.setTimer(after: GetRun.farewell) { session.end(CommandError(.interrupted)) }
     }
 
     /// Keeps the bytes of the bodies that have not ended.
     private func keepParts() { output.keepParts(of: pending, isPulling: session?.connection.isPulling ?? false) }
 
     /// Writes the list of failures. It includes the URLs without a result, after an early end.
-    private func saveFailures() throws(Complaint) {
+    private func saveFailures() throws(CommandError) {
         guard report.hasFailureList else { return }
         for item in pending.values.sorted(by: { $0.index < $1.index }) {
             report.addUnfinished(item, cause: "the run ended before the result")

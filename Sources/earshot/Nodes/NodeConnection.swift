@@ -69,10 +69,10 @@ final class NodeConnection {
         let connection = try ClientConnection(
             [endpoint], sharing: network, window: Self.window, lease: Self.lease,
             finishesNone: false, bodies: .pull, loop: loop
-        ) { event in door.connection?.happened(event) }
+        ) { event in door.connection?.handle(event) }
         self.connection = connection
         door.connection = self
-        connection.keeper = self
+        connection.bodyStore = self
         awaitSign()
     }
 
@@ -144,9 +144,9 @@ final class NodeConnection {
 
     // MARK: Events
 
-    private func happened(_ event: ClientEvent) {
+    private func handle(_ event: ClientEvent) {
         // Failed attempts to connect again are no sign.
-        let isSign = if case .state(.apart) = event { phase == .open } else { true }
+        let isSign = if case .state(.disconnected) = event { phase == .open } else { true }
         if isSign { signAt = loop.now }
         switch event {
         case .terminal(let delivery, let body): ended(delivery, body)
@@ -154,7 +154,7 @@ final class NodeConnection {
             endLater(.unreachable("it refuses the session (\(Self.words(of: reply)))"))
         case .refused(let reply): if let id = reply.key?.request { end(id, .refused(Self.words(of: reply))) }
         case .state(.connected): phase = .open
-        case .state(.apart), .state(.draining):
+        case .state(.disconnected), .state(.draining):
             if let failure = connection?.failure { return endLater(.unreachable("\(failure)")) }
             if phase == .open { phase = .waiting }
             awaitSign()
@@ -171,8 +171,8 @@ final class NodeConnection {
             guard phase != .open || !requests.isEmpty else { return }
             guard loop.now.since(signAt) >= Self.patience else { return awaitSign() }
             switch phase {
-            case .connecting: end(all: .unreachable(connection?.trouble ?? "no session within 2 s"))
-            case .waiting: end(all: .lost(connection?.trouble ?? "no session within 2 s"))
+            case .connecting: end(all: .unreachable(connection?.fault ?? "no session within 2 s"))
+            case .waiting: end(all: .lost(connection?.fault ?? "no session within 2 s"))
             case .open:
                 signAt = loop.now
                 for id in requests.keys where !inFiles.contains(id) {
@@ -198,7 +198,7 @@ final class NodeConnection {
         }
     }
 
-    private func ended(_ delivery: Delivery, _ body: [UInt8]) {
+    private func ended(_ delivery: DeliveredTerminal, _ body: [UInt8]) {
         defer { if delivery.isFile { connection?.finish(delivery) } }
         let id = delivery.key.request
         guard delivery.key.handler == handler, requests[id] != nil else { return }
@@ -212,8 +212,8 @@ final class NodeConnection {
     }
 }
 
-extension NodeConnection: BodyKeeper {
-    func makeFile(for delivery: Delivery) -> BodyKeeperFile {
+extension NodeConnection: BodyStore {
+    func makeFile(for delivery: DeliveredTerminal) -> BodyStoreFile {
         signAt = loop.now
         let id = delivery.key.request
         guard let receiver = requests[id]?.receiver, let head = PulledHead(delivery.terminal),
@@ -223,7 +223,7 @@ extension NodeConnection: BodyKeeper {
         return .open(descriptor)
     }
 
-    func received(_ bytes: Int, of delivery: Delivery) {
+    func received(_ bytes: Int, of delivery: DeliveredTerminal) {
         signAt = loop.now
         requests[delivery.key.request]?.receiver.received(bytes)
     }

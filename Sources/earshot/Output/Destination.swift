@@ -5,7 +5,7 @@ internal import Glibc
 
 /// Destination of bodies.
 struct Destination {
-    enum Place {
+    enum Target {
         /// Bodies are discarded.
         case nowhere
         /// Standard output, and whether it is a terminal to which no binary body may go.
@@ -15,7 +15,7 @@ struct Destination {
         case folder(String, OpenFolder)
     }
 
-    let place: Place
+    let place: Target
     private var names = OutputNames()
     /// Directory below the output directory that the last file went to.
     private var lastFolder: (path: String, folder: OpenFolder)?
@@ -43,19 +43,19 @@ struct Destination {
 
     /// Opens a directory, and creates it if it is missing.
     ///
-    /// - Throws: `Complaint` if it can be neither opened nor created.
+    /// - Throws: `CommandError` if it can be neither opened nor created.
     static func folder(
         _ path: String, names: OutputNames = OutputNames(), interrupt: Int32
-    ) throws(Complaint) -> Destination {
+    ) throws(CommandError) -> Destination {
         do throws(OutputFailure) {
-            let place = Place.folder(path, try OutputEntry.folder(path, given: path, creates: true))
+            let place = Target.folder(path, try OutputEntry.folder(path, given: path, creates: true))
             return Destination(place: place, interrupt: interrupt, mover: FileMover(into: path), names: names)
         } catch {
-            throw error.complaint("give another -d DIR")
+            throw error.commandError("give another -d DIR")
         }
     }
 
-    private init(place: Place, interrupt: Int32, mover: FileMover? = nil, names: OutputNames = OutputNames()) {
+    private init(place: Target, interrupt: Int32, mover: FileMover? = nil, names: OutputNames = OutputNames()) {
         self.place = place
         self.names = names
         self.interrupt = interrupt

@@ -58,7 +58,7 @@ enum ExitStatus: Int32, CaseIterable {
     }
 
     /// Whether the meaning of the status of a child helps an operator.
-    var tellsCause: Bool { self == .usage || self == .cannotServe || self == .configuration }
+    var reportsCause: Bool { self == .usage || self == .cannotServe || self == .configuration }
 
     /// Description for `earshot help exit-codes`, the man pages and the documents.
     var meaning: String {

@@ -17,14 +17,14 @@ final class FailureList {
     private let path: String
     private let target: Target
     private var text: [UInt8] = []
-    private var fault: Complaint?
+    private var fault: CommandError?
 
     /// Begins a new list, which replaces an existing file at the end.
     ///
     /// - Parameters:
     ///   - path: path of the file; `-` is standard output.
     ///   - interrupt: descriptor that aborts a blocked open or write when it is readable; -1 for none.
-    init(_ path: String, interrupt: Int32 = -1) throws(Complaint) {
+    init(_ path: String, interrupt: Int32 = -1) throws(CommandError) {
         self.path = path
         do throws(OutputFailure) {
             switch try path == "-" ? .descriptor(STDOUT_FILENO) : OutputPath(path) {
@@ -34,7 +34,7 @@ final class FailureList {
                     try OpenOutput(path, as: place, interrupt: interrupt, directoryStep: "it must be a file"))
             }
         } catch {
-            throw error.complaint(Self.step)
+            throw error.commandError(Self.step)
         }
     }
 
@@ -49,11 +49,11 @@ final class FailureList {
     }
 
     /// Writes the list under its name.
-    func finish() throws(Complaint) {
+    func finish() throws(CommandError) {
         flush()
         if let fault { throw fault }
         guard case .new(let file) = target else { return }
-        do throws(OutputFailure) { try file.commit() } catch { throw error.complaint(Self.step) }
+        do throws(OutputFailure) { try file.commit() } catch { throw error.commandError(Self.step) }
     }
 
     /// Lines of a URL: the cause as a comment, the URL, and its options. Text that the list cannot hold as a URL is a
@@ -87,7 +87,7 @@ final class FailureList {
             case .open(let opened): try OutputFailure.check(opened.output.write(text), nil)
             }
         } catch {
-            fault = error.complaint(Self.step)
+            fault = error.commandError(Self.step)
         }
     }
 }

@@ -35,10 +35,10 @@ struct FetchOutcome {
     var sourceSentence: String? {
         guard code == nil, let response else { return nil }
         return switch response.source {
-        case .cache: "\(URLText.discreet(url)): from the cache, fresh"
-        case .revalidated: "\(URLText.discreet(url)): from the cache, revalidated"
+        case .cache: "\(URLText.redacted(url)): from the cache, fresh"
+        case .revalidated: "\(URLText.redacted(url)): from the cache, revalidated"
         case .resumed where response.resumedBytes > 0:
-            "\(URLText.discreet(url)): resumed at \(ByteSize.text(Double(response.resumedBytes)))"
+            "\(URLText.redacted(url)): resumed at \(ByteSize.text(Double(response.resumedBytes)))"
         case .network, .shared, .node, .resumed: nil
         }
     }
@@ -46,7 +46,7 @@ struct FetchOutcome {
     /// Message of the form `URL: text (code)`, followed by the next step for some codes.
     ///
     /// - Parameter verbosely: whether the URL is complete, including parts that may be secret.
-    func sentence(verbosely: Bool) -> String { "\(verbosely ? url : URLText.discreet(url)): \(cause)" }
+    func sentence(verbosely: Bool) -> String { "\(verbosely ? url : URLText.redacted(url)): \(cause)" }
 
     /// Message without the URL: cause, code and next step.
     ///
@@ -76,11 +76,11 @@ struct FetchOutcome {
         let hostEnd = authority.lastIndex(of: UInt8(ascii: "]")) ?? authority.startIndex
         guard !authority.isEmpty, !authority.contains(UInt8(ascii: "@")) else { return nil }
         guard let colon = authority[hostEnd...].firstIndex(of: UInt8(ascii: ":")) else {
-            return code == "malformed-url" ? "https://\(URLText.discreet(url))" : nil
+            return code == "malformed-url" ? "https://\(URLText.redacted(url))" : nil
         }
         guard let port = UInt16(String(decoding: authority[authority.index(after: colon)...], as: UTF8.self)), port > 0
         else { return nil }
-        return "http://\(URLText.discreet(url))"
+        return "http://\(URLText.redacted(url))"
     }
 
     /// Writes the members that the JSON lines of all commands share.

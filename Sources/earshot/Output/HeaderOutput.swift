@@ -11,7 +11,7 @@ final class HeaderOutput {
     /// - Parameters:
     ///   - path: file to create or truncate; `-` is standard output.
     ///   - interrupt: descriptor that aborts a blocked open or write when it is readable.
-    init(_ path: String, interrupt: Int32) throws(Complaint) {
+    init(_ path: String, interrupt: Int32) throws(CommandError) {
         name = path == "-" ? "standard output" : path
         guard path != "-" else {
             target = OpenOutput(STDOUT_FILENO, interrupt: interrupt)
@@ -21,18 +21,18 @@ final class HeaderOutput {
             target = try OpenOutput(
                 path, as: OutputPath(path), interrupt: interrupt, directoryStep: "give the path of a file")
         } catch {
-            throw error.complaint()
+            throw error.commandError()
         }
     }
 
     /// Writes the head of a response, and nothing for an outcome without one.
-    func write(_ outcome: FetchOutcome) throws(Complaint) {
+    func write(_ outcome: FetchOutcome) throws(CommandError) {
         guard let response = outcome.response, let status = outcome.status else { return }
         let text = Self.text(status, response.httpFields, isTerminal: target.isTerminal)
         do throws(OutputFailure) {
             try OutputFailure.check(target.output.write(text), target.path, named: name)
         } catch {
-            throw error.complaint()
+            throw error.commandError()
         }
     }
 

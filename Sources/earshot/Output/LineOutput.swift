@@ -6,7 +6,7 @@ struct LineOutput {
     private let output: StandardOutput
     private var lines: [UInt8] = []
     /// Error that stopped the output. A line may be incomplete; no further line is written.
-    private(set) var obstacle: Complaint?
+    private(set) var obstacle: CommandError?
 
     /// - Parameter interrupt: descriptor that aborts a blocked write when it is readable; -1 for none.
     init(interrupt: Int32 = -1) {
@@ -25,7 +25,7 @@ struct LineOutput {
     mutating func flush() {
         guard !lines.isEmpty else { return }
         if obstacle == nil {
-            do throws(Complaint) { try output.write(lines) } catch { obstacle = error }
+            do throws(CommandError) { try output.write(lines) } catch { obstacle = error }
         }
         lines.removeAll(keepingCapacity: true)
     }
@@ -33,7 +33,7 @@ struct LineOutput {
     /// Writes the buffered lines.
     ///
     /// - Throws: the first error of the output.
-    mutating func finish() throws(Complaint) {
+    mutating func finish() throws(CommandError) {
         flush()
         if let obstacle { throw obstacle }
     }

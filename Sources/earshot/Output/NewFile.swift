@@ -25,7 +25,7 @@ final class NewFile {
     /// Whether `temporary` names the file.
     private var isNamed: Bool
     /// Whether the file is elsewhere, so that its content must be copied.
-    private let isApart: Bool
+    private let isSeparate: Bool
     /// Whether only the owner may read the file.
     private let isPrivate: Bool
     /// Whether the file has the permissions of the file that it replaces already.
@@ -57,7 +57,9 @@ final class NewFile {
         try self.init(
             entry, ".\(shown).\(NewFile.writer).part", mode: permissions == nil ? 0o666 : 0o600,
             isPrivate: isPrivate, hasPermissions: true)
-        if let permissions, !isApart, !permissions.apply(to: descriptor) { throw OutputFailure.cannot("write", path) }
+        if let permissions, !isSeparate, !permissions.apply(to: descriptor) {
+            throw OutputFailure.cannot("write", path)
+        }
     }
 
     /// Begins a file that will create or replace `name` in an open directory. At most one exists at a time.
@@ -77,15 +79,16 @@ final class NewFile {
         self.hasPermissions = hasPermissions
         let base = entry.folder.descriptor
         if let unnamed = UnnamedFile.open(in: ".", of: base) {
-            (descriptor, isNamed, isApart) = (unnamed, false, false)
+            (descriptor, isNamed, isSeparate) = (unnamed, false, false)
         } else {
             let beside = unsafe openat(
                 base, self.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode)
             let number = errno
-            isApart = beside < 0 && Self.obstacles.contains(number) && Self.isWritable(entry)
-            descriptor = isApart ? UnnamedFile.openPrivate(in: Environment.value("TMPDIR") ?? P_tmpdir) ?? -1 : beside
+            isSeparate = beside < 0 && Self.obstacles.contains(number) && Self.isWritable(entry)
+            descriptor =
+                isSeparate ? UnnamedFile.openPrivate(in: Environment.value("TMPDIR") ?? P_tmpdir) ?? -1 : beside
             isNamed = beside >= 0
-            if !isApart { errno = number }
+            if !isSeparate { errno = number }
         }
         output = Output(file: descriptor)
         guard descriptor >= 0 else { throw OutputFailure.cannot("write", path) }
@@ -145,7 +148,7 @@ final class NewFile {
     /// - Throws: `OutputFailure` also if the other file is that of another user in a shared sticky folder.
     @discardableResult
     func commit() throws(OutputFailure) -> Bool {
-        guard !isApart else { return try overwrite() }
+        guard !isSeparate else { return try overwrite() }
         if !isNamed, UnnamedFile.name(descriptor, name, in: base) { return false }
         let number = errno
         // The rename of a temporary name does not report whether it replaced a file.

@@ -11,7 +11,7 @@ enum OutputBody {
     case file(String, length: Int, isOwn: Bool)
 
     /// - Parameter bytes: inline content; empty for a body in a file.
-    init(of delivery: Delivery, _ bytes: [UInt8]) {
+    init(of delivery: DeliveredTerminal, _ bytes: [UInt8]) {
         if let response = delivery.terminal.response, let file = response.file {
             self = .file(file, length: response.length, isOwn: delivery.isOwn)
         } else {

@@ -40,12 +40,12 @@ enum OutputFailure: Error {
     /// The error that ends the command.
     ///
     /// - Parameter step: next step after the message; nil for none.
-    func complaint(_ step: String? = nil) -> Complaint {
+    func commandError(_ step: String? = nil) -> CommandError {
         switch self {
-        case .cannotWrite(let sentence): Complaint(.cannotWrite, sentence + (step.map { "; \($0)" } ?? ""))
-        case .interrupted: Complaint(.interrupted)
+        case .cannotWrite(let sentence): CommandError(.cannotWrite, sentence + (step.map { "; \($0)" } ?? ""))
+        case .interrupted: CommandError(.interrupted)
         // A closed pipe, as after head(1), needs no message.
-        case .broken, .lostSource: Complaint(.cannotWrite)
+        case .broken, .lostSource: CommandError(.cannotWrite)
         }
     }
 }

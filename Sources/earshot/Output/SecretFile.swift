@@ -11,21 +11,21 @@ enum SecretFile {
     /// - Parameters:
     ///   - content: the secret in the file, for the message.
     ///   - mayBeOfGroup: whether a group of this process may read a file of another owner.
-    /// - Throws: `Complaint` that names the file.
-    static func checkAccess(_ path: String, content: String, mayBeOfGroup: Bool = false) throws(Complaint) {
+    /// - Throws: `CommandError` that names the file.
+    static func checkAccess(_ path: String, content: String, mayBeOfGroup: Bool = false) throws(CommandError) {
         var status = stat()
         guard unsafe stat(ByteText.path(path), &status) == 0 else {
             guard errno == ENOENT || errno == ENOTDIR else {
-                throw TOMLFile.complaint(path, unsafe String(cString: strerror(errno)))
+                throw TOMLFile.commandError(path, unsafe String(cString: strerror(errno)))
             }
             return
         }
-        guard status.st_mode & S_IFMT == S_IFREG else { throw TOMLFile.complaint(path, "it is no regular file") }
+        guard status.st_mode & S_IFMT == S_IFREG else { throw TOMLFile.commandError(path, "it is no regular file") }
         let isOfGroup =
             mayBeOfGroup && status.st_mode & 0o7777 == groupMode && groups.contains(status.st_gid)
             && (status.st_uid != geteuid() || geteuid() == 0)
         guard status.st_mode & 0o077 == 0 || isOfGroup else {
-            throw TOMLFile.complaint(
+            throw TOMLFile.commandError(
                 path, "other users have access to the file, which holds \(content); run `chmod 600` on it")
         }
     }
@@ -41,17 +41,17 @@ enum SecretFile {
     /// Creates a file.
     ///
     /// - Parameter option: option that names the file, for the message.
-    /// - Throws: `Complaint` if it exists or cannot be written.
-    static func create(_ path: String, with text: String, option: String = "--out") throws(Complaint) {
+    /// - Throws: `CommandError` if it exists or cannot be written.
+    static func create(_ path: String, with text: String, option: String = "--out") throws(CommandError) {
         let descriptor: Int32
         do throws(OutputFailure) {
             descriptor = try OutputEntry(path).open(O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
         } catch {
-            throw error.complaint()
+            throw error.commandError()
         }
         guard descriptor >= 0 else {
             throw errno == EEXIST
-                ? Complaint(.cannotWrite, "\(path) exists; give another file with \(option)")
+                ? CommandError(.cannotWrite, "\(path) exists; give another file with \(option)")
                 : unwritable(path)
         }
         defer { close(descriptor) }
@@ -63,14 +63,14 @@ enum SecretFile {
     }
 
     /// Creates a file, or replaces it. The owner of a replaced file stays, also if root replaces it.
-    static func replace(_ path: String, with text: String) throws(Complaint) {
+    static func replace(_ path: String, with text: String) throws(CommandError) {
         do throws(OutputFailure) {
             let file = try NewFile(for: path, isPrivate: true)
             try OutputFailure.check(file.output.write(Array(text.utf8)), path)
             try file.flush()
             try file.commit()
         } catch {
-            throw error.complaint()
+            throw error.commandError()
         }
     }
 
@@ -85,7 +85,7 @@ enum SecretFile {
         return true
     }
 
-    private static func unwritable(_ path: String) -> Complaint {
-        Complaint(.cannotWrite, "cannot write \(path): \(unsafe String(cString: strerror(errno)))")
+    private static func unwritable(_ path: String) -> CommandError {
+        CommandError(.cannotWrite, "cannot write \(path): \(unsafe String(cString: strerror(errno)))")
     }
 }

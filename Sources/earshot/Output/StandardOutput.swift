@@ -12,20 +12,20 @@ struct StandardOutput {
 
     /// Writes all of `bytes`.
     ///
-    /// - Throws: `Complaint` with the exit status of the command.
-    func write(_ bytes: [UInt8]) throws(Complaint) {
+    /// - Throws: `CommandError` with the exit status of the command.
+    func write(_ bytes: [UInt8]) throws(CommandError) {
         switch output.write(bytes) {
         case .done: return
-        case .interrupted: throw Complaint(.interrupted)
+        case .interrupted: throw CommandError(.interrupted)
         // A closed pipe, as after head(1), needs no message.
-        case .broken: throw Complaint(.cannotWrite)
-        case .short: throw Complaint(.cannotWrite, "cannot write to standard output: the source was truncated")
-        case .failed(let number): throw Complaint(.cannotWrite, Self.sentence(number))
+        case .broken: throw CommandError(.cannotWrite)
+        case .short: throw CommandError(.cannotWrite, "cannot write to standard output: the source was truncated")
+        case .failed(let number): throw CommandError(.cannotWrite, Self.sentence(number))
         }
     }
 
     /// Writes a line.
-    func write(line: String) throws(Complaint) { try write(Array((line + "\n").utf8)) }
+    func write(line: String) throws(CommandError) { try write(Array((line + "\n").utf8)) }
 
     /// Message for an errno value.
     static func sentence(_ number: Int32) -> String {

@@ -60,7 +60,7 @@ final class StreamedBody {
             try write(to: response.length)
         case .file(let path, let file):
             guard response.generation == generation, let file else {
-                beginAnew(path)
+                restart(path)
                 return false
             }
             try copy(to: response.length, file.output, path)
@@ -74,7 +74,7 @@ final class StreamedBody {
         if generation == self.generation, descriptor >= 0 { return }
         if written > 0 {
             guard case .file(let path, _) = target else { throw Self.changed }
-            beginAnew(path)
+            restart(path)
         }
         closeSource()
         self.generation = generation
@@ -82,7 +82,7 @@ final class StreamedBody {
     }
 
     /// Discards the new file, whose content belongs to another body.
-    private func beginAnew(_ path: String) {
+    private func restart(_ path: String) {
         closeSource()
         generation = nil
         written = 0

@@ -25,7 +25,7 @@ final class ProgressView {
         /// Pending request with the lowest index; nil if there is none.
         let oldest: () -> RequestID?
         /// Asks the broker for the reason why a request waits.
-        let ask: (RequestID) -> Void
+        let requestReason: (RequestID) -> Void
     }
 
     private struct Running {
@@ -44,7 +44,7 @@ final class ProgressView {
     private var waiting: String?
     /// Number of finished requests and of bytes at the last change, and its time in seconds since the start.
     private var lastChange = (done: 0, bytes: 0.0, seconds: 0.0)
-    private var askedAt = -ProgressView.patience
+    private var queriedAt = -ProgressView.patience
     private var nextLog = ProgressView.firstLogSeconds
     private var logInterval = ProgressView.firstLogSeconds
     private var timer: TimerID?
@@ -121,9 +121,9 @@ final class ProgressView {
         if snapshot.done != lastChange.done || snapshot.bytes != lastChange.bytes {
             lastChange = (snapshot.done, snapshot.bytes, snapshot.seconds)
             waiting = nil
-        } else if snapshot.seconds - max(lastChange.seconds, askedAt) >= Self.patience, let oldest = source.oldest() {
-            askedAt = snapshot.seconds
-            source.ask(oldest)
+        } else if snapshot.seconds - max(lastChange.seconds, queriedAt) >= Self.patience, let oldest = source.oldest() {
+            queriedAt = snapshot.seconds
+            source.requestReason(oldest)
         }
         snapshot.waiting = waiting
         if stream.isTerminal { draw(snapshot) } else { log(snapshot) }
@@ -151,6 +151,6 @@ final class ProgressView {
         guard snapshot.seconds >= nextLog else { return }
         logInterval = min(logInterval * 2, Self.mostLogSeconds)
         nextLog = snapshot.seconds + logInterval
-        Complaint.say(ProgressText.plain(snapshot))
+        CommandError.writeMessage(ProgressText.plain(snapshot))
     }
 }

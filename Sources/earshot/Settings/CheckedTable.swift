@@ -13,56 +13,56 @@ struct CheckedTable {
     /// - Parameters:
     ///   - name: name of the table; empty for the top level of the file.
     ///   - known: all keys that the table may have.
-    /// - Throws: `Complaint` for another key.
-    init(_ table: TOMLTable, _ name: String = "", of path: String, known: [String]) throws(Complaint) {
+    /// - Throws: `CommandError` for another key.
+    init(_ table: TOMLTable, _ name: String = "", of path: String, known: [String]) throws(CommandError) {
         self.table = table
         self.path = path
         prefix = name.isEmpty ? "" : name + "."
         for key in table.keys where !known.contains(key) {
-            throw complaint(key, "unknown key; use \(known.joined(separator: ", "))")
+            throw commandError(key, "unknown key; use \(known.joined(separator: ", "))")
         }
     }
 
     /// Returns the text of a key; nil for a missing key.
     ///
     /// - Parameter form: description of the possible values, which follows `must be`.
-    func text(_ key: String, _ form: String, where isValid: (String) -> Bool) throws(Complaint) -> String? {
+    func text(_ key: String, _ form: String, where isValid: (String) -> Bool) throws(CommandError) -> String? {
         guard let value = table[key] else { return nil }
         guard let text = value.string, (1...Self.most.bytes).contains(text.utf8.count), isValid(text) else {
-            throw complaint(key, "must be \(form)")
+            throw commandError(key, "must be \(form)")
         }
         return text
     }
 
     /// Returns the texts of a list; nil for a missing key.
-    func list(_ key: String, _ form: String, where isValid: (String) -> Bool) throws(Complaint) -> [String]? {
+    func list(_ key: String, _ form: String, where isValid: (String) -> Bool) throws(CommandError) -> [String]? {
         guard let value = table[key] else { return nil }
         let texts = value.array.map { array in array.map { $0.string ?? "" } } ?? []
         guard (1...Self.most.values).contains(texts.count), texts.allSatisfy(isValid) else {
-            throw complaint(key, "must be a list of \(form)")
+            throw commandError(key, "must be a list of \(form)")
         }
         return texts
     }
 
     /// Returns the number of a key; nil for a missing key.
-    func number(_ key: String, in range: ClosedRange<Int>) throws(Complaint) -> Int? {
+    func number(_ key: String, in range: ClosedRange<Int>) throws(CommandError) -> Int? {
         guard let value = table[key] else { return nil }
         guard let number = value.int, range.contains(number) else {
-            throw complaint(key, "must be a number from \(range.lowerBound) to \(range.upperBound)")
+            throw commandError(key, "must be a number from \(range.lowerBound) to \(range.upperBound)")
         }
         return number
     }
 
     /// Returns the table of a key.
     ///
-    /// - Throws: `Complaint` for a missing table.
-    func inner(_ key: String, known: [String]) throws(Complaint) -> CheckedTable {
-        guard let inner = table[key]?.table else { throw complaint(key, "is missing; add the table [\(key)]") }
+    /// - Throws: `CommandError` for a missing table.
+    func inner(_ key: String, known: [String]) throws(CommandError) -> CheckedTable {
+        guard let inner = table[key]?.table else { throw commandError(key, "is missing; add the table [\(key)]") }
         return try CheckedTable(inner, key, of: path, known: known)
     }
 
     /// Returns an error about a key.
-    func complaint(_ key: String, _ sentence: String) -> Complaint {
-        TOMLFile.complaint(path, "\(prefix)\(key): \(sentence)")
+    func commandError(_ key: String, _ sentence: String) -> CommandError {
+        TOMLFile.commandError(path, "\(prefix)\(key): \(sentence)")
     }
 }

@@ -17,10 +17,11 @@ extension ClusterFile {
     /// Creates a cluster with a new secret and new keys.
     ///
     /// - Parameter name: see `EngineOptions.isCluster`.
-    /// - Throws: `Complaint` if libzmq cannot create keys.
+    /// - Throws: `CommandError` if libzmq cannot create keys.
     init(
-        new name: String, node: NodePlace, members: Int, engine: EngineOptions.Place, login: EngineOptions.Login?
-    ) throws(Complaint) {
+        new name: String, node: NodeEndpoint, members: Int, engine: EngineOptions.EngineLocation,
+        login: EngineOptions.Login?
+    ) throws(CommandError) {
         let pair = try KeyFile.newPair()
         self.name = name
         secret = Hex.encode(Secret.randomBytes(Self.secretBytes))
@@ -41,7 +42,7 @@ extension ClusterFile {
         add("name", name)
         add("secret", secret)
         add("node", "\(node)")
-        add("listen", listen.map { "\(NodePlace.address($0))" })
+        add("listen", listen.map { "\(NodeEndpoint.address($0))" })
         text += "members = \(members)\n"
         add("public-key", publicKey)
         add("secret-key", secretKey)

@@ -25,7 +25,7 @@ struct ClusterFile: Equatable {
     /// Secret by which flights and origins get their keys in the engine.
     var secret: String
     /// Address at which this node serves bodies to the others.
-    var node: NodePlace
+    var node: NodeEndpoint
     /// Address to listen at; nil for ``node``.
     var listen: GatewayAddress?
     /// Number of nodes, which this one assumes until the engine has told it.
@@ -33,7 +33,7 @@ struct ClusterFile: Equatable {
     /// Keys that all nodes share: 40 characters of Z85 each.
     var publicKey: String
     var secretKey: String
-    var engine: EngineOptions.Place
+    var engine: EngineOptions.EngineLocation
     /// Login of the engine's servers, and of its sentinels.
     var login: EngineOptions.Login?
     var sentinelLogin: EngineOptions.Login?
@@ -42,16 +42,16 @@ struct ClusterFile: Equatable {
 
     /// Membership of the broker.
     ///
-    /// - Throws: `Complaint` if the host name of the node does not resolve.
-    func membership() throws(Complaint) -> ClusterMembership {
-        let place = NodePlace.address(try node.address())
+    /// - Throws: `CommandError` if the host name of the node does not resolve.
+    func membership() throws(CommandError) -> ClusterMembership {
+        let place = NodeEndpoint.address(try node.address())
         var membership = ClusterMembership(engine: engineOptions(place), place: "\(place)", members: members)
         membership.version = VersionReport.build
         return membership
     }
 
     /// Engine and identity of the node at a place.
-    func engineOptions(_ place: NodePlace) -> EngineOptions {
+    func engineOptions(_ place: NodeEndpoint) -> EngineOptions {
         var options = EngineOptions(
             place: engine, cluster: name, keys: ClusterKeys(secret: Array(secret.utf8)), publicKey: publicKey,
             description: "\(Self.machine) \(place)")
@@ -62,26 +62,26 @@ struct ClusterFile: Equatable {
 
     /// Address at which the gateway of this node listens.
     ///
-    /// - Throws: `Complaint` if the host name of the node does not resolve.
-    func listener() throws(Complaint) -> GatewayAddress {
+    /// - Throws: `CommandError` if the host name of the node does not resolve.
+    func listener() throws(CommandError) -> GatewayAddress {
         if let listen { return listen }
         return try node.address()
     }
 
     /// Keys of that gateway, which permits the key of the cluster alone.
     ///
-    /// - Throws: `Complaint` if the keys are no pair.
-    func gatewayKeys(_ path: String) throws(Complaint) -> GatewayKeys {
+    /// - Throws: `CommandError` if the keys are no pair.
+    func gatewayKeys(_ path: String) throws(CommandError) -> GatewayKeys {
         let pair: CurveKeyPair
         do { pair = try CurveKeyPair.of(secretKey) } catch {
-            throw Complaint(.cannotServe, "cannot use keys of CURVE: \(error)")
+            throw CommandError(.cannotServe, "cannot use keys of CURVE: \(error)")
         }
         guard pair.publicKey == publicKey else {
-            throw TOMLFile.complaint(
+            throw TOMLFile.commandError(
                 path, "public-key does not belong to secret-key; copy both from the file of another node")
         }
         guard let name = KeyName(cluster: name) else {
-            throw TOMLFile.complaint(path, "name: must be \(Self.nameForm)")
+            throw TOMLFile.commandError(path, "name: must be \(Self.nameForm)")
         }
         let nodes = ClientKey(name: name, publicKey: publicKey, role: .node, connections: Self.mostConnections)
         return GatewayKeys(secretKey: secretKey, clients: [nodes])
@@ -107,21 +107,21 @@ struct ClusterFile: Equatable {
 
     /// Reads a file.
     ///
-    /// - Throws: `Complaint` that names the file and the key.
-    init(_ path: String) throws(Complaint) {
+    /// - Throws: `CommandError` that names the file and the key.
+    init(_ path: String) throws(CommandError) {
         try SecretFile.checkAccess(path, content: "secrets of the cluster", mayBeOfGroup: true)
         guard let content = try TOMLFile.table(path) else {
-            throw TOMLFile.complaint(path, "there is no such file; \(Self.advice), or copy that of another node")
+            throw TOMLFile.commandError(path, "there is no such file; \(Self.advice), or copy that of another node")
         }
         let table = try CheckedTable(content, of: path, known: Self.keys)
         name = try Self.needed(table, "name", Self.nameForm, where: EngineOptions.isCluster)
         secret = try Self.needed(
             table, "secret", "a text of at least \(Self.leastSecret) characters, the same on all nodes"
         ) { $0.utf8.count >= Self.leastSecret }
-        let text = try Self.needed(table, "node", Self.nodeForm) { NodePlace($0) != nil }
-        guard let node = NodePlace(text) else { throw table.complaint("node", "must be \(Self.nodeForm)") }
+        let text = try Self.needed(table, "node", Self.nodeForm) { NodeEndpoint($0) != nil }
+        guard let node = NodeEndpoint(text) else { throw table.commandError("node", "must be \(Self.nodeForm)") }
         self.node = node
-        let address = NodePlace.numeric
+        let address = NodeEndpoint.numeric
         listen = try table.text("listen", Self.listenForm) { address($0) != nil }.flatMap(address)
         members = try table.number("members", in: Self.memberRange) ?? 1
         publicKey = try Self.needed(table, "public-key", Self.keyForm, where: CurveClient.isKey)
@@ -131,20 +131,20 @@ struct ClusterFile: Equatable {
         login = try Self.login(engine, "user", "password")
         sentinelLogin = try Self.login(engine, "sentinel-user", "sentinel-password")
         if case .servers = self.engine, sentinelLogin != nil {
-            throw engine.complaint("sentinel-password", "needs sentinels; remove the line")
+            throw engine.commandError("sentinel-password", "needs sentinels; remove the line")
         }
     }
 
     private static func needed(
         _ table: CheckedTable, _ key: String, _ form: String, where isValid: (String) -> Bool
-    ) throws(Complaint) -> String {
+    ) throws(CommandError) -> String {
         guard let text = try table.text(key, form, where: isValid) else {
-            throw table.complaint(key, "is missing; it must be \(form)")
+            throw table.commandError(key, "is missing; it must be \(form)")
         }
         return text
     }
 
-    private static func engine(_ table: CheckedTable) throws(Complaint) -> EngineOptions.Place {
+    private static func engine(_ table: CheckedTable) throws(CommandError) -> EngineOptions.EngineLocation {
         let isAddress = { (text: String) in EngineAddress(text) != nil }
         let servers = try table.list("servers", engineForm, where: isAddress)?.compactMap { EngineAddress($0) }
         let sentinels = try table.list("sentinels", engineForm, where: isAddress)?.compactMap { EngineAddress($0) }
@@ -154,10 +154,10 @@ struct ClusterFile: Equatable {
         switch (servers, sentinels, primary) {
         case (let servers?, nil, nil): return .servers(servers)
         case (nil, let sentinels?, let primary?): return .sentinels(sentinels, primary: primary)
-        case (nil, _?, nil): throw table.complaint("primary", "is missing; sentinels need the name of the primary")
-        case (_, nil, _?): throw table.complaint("primary", "needs sentinels; remove the line")
+        case (nil, _?, nil): throw table.commandError("primary", "is missing; sentinels need the name of the primary")
+        case (_, nil, _?): throw table.commandError("primary", "needs sentinels; remove the line")
         case (nil, nil, nil), (_?, _?, _):
-            throw table.complaint("servers", "give either servers, or sentinels with primary")
+            throw table.commandError("servers", "give either servers, or sentinels with primary")
         }
     }
 
@@ -166,10 +166,10 @@ struct ClusterFile: Equatable {
 
     private static func login(
         _ table: CheckedTable, _ userKey: String, _ passwordKey: String
-    ) throws(Complaint) -> EngineOptions.Login? {
+    ) throws(CommandError) -> EngineOptions.Login? {
         let user = try table.text(userKey, "the name of a user of the engine") { _ in true }
         guard let password = try table.text(passwordKey, "a password of the engine", where: { _ in true }) else {
-            guard user == nil else { throw table.complaint(passwordKey, "is missing; \(userKey) needs it") }
+            guard user == nil else { throw table.commandError(passwordKey, "is missing; \(userKey) needs it") }
             return nil
         }
         return EngineOptions.Login(user: user, password: password)

@@ -11,7 +11,7 @@ struct ClusterSetup {
 
     /// File of a node, whose place is that of the first one.
     private let cluster: ClusterFile
-    let nodes: [NodePlace]
+    let nodes: [NodeEndpoint]
     /// Redis of the cluster; nil for one that exists.
     let redis: RedisSetup?
     /// Keys for programs on other machines. All nodes have the same key pair, so programs need one server key.
@@ -21,8 +21,8 @@ struct ClusterSetup {
     ///   - folder: folder that does not exist.
     ///   - nodes: at least one.
     init(
-        _ cluster: ClusterFile, nodes: [NodePlace], redis: RedisSetup?, folder: String
-    ) throws(Complaint) {
+        _ cluster: ClusterFile, nodes: [NodeEndpoint], redis: RedisSetup?, folder: String
+    ) throws(CommandError) {
         self.cluster = cluster
         self.nodes = nodes
         self.redis = redis
@@ -34,10 +34,10 @@ struct ClusterSetup {
     var serverKey: String { keys.server?.publicKey ?? "" }
 
     /// Name of the folder of a machine.
-    static func folder(of node: NodePlace) -> String { node.host.replacing(":", with: "-") }
+    static func folder(of node: NodeEndpoint) -> String { node.host.replacing(":", with: "-") }
 
     /// Returns the names and contents of the files for a node.
-    func files(for node: NodePlace) -> [(name: String, text: String)] {
+    func files(for node: NodeEndpoint) -> [(name: String, text: String)] {
         var file = cluster
         file.node = node
         return (redis?.files(for: node) ?? []) + [
@@ -48,7 +48,7 @@ struct ClusterSetup {
 
     // MARK: The bus
 
-    private func settings(_ node: NodePlace) -> String {
+    private func settings(_ node: NodeEndpoint) -> String {
         """
         # Settings of the bus on this machine, a node of the cluster \(cluster.name): earshot.toml(5).
         cluster = "cluster.toml"
@@ -74,15 +74,15 @@ struct ClusterSetup {
 
     private var hasSentinels: Bool { (redis?.hosts.count ?? 0) > 1 }
 
-    private func hasRedis(_ node: NodePlace) -> Bool { redis?.hosts.contains(node) ?? false }
+    private func hasRedis(_ node: NodeEndpoint) -> Bool { redis?.hosts.contains(node) ?? false }
 
-    private func services(_ node: NodePlace) -> [String] {
+    private func services(_ node: NodeEndpoint) -> [String] {
         guard hasRedis(node) else { return [] }
         return hasSentinels ? ["redis-server", "redis-sentinel"] : ["redis-server"]
     }
 
     /// Script that installs the files. It keeps each file that it replaces, with the ending `.~1~`.
-    private func script(_ node: NodePlace) -> String {
+    private func script(_ node: NodeEndpoint) -> String {
         var text = """
             #!/bin/sh
             # Makes this machine the node \(node) of the cluster \(cluster.name). Run as root.
@@ -116,12 +116,12 @@ struct ClusterSetup {
     }
 
     /// Commands for a machine.
-    func commands(_ node: NodePlace) -> [String] {
+    func commands(_ node: NodeEndpoint) -> [String] {
         let packages = (hasRedis(node) ? Self.redisPackages : []) + Self.packages
         return ["apt install \(packages.joined(separator: " "))", "sh install.sh"]
     }
 
-    private func guide(_ node: NodePlace) -> String {
+    private func guide(_ node: NodeEndpoint) -> String {
         let others = nodes.filter { $0 != node }.map(\.host).joined(separator: ", ")
         let all = nodes.map(\.host).joined(separator: ", ")
         var text = """

@@ -26,8 +26,8 @@ struct Configuration: Sendable {
 
     /// Reads all sources. Each value records its source.
     ///
-    /// - Throws: `Complaint` if a file or a variable is invalid.
-    func read() throws(Complaint) -> Settings {
+    /// - Throws: `CommandError` if a file or a variable is invalid.
+    func read() throws(CommandError) -> Settings {
         var settings = Settings()
         if let pool {
             try apply(.number(.workers, pool.workers), Settings.Source.standard, to: &settings)
@@ -37,7 +37,7 @@ struct Configuration: Sendable {
         for path in paths {
             guard let changes = try ConfigurationFile.read(path) else {
                 if file != nil {
-                    throw Complaint(
+                    throw CommandError(
                         .configuration, "\(path): there is no such file; give another --config or EARSHOT_CONFIG")
                 }
                 continue
@@ -50,7 +50,7 @@ struct Configuration: Sendable {
             do throws(SettingError) {
                 change = .number(name, try name.value(text))
             } catch {
-                throw Complaint(.configuration, "\(Self.variable(name)): \(error.description)")
+                throw CommandError(.configuration, "\(Self.variable(name)): \(error.description)")
             }
             try apply(change, Self.variable(name), to: &settings)
         }
@@ -59,7 +59,7 @@ struct Configuration: Sendable {
             guard let text = Environment.value(variable) else { continue }
             let words: [String]
             do throws(SettingError) { words = try name.value(text) } catch {
-                throw Complaint(.configuration, "\(variable): \(error.description)")
+                throw CommandError(.configuration, "\(variable): \(error.description)")
             }
             try apply(.list(name, words), variable, to: &settings)
         }
@@ -75,11 +75,11 @@ struct Configuration: Sendable {
 
     /// Program for requests that end, with its path; nil without one. The user's file overrides that of the machine.
     ///
-    /// - Throws: `Complaint` if a file is invalid, or if the program cannot be executed.
-    func hook() throws(Complaint) -> HookProgram? {
+    /// - Throws: `CommandError` if a file is invalid, or if the program cannot be executed.
+    func hook() throws(CommandError) -> HookProgram? {
         guard let (words, path) = try onComplete(), !words.isEmpty else { return nil }
         guard let program = HookProgram(words: words) else {
-            throw Complaint(
+            throw CommandError(
                 .configuration, "\(path): \(ConfigurationFile.onComplete): the program is empty; give its path")
         }
         return try program.found("\(path): \(ConfigurationFile.onComplete)", .configuration)
@@ -90,15 +90,15 @@ struct Configuration: Sendable {
 
     /// Buses on a network for the commands of clients. The user's file overrides that of the machine.
     ///
-    /// - Throws: `Complaint` if a file is invalid.
-    func network() throws(Complaint) -> NetworkChoice {
+    /// - Throws: `CommandError` if a file is invalid.
+    func network() throws(CommandError) -> NetworkChoice {
         var choice = NetworkChoice()
         for path in paths { if let found = try ConfigurationFile.network(path) { choice = found.orElse(choice) } }
         return choice
     }
 
     /// Values of the buses on a network with their sources: a file or a variable.
-    func networkRows() throws(Complaint) -> [(name: String, value: String, source: String)] {
+    func networkRows() throws(CommandError) -> [(name: String, value: String, source: String)] {
         var sources: [(NetworkChoice, [String])] = []
         for path in paths {
             if let choice = try ConfigurationFile.network(path) { sources.append((choice, [path, path, path])) }
@@ -119,7 +119,7 @@ struct Configuration: Sendable {
     }
 
     /// Value of `on-complete`, and its file; nil without one.
-    func onComplete() throws(Complaint) -> (words: [String], path: String)? {
+    func onComplete() throws(CommandError) -> (words: [String], path: String)? {
         var last: (words: [String], path: String)?
         for path in paths { if let words = try ConfigurationFile.program(path) { last = (words, path) } }
         return last
@@ -127,26 +127,26 @@ struct Configuration: Sendable {
 
     /// Path of the cluster's file, and the file that names it; nil without one. The user's file overrides that of the machine.
     ///
-    /// - Throws: `Complaint` if a file is invalid.
-    func cluster() throws(Complaint) -> (file: String, source: String)? {
+    /// - Throws: `CommandError` if a file is invalid.
+    func cluster() throws(CommandError) -> (file: String, source: String)? {
         var last: (file: String, source: String)?
         for path in paths { if let file = try ConfigurationFile.cluster(path) { last = (file, path) } }
         return last
     }
 
     /// Checks that each user and group exists.
-    private func checkUsers(of settings: Settings) throws(Complaint) {
+    private func checkUsers(of settings: Settings) throws(CommandError) {
         do throws(UserList.UnknownName) {
             _ = try UserList(settings[.users])
         } catch {
-            throw Complaint(.configuration, "\(Self.place(of: .users, in: settings)): \(error.description)")
+            throw CommandError(.configuration, "\(Self.place(of: .users, in: settings)): \(error.description)")
         }
     }
 
     /// Checks the form of the addresses for clients on other machines.
-    private func checkAddresses(of settings: Settings) throws(Complaint) {
+    private func checkAddresses(of settings: Settings) throws(CommandError) {
         for text in settings[.listen] where GatewayAddress(text) == nil {
-            throw Complaint(
+            throw CommandError(
                 .configuration,
                 "\(Self.place(of: .listen, in: settings)): \(text): give a numeric address, such as "
                     + "tcp://0.0.0.0:\(GatewayAddress.usualPort) or tcp://[::]:\(GatewayAddress.usualPort)")
@@ -154,34 +154,34 @@ struct Configuration: Sendable {
     }
 
     /// Checks addresses and users of the HTTP door.
-    private func checkDoor(of settings: Settings) throws(Complaint) {
+    private func checkDoor(of settings: Settings) throws(CommandError) {
         let hasOthers = [ListSettingName.users, .listen, .httpUsers].contains { !settings[$0].isEmpty }
         for name in [ListSettingName.http, .httpAPI] {
             for text in settings[name] {
                 let place = "\(Self.place(of: name, in: settings)): \(text)"
                 guard let listener = DoorAddress.listener(text) else {
-                    throw Complaint(
+                    throw CommandError(
                         .configuration,
                         "\(place): give a port, a numeric address such as 127.0.0.1:\(DoorAddress.usualPort), "
                             + "or unix: and an absolute path")
                 }
                 guard !DoorAddress.isRemote(listener) || !settings[.httpTokens].isEmpty else {
-                    throw Complaint(
+                    throw CommandError(
                         .configuration, "\(place): an address other than loopback requires `http-tokens`")
                 }
                 // Downloads of all users are connections of the bus's own user, to which the API would answer.
                 guard name == .http || !hasOthers || listener.hasPrefix("/") || DoorAddress.isRemote(listener) else {
-                    throw Complaint(
+                    throw CommandError(
                         .configuration, "\(place): the API of a bus with other users needs an address unix:PATH")
                 }
             }
         }
         for path in settings[.httpTokens] where !path.hasPrefix("/") {
-            throw Complaint(
+            throw CommandError(
                 .configuration, "\(Self.place(of: .httpTokens, in: settings)): \(path): give an absolute path")
         }
         for text in settings[.httpUsers] where UserList.user(text) == nil {
-            throw Complaint(
+            throw CommandError(
                 .configuration, "\(Self.place(of: .httpUsers, in: settings)): \(UserList.UnknownName(name: text))")
         }
     }
@@ -230,14 +230,14 @@ struct Configuration: Sendable {
 
     private func apply(
         _ change: SettingChange, _ source: String, to settings: inout Settings
-    ) throws(Complaint) {
+    ) throws(CommandError) {
         // A file may serve both roles. A broker without a pool ignores the settings of a supervisor.
         if pool == nil, case .number(let name, _) = change, name.isOfSupervisor { return }
         do throws(SettingError) {
             try settings.apply(change, source: source)
         } catch {
             let place = source == Settings.Source.flag ? "" : "\(source): "
-            throw Complaint(.configuration, place + error.description)
+            throw CommandError(.configuration, place + error.description)
         }
     }
 }

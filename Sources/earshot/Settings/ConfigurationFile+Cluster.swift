@@ -9,16 +9,16 @@ extension ConfigurationFile {
 
     /// Returns the path of the cluster's file; nil if the file names none, or does not exist.
     ///
-    /// - Throws: `Complaint` that names the file and the key.
-    static func cluster(_ path: String) throws(Complaint) -> String? {
+    /// - Throws: `CommandError` that names the file and the key.
+    static func cluster(_ path: String) throws(CommandError) -> String? {
         guard let value = try TOMLFile.table(path)?[cluster] else { return nil }
         return try located(value, path)
     }
 
     /// Returns the path in a value of the key.
-    static func located(_ value: TOMLValue, _ path: String) throws(Complaint) -> String {
+    static func located(_ value: TOMLValue, _ path: String) throws(CommandError) -> String {
         guard let file = value.string, (1...mostBytes).contains(file.utf8.count), !file.utf8.contains(0) else {
-            throw complaint(
+            throw commandError(
                 path,
                 "\(cluster) must be the path of a file, such as \(cluster) = \"cluster.toml\"; see `earshot cluster new`"
             )

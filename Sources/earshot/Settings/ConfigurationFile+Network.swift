@@ -12,13 +12,13 @@ extension ConfigurationFile {
 
     /// Returns the buses on a network that the file names; nil if the file does not exist.
     ///
-    /// - Throws: `Complaint` that names the file and the key.
-    static func network(_ path: String) throws(Complaint) -> NetworkChoice? {
+    /// - Throws: `CommandError` that names the file and the key.
+    static func network(_ path: String) throws(CommandError) -> NetworkChoice? {
         guard let table = try TOMLFile.table(path) else { return nil }
         return try network(table, path)
     }
 
-    static func network(_ table: TOMLTable, _ path: String) throws(Complaint) -> NetworkChoice {
+    static func network(_ table: TOMLTable, _ path: String) throws(CommandError) -> NetworkChoice {
         let folder = String(path[..<(path.lastIndex(of: "/") ?? path.startIndex)])
         var choice = NetworkChoice()
         choice.buses = try texts(table[bus], bus, "tcp://example.org:5765", path)
@@ -27,7 +27,7 @@ extension ConfigurationFile {
         }
         if let value = table[busKey] {
             guard let file = value.string, !file.isEmpty, file.utf8.count <= most.bytes else {
-                throw complaint(path, "\(busKey) must be the path of a key file, such as \(busKey) = \"client.key\"")
+                throw commandError(path, "\(busKey) must be the path of a key file, such as \(busKey) = \"client.key\"")
             }
             choice.keyFile = file.hasPrefix("/") ? file : "\(folder)/\(file)"
         }
@@ -37,12 +37,14 @@ extension ConfigurationFile {
     /// Returns the texts of a string or of an array of strings; nil without a value.
     private static func texts(
         _ value: TOMLValue?, _ key: String, _ example: String, _ path: String
-    ) throws(Complaint) -> [String]? {
+    ) throws(CommandError) -> [String]? {
         guard let value else { return nil }
         let texts = value.string.map { [$0] } ?? value.array.map { array in array.map { $0.string ?? "" } } ?? []
         guard (1...most.buses).contains(texts.count),
             texts.allSatisfy({ (1...most.bytes).contains($0.utf8.count) && !$0.contains(",") })
-        else { throw complaint(path, "\(key) must be a string or a list of strings, such as \(key) = \"\(example)\"") }
+        else {
+            throw commandError(path, "\(key) must be a string or a list of strings, such as \(key) = \"\(example)\"")
+        }
         return texts
     }
 }

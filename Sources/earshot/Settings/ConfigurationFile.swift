@@ -16,8 +16,8 @@ enum ConfigurationFile {
 
     /// Returns the settings of the file; nil if it does not exist.
     ///
-    /// - Throws: `Complaint` that names the file and the key.
-    static func read(_ path: String) throws(Complaint) -> [SettingChange]? {
+    /// - Throws: `CommandError` that names the file and the key.
+    static func read(_ path: String) throws(CommandError) -> [SettingChange]? {
         guard let table = try TOMLFile.table(path) else { return nil }
         var changes: [SettingChange] = []
         for key in table.keys {
@@ -41,20 +41,20 @@ enum ConfigurationFile {
 
     /// Returns the program for requests that end, with its arguments; nil if the file names none, or does not exist.
     ///
-    /// - Throws: `Complaint` that names the file and the key.
-    static func program(_ path: String) throws(Complaint) -> [String]? {
+    /// - Throws: `CommandError` that names the file and the key.
+    static func program(_ path: String) throws(CommandError) -> [String]? {
         guard let value = try TOMLFile.table(path)?[onComplete] else { return nil }
         return try words(value, path)
     }
 
     private static func words(
         _ value: TOMLValue, _ path: String
-    ) throws(Complaint) -> [String] {
+    ) throws(CommandError) -> [String] {
         let words = value.array.map { array in array.map { $0.string } }
         guard let words, words.count <= mostWords.count,
             words.allSatisfy({ $0.map { $0.utf8.count <= mostWords.bytes && !$0.utf8.contains(0) } == true })
         else {
-            throw complaint(
+            throw commandError(
                 path,
                 "\(onComplete) must be an array of at most \(mostWords.count) strings: a program and its arguments, such "
                     + "as [\"/usr/bin/logger\", \"-t\", \"earshot\"]")
@@ -64,34 +64,35 @@ enum ConfigurationFile {
 
     private static func list(
         _ name: ListSettingName, _ value: TOMLValue, _ path: String
-    ) throws(Complaint) -> [String] {
+    ) throws(CommandError) -> [String] {
         let example = name.example.map { "\"\($0)\"" }.joined(separator: ", ")
         guard let items = value.array else {
-            throw complaint(path, "\(name.rawValue) must be a list, such as \(name.rawValue) = [\(example)]")
+            throw commandError(path, "\(name.rawValue) must be a list, such as \(name.rawValue) = [\(example)]")
         }
         do throws(SettingError) {
             return try name.checked(items.map { text($0) })
         } catch {
-            throw complaint(path, "\(name.rawValue): \(error.description)")
+            throw commandError(path, "\(name.rawValue): \(error.description)")
         }
     }
 
     private static func rules(
         _ value: TOMLValue, _ path: String
-    ) throws(Complaint) -> [SettingChange] {
+    ) throws(CommandError) -> [SettingChange] {
         guard let rules = value.table else {
-            throw complaint(path, "origin must be a table for each pattern, such as [origin.\"https://example.org\"]")
+            throw commandError(
+                path, "origin must be a table for each pattern, such as [origin.\"https://example.org\"]")
         }
         var changes: [SettingChange] = []
         for pattern in rules.keys {
             let key = "origin.\"\(pattern)\""
             guard let rule = rules[pattern]?.table else {
-                throw complaint(path, "\(key) must be a table, such as limit = 2 below [\(key)]")
+                throw commandError(path, "\(key) must be a table, such as limit = 2 below [\(key)]")
             }
             for term in rule.keys where !terms.contains(term) {
                 let nearest = SettingName.nearest(to: term, among: terms)
                 let hint = nearest.map { "did you mean \($0)?" } ?? "use \(terms.joined(separator: ", "))"
-                throw complaint(path, "\(key): \(term): unknown key: \(hint)")
+                throw commandError(path, "\(key): \(term): unknown key: \(hint)")
             }
             let words = rule.keys.map { "\($0)=\(rule[$0].map { text($0) } ?? "")" }
             changes.append(try change(["origin", pattern] + words, path, key))
@@ -101,9 +102,9 @@ enum ConfigurationFile {
 
     private static func addresses(
         _ value: TOMLValue, _ path: String
-    ) throws(Complaint) -> [SettingChange] {
+    ) throws(CommandError) -> [SettingChange] {
         guard let rules = value.table else {
-            throw complaint(path, "address must be a table with lines such as \"10.0.0.0/8\" = \"allow\"")
+            throw commandError(path, "address must be a table with lines such as \"10.0.0.0/8\" = \"allow\"")
         }
         var changes: [SettingChange] = []
         for subject in rules.keys {
@@ -113,12 +114,12 @@ enum ConfigurationFile {
         return changes
     }
 
-    private static func change(_ words: [String], _ path: String, _ key: String) throws(Complaint) -> SettingChange {
+    private static func change(_ words: [String], _ path: String, _ key: String) throws(CommandError) -> SettingChange {
         do throws(SettingError) {
             return try SettingChange(words)
         } catch {
             let sentence = error.description
-            throw complaint(path, sentence.hasPrefix("\(key) ") ? sentence : "\(key): \(sentence)")
+            throw commandError(path, sentence.hasPrefix("\(key) ") ? sentence : "\(key): \(sentence)")
         }
     }
 
@@ -133,7 +134,7 @@ enum ConfigurationFile {
         return ""
     }
 
-    static func complaint(_ path: String, _ sentence: String) -> Complaint {
-        TOMLFile.complaint(path, sentence)
+    static func commandError(_ path: String, _ sentence: String) -> CommandError {
+        TOMLFile.commandError(path, sentence)
     }
 }

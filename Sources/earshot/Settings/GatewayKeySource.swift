@@ -32,8 +32,8 @@ enum GatewayKeySource: Equatable {
 
     /// Reads the file.
     ///
-    /// - Throws: `Complaint` that names the file and the key.
-    func read() throws(Complaint) -> GatewayKeys {
+    /// - Throws: `CommandError` that names the file and the key.
+    func read() throws(CommandError) -> GatewayKeys {
         switch self {
         case .keys(let path): try KeyFile(path).keys()
         case .cluster(let path): try ClusterFile(path).gatewayKeys(path)

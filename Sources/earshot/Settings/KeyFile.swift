@@ -42,8 +42,8 @@ struct KeyFile {
 
     /// Reads the file, if it exists.
     ///
-    /// - Throws: `Complaint` that names the file and the key.
-    init(_ path: String) throws(Complaint) {
+    /// - Throws: `CommandError` that names the file and the key.
+    init(_ path: String) throws(CommandError) {
         self.path = path
         try SecretFile.checkAccess(path, content: "a secret key")
         guard let table = try TOMLFile.table(path) else { return }
@@ -51,7 +51,7 @@ struct KeyFile {
             switch key {
             case "server": server = try Self.pair(table[key]?.table, path)
             case "client": clients = try Self.clients(table[key]?.table, path)
-            default: throw TOMLFile.complaint(path, "\(key): unknown key; use [server] and [client.\"NAME\"]")
+            default: throw TOMLFile.commandError(path, "\(key): unknown key; use [server] and [client.\"NAME\"]")
             }
         }
         try checkUniqueness()
@@ -59,45 +59,45 @@ struct KeyFile {
 
     /// Returns the keys for a gateway.
     ///
-    /// - Throws: `Complaint` if the file has no key of the bus.
-    func keys() throws(Complaint) -> GatewayKeys {
+    /// - Throws: `CommandError` if the file has no key of the bus.
+    func keys() throws(CommandError) -> GatewayKeys {
         guard let server else {
-            throw TOMLFile.complaint(
+            throw TOMLFile.commandError(
                 path, "the bus has no key for clients on the network; create it with `earshot key show`")
         }
         return GatewayKeys(secretKey: server.secretKey, clients: clients)
     }
 
-    private static func pair(_ table: TOMLTable?, _ path: String) throws(Complaint) -> CurveKeyPair {
+    private static func pair(_ table: TOMLTable?, _ path: String) throws(CommandError) -> CurveKeyPair {
         guard let table, let secretKey = table["secret-key"]?.string, CurveClient.isKey(secretKey) else {
-            throw TOMLFile.complaint(
+            throw TOMLFile.commandError(
                 path, "[server] needs secret-key with 40 characters; create the file with `earshot key show`")
         }
         let pair: CurveKeyPair
         do { pair = try CurveKeyPair.of(secretKey) } catch { throw Self.unfit(error) }
         guard table["public-key"]?.string.map({ $0 == pair.publicKey }) ?? true else {
-            throw TOMLFile.complaint(path, "[server]: public-key does not belong to secret-key; remove the line")
+            throw TOMLFile.commandError(path, "[server]: public-key does not belong to secret-key; remove the line")
         }
         return pair
     }
 
-    private static func clients(_ table: TOMLTable?, _ path: String) throws(Complaint) -> [ClientKey] {
-        guard let table else { throw TOMLFile.complaint(path, "client must be a table for each name") }
+    private static func clients(_ table: TOMLTable?, _ path: String) throws(CommandError) -> [ClientKey] {
+        guard let table else { throw TOMLFile.commandError(path, "client must be a table for each name") }
         guard table.keys.count <= GatewayKeys.mostClients else {
-            throw TOMLFile.complaint(path, "there are more than \(GatewayKeys.mostClients) clients")
+            throw TOMLFile.commandError(path, "there are more than \(GatewayKeys.mostClients) clients")
         }
         var clients: [ClientKey] = []
         for text in table.keys.sorted() { clients.append(try client(text, table[text]?.table, path)) }
         return clients
     }
 
-    private static func client(_ text: String, _ table: TOMLTable?, _ path: String) throws(Complaint) -> ClientKey {
+    private static func client(_ text: String, _ table: TOMLTable?, _ path: String) throws(CommandError) -> ClientKey {
         let place = "client.\"\(text)\""
         guard let name = KeyName(text) else {
-            throw TOMLFile.complaint(path, "\(place): a name must be \(KeyName.bounds)")
+            throw TOMLFile.commandError(path, "\(place): a name must be \(KeyName.bounds)")
         }
         guard let table, let publicKey = table["public-key"]?.string, CurveClient.isKey(publicKey) else {
-            throw TOMLFile.complaint(path, "\(place) needs public-key with 40 characters")
+            throw TOMLFile.commandError(path, "\(place) needs public-key with 40 characters")
         }
         var client = ClientKey(name: name, publicKey: publicKey)
         for key in table.keys {
@@ -108,49 +108,49 @@ struct KeyFile {
                     ClientKey.Role.ofFile.contains(role)
                 else {
                     let roles = ClientKey.Role.ofFile.map(\.rawValue).joined(separator: ", ")
-                    throw TOMLFile.complaint(path, "\(place): role must be \(roles)")
+                    throw TOMLFile.commandError(path, "\(place): role must be \(roles)")
                 }
                 client.role = role
             case "serves":
                 guard let served = table[key]?.string.flatMap({ KeyName($0) }) else {
-                    throw TOMLFile.complaint(path, "\(place): serves must be the name of a client's key")
+                    throw TOMLFile.commandError(path, "\(place): serves must be the name of a client's key")
                 }
                 client.serves = served
             case "expires":
                 guard let expiry = table[key]?.string.flatMap({ KeyExpiry($0) }) else {
-                    throw TOMLFile.complaint(
+                    throw TOMLFile.commandError(
                         path, "\(place): expires must be a text such as \"2027-01-31\" or \"2027-01-31T18:00:00Z\"")
                 }
                 client.expiry = expiry
             case "connections":
                 guard let count = table[key]?.int, ClientKey.connectionRange.contains(count) else {
                     let range = ClientKey.connectionRange
-                    throw TOMLFile.complaint(
+                    throw TOMLFile.commandError(
                         path, "\(place): connections must be \(range.lowerBound) to \(range.upperBound)")
                 }
                 client.connections = count
             default:
-                throw TOMLFile.complaint(
+                throw TOMLFile.commandError(
                     path, "\(place): \(key): unknown key; use public-key, role, serves, expires, connections")
             }
         }
         guard (client.role == .worker) == (client.serves != nil) else {
-            throw TOMLFile.complaint(path, "\(place): role = \"worker\" and serves = \"NAME\" need each other")
+            throw TOMLFile.commandError(path, "\(place): role = \"worker\" and serves = \"NAME\" need each other")
         }
         return client
     }
 
-    private func checkUniqueness() throws(Complaint) {
+    private func checkUniqueness() throws(CommandError) {
         var names: [String: KeyName] = [:]
         for client in clients {
             if let other = names.updateValue(client.name, forKey: client.publicKey) {
-                throw TOMLFile.complaint(path, "\(other) and \(client.name) have the same public-key; remove one")
+                throw TOMLFile.commandError(path, "\(other) and \(client.name) have the same public-key; remove one")
             }
         }
     }
 
-    private static func unfit(_ error: ZeroMQError) -> Complaint {
-        Complaint(.cannotServe, "cannot use keys of CURVE: \(error)")
+    private static func unfit(_ error: ZeroMQError) -> CommandError {
+        CommandError(.cannotServe, "cannot use keys of CURVE: \(error)")
     }
 
     // MARK: Changes
@@ -159,7 +159,7 @@ struct KeyFile {
     static func change(_ path: String, _ body: (inout KeyFile) throws -> Void) throws {
         try PrivateFolder.make(folder(of: path))
         guard let lock = try LockFile.take("\(path).lock") else {
-            throw Complaint(.cannotServe, "another `earshot key` changes \(path); try again")
+            throw CommandError(.cannotServe, "another `earshot key` changes \(path); try again")
         }
         var file = try KeyFile(path)
         try body(&file)
@@ -171,7 +171,7 @@ struct KeyFile {
     ///
     /// - Returns: its public key.
     @discardableResult
-    mutating func makeServer() throws(Complaint) -> String {
+    mutating func makeServer() throws(CommandError) -> String {
         if let server { return server.publicKey }
         let pair = try Self.newPair()
         server = pair
@@ -180,18 +180,18 @@ struct KeyFile {
 
     /// Adds a client.
     ///
-    /// - Throws: `Complaint` if there is one of that name or with that key.
-    mutating func add(_ client: ClientKey) throws(Complaint) {
+    /// - Throws: `CommandError` if there is one of that name or with that key.
+    mutating func add(_ client: ClientKey) throws(CommandError) {
         guard !clients.contains(where: { $0.name == client.name }) else {
-            throw Complaint(
+            throw CommandError(
                 .usage,
                 "there is a key named \(client.name); give another name, or run `earshot key revoke \(client.name)`")
         }
         if let other = clients.first(where: { $0.publicKey == client.publicKey }) {
-            throw Complaint(.usage, "\(other.name) has this public key; give the key of another client")
+            throw CommandError(.usage, "\(other.name) has this public key; give the key of another client")
         }
         guard clients.count < GatewayKeys.mostClients else {
-            throw Complaint(.other, "there are \(clients.count) clients, which is the maximum; revoke some")
+            throw CommandError(.other, "there are \(clients.count) clients, which is the maximum; revoke some")
         }
         clients.append(client)
         clients.sort { $0.name.description < $1.name.description }
@@ -199,16 +199,16 @@ struct KeyFile {
 
     /// Removes a client.
     ///
-    /// - Throws: `Complaint` if there is none of that name.
-    mutating func revoke(_ name: KeyName) throws(Complaint) {
+    /// - Throws: `CommandError` if there is none of that name.
+    mutating func revoke(_ name: KeyName) throws(CommandError) {
         guard let index = clients.firstIndex(where: { $0.name == name }) else {
-            throw Complaint(.noInput, "there is no key named \(name); `earshot key list` shows the names")
+            throw CommandError(.noInput, "there is no key named \(name); `earshot key list` shows the names")
         }
         clients.remove(at: index)
     }
 
     /// Returns a new key pair.
-    static func newPair() throws(Complaint) -> CurveKeyPair {
+    static func newPair() throws(CommandError) -> CurveKeyPair {
         do { return try CurveKeyPair.make() } catch { throw unfit(error) }
     }
 

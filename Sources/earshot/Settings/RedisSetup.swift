@@ -16,7 +16,7 @@ struct RedisSetup {
     /// Name of the cluster, under which the sentinels watch the primary, too.
     let cluster: String
     /// Hosts of the servers. The first one begins as the primary.
-    let hosts: [NodePlace]
+    let hosts: [NodeEndpoint]
     private let nodePassword = Self.password()
     private let nodePasswordOfSentinels = Self.password()
     private let replicaPassword = Self.password()
@@ -26,7 +26,7 @@ struct RedisSetup {
     let adminPassword = Self.password()
 
     /// - Parameter nodes: one node, or at least three.
-    init(cluster: String, nodes: [NodePlace]) {
+    init(cluster: String, nodes: [NodeEndpoint]) {
         self.cluster = cluster
         hosts = Array(nodes.prefix(nodes.count < Self.servers ? 1 : Self.servers))
     }
@@ -37,7 +37,7 @@ struct RedisSetup {
 
     // MARK: For the nodes
 
-    var place: EngineOptions.Place {
+    var place: EngineOptions.EngineLocation {
         func addresses(_ port: UInt16) -> [EngineAddress] {
             hosts.compactMap { EngineAddress("\($0.with(port: port))") }
         }
@@ -54,13 +54,13 @@ struct RedisSetup {
     // MARK: Files
 
     /// Returns the names and contents of the files for a host; empty for one without a server.
-    func files(for host: NodePlace) -> [(name: String, text: String)] {
+    func files(for host: NodeEndpoint) -> [(name: String, text: String)] {
         guard hosts.contains(host) else { return [] }
         let files = [("redis.conf", server(host)), ("users.acl", users)]
         return hasSentinels ? files + [("sentinel.conf", sentinel(host))] : files
     }
 
-    private func server(_ host: NodePlace) -> String {
+    private func server(_ host: NodeEndpoint) -> String {
         var text = """
             # redis-server of the cluster \(cluster). Keep this file secret.
             bind \(Self.interfaces(host))
@@ -109,7 +109,7 @@ struct RedisSetup {
         return text
     }
 
-    private func sentinel(_ host: NodePlace) -> String {
+    private func sentinel(_ host: NodeEndpoint) -> String {
         var text = """
             # redis-sentinel of the cluster \(cluster). Keep this file secret. The sentinel writes it again.
             bind \(Self.interfaces(host))
@@ -144,7 +144,7 @@ struct RedisSetup {
     }
 
     /// Interfaces to listen at. A name may be that of a loopback address on its own machine.
-    private static func interfaces(_ host: NodePlace) -> String { host.isName ? "* -::*" : host.host }
+    private static func interfaces(_ host: NodeEndpoint) -> String { host.isName ? "* -::*" : host.host }
 
     /// Password in a rule: only its SHA-256.
     private static func digest(_ password: String) -> String {

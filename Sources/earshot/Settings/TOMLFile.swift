@@ -8,28 +8,28 @@ enum TOMLFile {
 
     /// Returns the table of a file; nil if it does not exist.
     ///
-    /// - Throws: `Complaint` that names the file, and the line unless the file cannot be read.
-    static func table(_ path: String) throws(Complaint) -> TOMLTable? {
+    /// - Throws: `CommandError` that names the file, and the line unless the file cannot be read.
+    static func table(_ path: String) throws(CommandError) -> TOMLTable? {
         guard let bytes = try bytes(path) else { return nil }
         do {
             return try TOMLReader.table(bytes)
         } catch {
-            throw complaint(path, "line \(error.line): \(error.sentence)")
+            throw commandError(path, "line \(error.line): \(error.sentence)")
         }
     }
 
     /// Returns an error of the configuration that names the file.
-    static func complaint(_ path: String, _ sentence: String) -> Complaint {
-        Complaint(.configuration, "\(path): \(sentence)")
+    static func commandError(_ path: String, _ sentence: String) -> CommandError {
+        CommandError(.configuration, "\(path): \(sentence)")
     }
 
-    private static func bytes(_ path: String) throws(Complaint) -> [UInt8]? {
+    private static func bytes(_ path: String) throws(CommandError) -> [UInt8]? {
         do {
             return try InputFile.contents(of: path, atMost: mostBytes)
         } catch {
             if case .system(ENOENT) = error { return nil }
             if case .system(ENOTDIR) = error { return nil }
-            throw complaint(path, error.description)
+            throw commandError(path, error.description)
         }
     }
 }

@@ -30,7 +30,7 @@ final class BusHooks {
     var isOn: Bool { runs != nil }
 
     /// Line that tells the broker whether to report ends.
-    var word: String { isOn ? SupervisorWord.reportEnds : SupervisorWord.ignoreEnds }
+    var word: String { isOn ? SupervisorCommand.reportEnds : SupervisorCommand.ignoreEnds }
 
     /// Number of programs that run or wait.
     var count: Int { earlier.reduce(runs?.count ?? 0) { $0 + $1.count } }

@@ -18,7 +18,7 @@ enum ChildRun {
 
     /// Runs until a signal ends it.
     ///
-    /// - Throws: `Complaint` if a directory is in use or unfit; otherwise the error of the failed call.
+    /// - Throws: `CommandError` if a directory is in use or unfit; otherwise the error of the failed call.
     func run(_ logLevel: Logger.Level, _ logFormat: LogFormat) throws -> ExitStatus {
         do {
             switch self {
@@ -34,18 +34,18 @@ enum ChildRun {
             case .puller(let options, _):
                 try WorkerProcess.run(options, logger: LineLog.logger("puller", logLevel, logFormat))
                 return .done
-            case .door: throw Complaint(.other, "the HTTP door is a program of its own")
+            case .door: throw CommandError(.other, "the HTTP door is a program of its own")
             }
         } catch let error as BrokerError {
-            throw Complaint(error.isPermanent ? .configuration : .cannotServe, error.description)
+            throw CommandError(error.isPermanent ? .configuration : .cannotServe, error.description)
         } catch let error as WorkerUnfit {
-            throw Complaint(error.isConfiguration ? .configuration : .cannotServe, "cannot start a worker: \(error)")
+            throw CommandError(error.isConfiguration ? .configuration : .cannotServe, "cannot start a worker: \(error)")
         } catch let error as WorkerRefused {
-            throw Complaint(.cannotServe, error.description)
+            throw CommandError(.cannotServe, error.description)
         } catch let error as GatewayError {
-            throw Complaint(.cannotServe, error.description)
+            throw CommandError(.cannotServe, error.description)
         } catch let error as SystemError where error.isLasting {
-            throw Complaint(.cannotServe, "cannot serve: \(error.description)")
+            throw CommandError(.cannotServe, "cannot serve: \(error.description)")
         }
     }
 

@@ -9,8 +9,8 @@ struct ClusterPlan {
 
     /// Reads the file.
     ///
-    /// - Throws: `Complaint` that names the file and the key.
-    init(_ path: String) throws(Complaint) {
+    /// - Throws: `CommandError` that names the file and the key.
+    init(_ path: String) throws(CommandError) {
         self.path = path
         listener = try ClusterFile(path).listener()
     }

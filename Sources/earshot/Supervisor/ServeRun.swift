@@ -42,7 +42,7 @@ struct ServeRun {
         do throws(SystemError) {
             activation = try owner == nil ? ActivationSocket.take(at: folder.path + "/bus") : nil
         } catch {
-            throw Complaint(.configuration, "cannot \(error); correct ListenStream= of the socket unit")
+            throw CommandError(.configuration, "cannot \(error); correct ListenStream= of the socket unit")
         }
         let initial = try configuration.read()
         let descriptors = try BrokerDescriptors(
@@ -54,7 +54,7 @@ struct ServeRun {
         let hook = owner == nil ? try configuration.hook() : nil
         try folder.prepare(isShared: !initial[.users].isEmpty)
         guard let lock = try LockFile.take(folder.supervisorLock) else {
-            throw Complaint(
+            throw CommandError(
                 .cannotServe, "another supervisor runs in \(folder.path); stop it, or give another --runtime")
         }
         let secret = standby?.secret ?? Supervisor.newSecret()
@@ -89,7 +89,7 @@ struct ServeRun {
         supervisor.onReady = { [unowned supervisor] in
             let door = supervisor.isDoorOpen ? "" : ", without the HTTP door, which cannot be started"
             if owner == nil { plan.log.write(.notice, "ready, bus \(folder.busEndpoint), \(count) workers" + door) }
-            if let readyDescriptor { InheritedPipe.sayReady(readyDescriptor) }
+            if let readyDescriptor { InheritedPipe.reportReady(readyDescriptor) }
         }
         try supervisor.run()
         if owner != nil {

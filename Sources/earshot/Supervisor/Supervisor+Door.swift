@@ -23,7 +23,7 @@ extension Supervisor {
             + (settings[.users].isEmpty ? [] : ["--pull"])
     }
 
-    func startDoor(_ post: Post) throws(SystemError) {
+    func startDoor(_ slot: ChildSlot) throws(SystemError) {
         let ends = try LineChannel.makePair()
         defer { close(ends.child) }
         let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in takeDoorLine(line) }
@@ -31,20 +31,20 @@ extension Supervisor {
             ["--bus", plan.folder.path + "/bus", "--spool", plan.broker.spoolFolder] + doorArguments
             + ["--wait", "\(settings[.httpWait] ?? 0)", "--supervisor-fd", "\(ends.child)"]
             + ["--parent-pid", "\(getpid())"]
-        try start(post, .door(arguments), inheriting: [ends.child])
+        try start(slot, .door(arguments), inheriting: [ends.child])
         doorChannel = channel
         doorSockets = (settings[.http] + settings[.httpAPI]).compactMap { DoorAddress.listener($0) }.filter {
             $0.hasPrefix("/")
         }
         // As with the gateway: the broker must know the process before that has its proof.
-        if let child = post.child { self.channel?.send(["\(SupervisorWord.gateway) \(child.pid)"]) }
-        if let doorProof { self.channel?.send(["\(SupervisorWord.doorProof) \(doorProof)"]) }
-        tellProof()
+        if let child = slot.child { self.channel?.send(["\(SupervisorCommand.gateway) \(child.pid)"]) }
+        if let doorProof { self.channel?.send(["\(SupervisorCommand.doorProof) \(doorProof)"]) }
+        sendProof()
     }
 
     /// Handles a line of the door, whose process may execute foreign code: it cannot name a proof.
     private func takeDoorLine(_ line: String) {
-        switch DoorNews(line: line) {
+        switch DoorEvent(line: line) {
         case .listening(let addresses)? where !addresses.isEmpty:
             doorAddresses = line
             plan.log.write(.notice, "the HTTP door listens at \(addresses.joined(separator: ", "))")
@@ -59,14 +59,14 @@ extension Supervisor {
     /// Lines about the door for a broker that starts.
     var doorLines: [String] {
         guard hasDoor else { return [] }
-        return (doorProof.map { ["\(SupervisorWord.doorProof) \($0)"] } ?? []) + (doorAddresses.map { [$0] } ?? [])
+        return (doorProof.map { ["\(SupervisorCommand.doorProof) \($0)"] } ?? []) + (doorAddresses.map { [$0] } ?? [])
     }
 
     func sendDoorProof() {
-        if let doorChannel, let doorProof { doorChannel.send(["\(SupervisorWord.doorProof) \(doorProof)"]) }
+        if let doorChannel, let doorProof { doorChannel.send(["\(SupervisorCommand.doorProof) \(doorProof)"]) }
     }
 
-    func sendDoorWait() { doorChannel?.send(["\(SupervisorWord.doorWait) \(settings[.httpWait] ?? 0)"]) }
+    func sendDoorWait() { doorChannel?.send(["\(SupervisorCommand.doorWait) \(settings[.httpWait] ?? 0)"]) }
 
     func doorEnded() {
         doorChannel = nil
@@ -77,7 +77,7 @@ extension Supervisor {
             if unsafe lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK { _ = unsafe unlink(path) }
         }
         doorSockets = []
-        channel?.send([SupervisorWord.doorListening])
+        channel?.send([SupervisorCommand.doorListening])
     }
 
     /// Starts, stops or restarts the door after a change of the settings.
@@ -87,9 +87,9 @@ extension Supervisor {
         guard phase == .serving else { return }
         sendDoorWait()
         if arguments != doorArguments {
-            for post in posts where post.role == .door && !post.isLeaving {
-                post.isLeaving = true
-                if let child = post.child { child.send(SIGTERM) } else { posts.removeAll { $0 === post } }
+            for slot in childSlots where slot.role == .door && !slot.isLeaving {
+                slot.isLeaving = true
+                if let child = slot.child { child.send(SIGTERM) } else { childSlots.removeAll { $0 === slot } }
             }
         }
         addDoor()
@@ -97,9 +97,9 @@ extension Supervisor {
 
     /// Starts a door if the settings need one and no earlier one runs. Its sandbox opens the spool, which the first broker creates.
     func addDoor() {
-        guard phase == .serving, isReady, hasDoor, !posts.contains(where: { $0.role == .door }) else { return }
-        let post = Post(.door)
-        posts.append(post)
-        restart(post)
+        guard phase == .serving, isReady, hasDoor, !childSlots.contains(where: { $0.role == .door }) else { return }
+        let slot = ChildSlot(.door)
+        childSlots.append(slot)
+        restart(slot)
     }
 }

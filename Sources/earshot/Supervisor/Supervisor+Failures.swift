@@ -8,69 +8,69 @@ extension Supervisor {
     ///
     /// - Parameter cause: message about the child.
     /// - Returns: delay before the restart.
-    func died(_ post: Post, after lived: Duration, _ cause: String) -> Duration {
-        let wasFailing = post.rule.isFailing
-        let pause = post.rule.lifeEnded(after: lived, using: &generator)
-        if post.rule.quickDeaths == 0 {
-            post.dyingSince = nil
-        } else if post.dyingSince == nil {
-            post.dyingSince = CalendarTime.now()
+    func died(_ slot: ChildSlot, after lived: Duration, _ cause: String) -> Duration {
+        let wasFailing = slot.rule.isFailing
+        let pause = slot.rule.lifeEnded(after: lived, using: &generator)
+        if slot.rule.quickDeaths == 0 {
+            slot.dyingSince = nil
+        } else if slot.dyingSince == nil {
+            slot.dyingSince = CalendarTime.now()
         }
-        if post.rule.isFailing {
+        if slot.rule.isFailing {
             if !wasFailing {
                 plan.log.write(
                     .error,
-                    "\(cause), \(post.rule.quickDeaths) times in a row: restarting with growing delays, and without further "
+                    "\(cause), \(slot.rule.quickDeaths) times in a row: restarting with growing delays, and without further "
                         + "messages until one has run for \(RestartRule.goodLife)")
             }
-            tellFailures()
+            reportFailures()
         } else {
-            if wasFailing { tellFailures() }
+            if wasFailing { reportFailures() }
             let milliseconds = Int((pause / .milliseconds(1)).rounded())
             plan.log.write(.warning, cause + ", starting another" + (milliseconds == 0 ? "" : " in \(milliseconds) ms"))
         }
         // The bus becomes ready without a door that cannot be started.
-        if post.role == .door { sayReady() }
+        if slot.role == .door { reportReady() }
         return pause
     }
 
     /// Resets the restart rule of a failing post once its child has run for `RestartRule.goodLife`.
-    func watchForGoodLife(_ post: Post) {
-        guard post.rule.quickDeaths > 0 else { return }
-        post.goodLife = loop.setTimer(after: RestartRule.goodLife) { [unowned self] in
-            post.goodLife = nil
-            let wasFailing = post.rule.isFailing
-            post.rule.livesWell()
-            post.dyingSince = nil
+    func watchForGoodLife(_ slot: ChildSlot) {
+        guard slot.rule.quickDeaths > 0 else { return }
+        slot.goodLife = loop.setTimer(after: RestartRule.goodLife) { [unowned self] in
+            slot.goodLife = nil
+            let wasFailing = slot.rule.isFailing
+            slot.rule.livesWell()
+            slot.dyingSince = nil
             guard wasFailing else { return }
-            plan.log.write(.notice, "\(post.role.name) has recovered")
-            tellFailures()
+            plan.log.write(.notice, "\(slot.role.name) has recovered")
+            reportFailures()
         }
     }
 
     /// Posts in a crash loop.
     var failures: [ChildFailure] {
-        posts.filter { $0.rule.isFailing && !$0.isLeaving }.map { post in
+        childSlots.filter { $0.rule.isFailing && !$0.isLeaving }.map { slot in
             ChildFailure(
-                role: post.role.word, deaths: post.rule.quickDeaths,
-                since: post.dyingSince ?? "-",
-                lastEnd: post.obstacle ?? post.lastExit.map { Self.text(of: $0) } ?? "not started")
+                role: slot.role.word, deaths: slot.rule.quickDeaths,
+                since: slot.dyingSince ?? "-",
+                lastEnd: slot.obstacle ?? slot.lastExit.map { Self.text(of: $0) } ?? "not started")
         }
     }
 
     /// Reports to the broker how a worker ended. Without room in the channel, the broker decides without the report.
-    func reportEnd(of post: Post, _ pid: Int32, _ exit: ChildProcess.Exit) {
+    func reportEnd(of slot: ChildSlot, _ pid: Int32, _ exit: ChildProcess.Exit) {
         guard let channel, !channel.hasBacklog else { return }
         let signal: Int32? = if case .signal(let number) = exit { number } else { nil }
         let end = WorkerEnd(
-            pid: pid, signal: signal, isOutOfMemory: MemoryPressure.kills() != post.killsBefore,
-            wasKilledByBus: post.isLeaving || phase != .serving)
+            pid: pid, signal: signal, isOutOfMemory: MemoryPressure.kills() != slot.killsBefore,
+            wasKilledByBus: slot.isLeaving || phase != .serving)
         channel.send([end.line])
     }
 
     /// Returns the end of a child, with the meaning of an exit code that tells the cause.
     static func text(of exit: ChildProcess.Exit) -> String {
-        guard case .code(let code) = exit, let status = ExitStatus(rawValue: code), status.tellsCause else {
+        guard case .code(let code) = exit, let status = ExitStatus(rawValue: code), status.reportsCause else {
             return "\(exit)"
         }
         return "\(exit) (\(status.meaning))"
@@ -78,14 +78,14 @@ extension Supervisor {
 
     /// Sends the crash loops to the broker, or waits until its channel has room. Also writes them to a file in the
     /// runtime directory, which clients read while no broker answers.
-    func tellFailures() {
-        tellService()
+    func reportFailures() {
+        notifyService()
         let failures = failures
         let report = FailureReport(plan.folder)
         if failures.contains(where: { $0.role == "broker" }) { report.write(failures) } else { report.remove() }
         guard let channel else { return }
-        owesFailures = channel.hasBacklog
-        guard !owesFailures else { return }
+        hasUnsentFailures = channel.hasBacklog
+        guard !hasUnsentFailures else { return }
         channel.send(failures.map(\.line) + [ChildFailure.end])
     }
 }

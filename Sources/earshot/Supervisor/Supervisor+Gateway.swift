@@ -14,17 +14,17 @@ extension Supervisor {
     /// Whether clients on other machines are served. The bus of one program has no others.
     var listens: Bool { !plan.isPrivate && !settings[.listen].isEmpty }
 
-    func startGateway(_ post: Post) throws(SystemError) {
-        try startGateway(post, at: settings[.listen].compactMap { GatewayAddress($0) }, .keys(plan.keysPath))
+    func startGateway(_ slot: ChildSlot) throws(SystemError) {
+        try startGateway(slot, at: settings[.listen].compactMap { GatewayAddress($0) }, .keys(plan.keysPath))
     }
 
     /// Starts a gateway.
     ///
     /// - Parameter addresses: addresses to listen at.
     func startGateway(
-        _ post: Post, at addresses: [GatewayAddress], _ source: GatewayKeySource
+        _ slot: ChildSlot, at addresses: [GatewayAddress], _ source: GatewayKeySource
     ) throws(SystemError) {
-        let role = post.role
+        let role = slot.role
         let ends = try LineChannel.makePair()
         defer { close(ends.child) }
         let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in takeGatewayLine(line, role) }
@@ -34,58 +34,58 @@ extension Supervisor {
         }
         options.parentPid = getpid()
         options.supervisorDescriptor = ends.child
-        try start(post, .gateway(options, source), inheriting: [ends.child])
+        try start(slot, .gateway(options, source), inheriting: [ends.child])
         gatewayChannels[role] = channel
         // The broker must know the process before that accepts a connection, which it does after its first proof.
-        if let child = post.child { self.channel?.send(["\(SupervisorWord.gateway) \(child.pid)"]) }
-        tellProof()
+        if let child = slot.child { self.channel?.send(["\(SupervisorCommand.gateway) \(child.pid)"]) }
+        sendProof()
     }
 
     /// Handles a line of a gateway, whose process may execute foreign code.
-    private func takeGatewayLine(_ line: String, _ role: Post.Role) {
-        if line == SupervisorWord.listening { return gatewayListens(role) }
+    private func takeGatewayLine(_ line: String, _ role: ChildSlot.Role) {
+        if line == SupervisorCommand.listening { return gatewayListens(role) }
         // The keys of nodes are in the file of the cluster, which changes only at a restart of the bus.
         guard role == .gateway else { return }
-        if line == SupervisorWord.keysEnd {
+        if line == SupervisorCommand.keysEnd {
             (keyLines, unfinishedKeyLines) = (unfinishedKeyLines + [line], [])
-            tellKeys()
-        } else if line.hasPrefix(SupervisorWord.keys + " "), unfinishedKeyLines.count < Self.mostKeyLines {
+            sendKeys()
+        } else if line.hasPrefix(SupervisorCommand.keys + " "), unfinishedKeyLines.count < Self.mostKeyLines {
             unfinishedKeyLines.append(line)
         }
     }
 
     /// Sends the valid keys to the broker, or waits until its channel has room.
-    func tellKeys() {
+    func sendKeys() {
         guard let channel, !keyLines.isEmpty else { return }
-        owesKeys = channel.hasBacklog
-        if !owesKeys { channel.send(keyLines) }
+        hasUnsentKeys = channel.hasBacklog
+        if !hasUnsentKeys { channel.send(keyLines) }
     }
 
     /// Sends the keys and the proof that waited for room in the channel of the broker.
-    func tellGatewayNews() {
-        if owesKeys { tellKeys() }
-        if owesProof { tellProof() }
+    func updateGateways() {
+        if hasUnsentKeys { sendKeys() }
+        if hasUnsentProof { sendProof() }
     }
 
     /// Makes a new proof for the next broker, and tells the gateways before that broker starts.
     func renewProof() {
         proof = Hex.encode(Secret.randomBytes(Self.proofBytes))
         doorProof = Hex.encode(Secret.randomBytes(Self.proofBytes))
-        tellProof()
+        sendProof()
     }
 
     /// Sends the present proof to the gateways, or waits until the broker can read their process IDs.
-    func tellProof() {
+    func sendProof() {
         guard let proof else { return }
-        owesProof = channel?.hasBacklog == true
-        guard !owesProof else { return }
+        hasUnsentProof = channel?.hasBacklog == true
+        guard !hasUnsentProof else { return }
         sendDoorProof()
-        for channel in gatewayChannels.values { channel.send(["\(SupervisorWord.proof) \(proof)"]) }
+        for channel in gatewayChannels.values { channel.send(["\(SupervisorCommand.proof) \(proof)"]) }
     }
 
     /// The line that gives the proof to the broker.
     var proofLine: String? {
-        listens || plan.cluster != nil ? proof.map { "\(SupervisorWord.proof) \($0)" } : nil
+        listens || plan.cluster != nil ? proof.map { "\(SupervisorCommand.proof) \($0)" } : nil
     }
 
     /// Starts, stops or restarts the gateway after a change of the settings.
@@ -93,25 +93,25 @@ extension Supervisor {
     /// - Parameter listened: addresses of the running gateway.
     func fitGateway(listened: [String]) {
         guard phase == .serving else { return }
-        for post in posts where post.role == .nodeGateway { post.child?.send(SIGHUP) }
-        let present = posts.filter { $0.role == .gateway && !$0.isLeaving }
+        for slot in childSlots where slot.role == .nodeGateway { slot.child?.send(SIGHUP) }
+        let present = childSlots.filter { $0.role == .gateway && !$0.isLeaving }
         if settings[.listen] == listened {
-            for post in present { post.child?.send(SIGHUP) }
+            for slot in present { slot.child?.send(SIGHUP) }
             return
         }
-        for post in present {
-            post.isLeaving = true
-            if let child = post.child { child.send(SIGTERM) } else { posts.removeAll { $0 === post } }
+        for slot in present {
+            slot.isLeaving = true
+            if let child = slot.child { child.send(SIGTERM) } else { childSlots.removeAll { $0 === slot } }
         }
         addGateway()
     }
 
     /// Starts a gateway if the settings need one and no earlier one runs.
     func addGateway() {
-        guard phase == .serving, listens, !posts.contains(where: { $0.role == .gateway }) else { return }
+        guard phase == .serving, listens, !childSlots.contains(where: { $0.role == .gateway }) else { return }
         if let line = proofLine { channel?.send([line]) }
-        let post = Post(.gateway)
-        posts.append(post)
-        restart(post)
+        let slot = ChildSlot(.gateway)
+        childSlots.append(slot)
+        restart(slot)
     }
 }

@@ -8,24 +8,24 @@ extension Supervisor {
 
     /// Sends changes of the state. The service is ready once the broker serves and all healthy workers, at least one,
     /// are connected.
-    func tellService() {
+    func notifyService() {
         guard let service else { return }
-        var news: [(variable: String, value: String)] = []
-        if phase == .serving, isReady, !isServiceReady, workersTakenIn >= max(1, soundWorkers), isGatewayReady {
+        var variables: [(variable: String, value: String)] = []
+        if phase == .serving, isReady, !isServiceReady, acceptingWorkers >= max(1, healthyWorkers), isGatewayReady {
             isServiceReady = true
-            news.append(("READY", "1"))
-            askForLife()
+            variables.append(("READY", "1"))
+            checkBrokerHealth()
         }
-        if isReloading, unansweredSettings == 0, !owesSettings || channel == nil {
+        if isReloading, unansweredSettings == 0, !hasUnsentSettings || channel == nil {
             isReloading = false
-            news.append(("READY", "1"))
+            variables.append(("READY", "1"))
         }
         let state = state
-        if state != toldState {
-            toldState = state
-            news.append(("STATUS", state))
+        if state != reportedState {
+            reportedState = state
+            variables.append(("STATUS", state))
         }
-        if !news.isEmpty { service.tell(news, loop: loop) }
+        if !variables.isEmpty { service.notify(variables, loop: loop) }
     }
 
     /// Announces a reload after SIGHUP. The reload ends when the broker has applied the settings.
@@ -33,32 +33,32 @@ extension Supervisor {
         guard let service, isServiceReady else { return }
         isReloading = true
         let now = String(LoopTime.read().nanoseconds / 1_000)
-        service.tell([("RELOADING", "1"), ("MONOTONIC_USEC", now)], loop: loop)
+        service.notify([("RELOADING", "1"), ("MONOTONIC_USEC", now)], loop: loop)
     }
 
     /// Announces a shutdown that takes at most `limit`.
     func stopBegan(limit: Duration) {
         let time = limit + Self.stopReserve
         let microseconds = time.components.seconds * 1_000_000 + time.components.attoseconds / 1_000_000_000_000
-        service?.tell([("STOPPING", "1"), ("EXTEND_TIMEOUT_USEC", String(microseconds))], loop: loop)
-        tellService()
+        service?.notify([("STOPPING", "1"), ("EXTEND_TIMEOUT_USEC", String(microseconds))], loop: loop)
+        notifyService()
     }
 
     /// Feeds the watchdog after a health check of the broker. A running bus without workers counts as unhealthy.
     func brokerLives() {
-        guard workersTakenIn > 0 || phase != .serving else { return }
-        service?.tell([("WATCHDOG", "1")], loop: loop)
+        guard acceptingWorkers > 0 || phase != .serving else { return }
+        service?.notify([("WATCHDOG", "1")], loop: loop)
     }
 
     /// Requests a health check of the broker, twice per watchdog interval.
-    private func askForLife() {
+    private func checkBrokerHealth() {
         guard let time = service?.watchdogTime else { return }
-        if let channel, !channel.hasBacklog { channel.send([SupervisorWord.alive]) }
-        loop.setTimer(after: time / 2) { [unowned self] in askForLife() }
+        if let channel, !channel.hasBacklog { channel.send([SupervisorCommand.alive]) }
+        loop.setTimer(after: time / 2) { [unowned self] in checkBrokerHealth() }
     }
 
     /// Number of workers in the pool that are not in a crash loop.
-    private var soundWorkers: Int { posts.count { $0.role == .worker && !$0.isLeaving && !$0.rule.isFailing } }
+    private var healthyWorkers: Int { childSlots.count { $0.role == .worker && !$0.isLeaving && !$0.rule.isFailing } }
 
     /// Status line of the service.
     private var state: String {
@@ -68,13 +68,14 @@ extension Supervisor {
         if let broker = failures.first(where: { $0.role == "broker" }) {
             return "the broker ended \(broker.deaths) times in a row, last with \(broker.lastEnd)"
         }
-        let wanted = posts.count { $0.role == .worker && !$0.isLeaving }
+        let wanted = childSlots.count { $0.role == .worker && !$0.isLeaving }
         let workers = failures.filter { $0.role == "worker" }
         let last = workers.first.map { ", \(workers.count) of them in a crash loop, last with \($0.lastEnd)" } ?? ""
         let others = failures.filter { $0.role != "worker" }.map {
             ", \($0.role) in a crash loop, last with \($0.lastEnd)"
         }
-        return (workersTakenIn == 0 ? "not ready: " : "serving with ") + "\(workersTakenIn) of \(wanted) workers" + last
+        return (acceptingWorkers == 0 ? "not ready: " : "serving with ") + "\(acceptingWorkers) of \(wanted) workers"
+            + last
             + others.joined()
     }
 }

@@ -10,10 +10,10 @@ extension Supervisor {
     func readSettings() {
         guard phase == .serving else { return }
         reloadBegan()
-        defer { tellService() }
+        defer { notifyService() }
         let listeners = settings[.listen]
         let door = doorArguments
-        do throws(Complaint) {
+        do throws(CommandError) {
             let read = try plan.configuration.read()
             let hook = try plan.configuration.hook()
             settings = read
@@ -22,7 +22,7 @@ extension Supervisor {
             plan.log.write(.error, "invalid configuration, the settings stay as they are: \(error)")
             return
         }
-        tellSettings()
+        sendSettings()
         fitPool()
         fitGateway(listened: listeners)
         fitDoor(was: door)
@@ -31,28 +31,28 @@ extension Supervisor {
     }
 
     /// Sends the settings to the broker, or waits until its channel has room.
-    func tellSettings() {
+    func sendSettings() {
         guard let channel else { return }
-        owesSettings = channel.hasBacklog
-        guard !owesSettings else { return }
+        hasUnsentSettings = channel.hasBacklog
+        guard !hasUnsentSettings else { return }
         unansweredSettings += 1
         channel.send([hooks.word] + settings.lines + [Settings.end])
     }
 
     /// Handles a line of the broker: a health check, an acknowledgement of settings, or a change by a client.
-    func brokerSaid(_ line: String) {
-        if line == SupervisorWord.alive {
+    func receivedFromBroker(_ line: String) {
+        if line == SupervisorCommand.alive {
             brokerLives()
             return
         }
-        if line.hasPrefix(SupervisorWord.workers + " ") {
-            workersTakenIn = Int(line.dropFirst(SupervisorWord.workers.utf8.count + 1)) ?? 0
-            tellService()
+        if line.hasPrefix(SupervisorCommand.workers + " ") {
+            acceptingWorkers = Int(line.dropFirst(SupervisorCommand.workers.utf8.count + 1)) ?? 0
+            notifyService()
             return
         }
-        if line.hasPrefix(SupervisorWord.killWorker + " ") {
-            let pid = Int32(line.dropFirst(SupervisorWord.killWorker.utf8.count + 1))
-            for post in posts where post.role.isWorker && post.child?.pid == pid { post.child?.send(SIGKILL) }
+        if line.hasPrefix(SupervisorCommand.killWorker + " ") {
+            let pid = Int32(line.dropFirst(SupervisorCommand.killWorker.utf8.count + 1))
+            for slot in childSlots where slot.role.isWorker && slot.child?.pid == pid { slot.child?.send(SIGKILL) }
             return
         }
         if line.hasPrefix(EndedRequest.word + " ") {
@@ -61,10 +61,10 @@ extension Supervisor {
         }
         if line == Settings.taken {
             unansweredSettings -= 1
-            tellService()
+            notifyService()
             return
         }
-        guard unansweredSettings == 0, !owesSettings else { return }
+        guard unansweredSettings == 0, !hasUnsentSettings else { return }
         do throws(SettingError) {
             let change = try SettingChange(line.split(separator: " ").map { String($0) })
             try settings.apply(change, source: Settings.Source.set)
@@ -81,7 +81,7 @@ extension Supervisor {
 
     /// Limits the address space of all workers. A worker that exceeds it dies alone.
     func boundMemory() {
-        for post in posts where post.role == .worker { if let child = post.child { boundMemory(of: child) } }
+        for slot in childSlots where slot.role == .worker { if let child = slot.child { boundMemory(of: child) } }
     }
 
     /// Limits the address space of one worker. The limit contains faults; it is no security boundary.
@@ -99,37 +99,37 @@ extension Supervisor {
     func fitPool() {
         guard phase == .serving else { return }
         let wanted = settings[.workers] ?? 1
-        let pool = posts.filter { $0.role == .worker }
+        let pool = childSlots.filter { $0.role == .worker }
         let staying = pool.filter { !$0.isLeaving }
-        for post in staying.dropFirst(wanted) { retire(post) }
+        for slot in staying.dropFirst(wanted) { retire(slot) }
         let room = SettingName.workers.range.upperBound - pool.count
         for _ in 0..<max(0, min(wanted - staying.count, room)) {
-            let post = Post(.worker)
-            posts.append(post)
-            restart(post)
+            let slot = ChildSlot(.worker)
+            childSlots.append(slot)
+            restart(slot)
         }
     }
 
-    private func retire(_ post: Post) {
-        post.isLeaving = true
-        guard let child = post.child else {
-            posts.removeAll { $0 === post }
+    private func retire(_ slot: ChildSlot) {
+        slot.isLeaving = true
+        guard let child = slot.child else {
+            childSlots.removeAll { $0 === slot }
             return
         }
         child.send(SIGTERM)
-        post.timer = loop.setTimer(after: drainTime) { [unowned self] in
+        slot.timer = loop.setTimer(after: drainTime) { [unowned self] in
             // The second signal makes the worker return its transfers to the broker, which restarts them elsewhere.
             child.send(SIGTERM)
-            post.timer = loop.setTimer(after: Self.drainReserve) { child.send(SIGKILL) }
+            slot.timer = loop.setTimer(after: Self.drainReserve) { child.send(SIGKILL) }
         }
     }
 
     /// Removes the post of a surplus worker, or of a gateway with other addresses, that has ended.
-    func forget(_ post: Post) {
-        posts.removeAll { $0 === post }
+    func forget(_ slot: ChildSlot) {
+        childSlots.removeAll { $0 === slot }
         fitPool()
         addGateway()
         addDoor()
-        tellService()
+        notifyService()
     }
 }

@@ -65,16 +65,16 @@ final class Supervisor {
     /// Channel to the running broker.
     var channel: LineChannel?
     /// Channels to the running gateways.
-    var gatewayChannels: [Post.Role: LineChannel] = [:]
+    var gatewayChannels: [ChildSlot.Role: LineChannel] = [:]
     /// Secret with which the gateways prove themselves to the present broker; nil before the first one.
     var proof: String?
     /// Principals of the valid keys as lines for the broker, those that the gateway is sending, and whether the former wait
     /// for room in the channel.
     var keyLines: [String] = []
     var unfinishedKeyLines: [String] = []
-    var owesKeys = false
+    var hasUnsentKeys = false
     /// Whether gateways wait for the proof until the broker can read their process IDs.
-    var owesProof = false
+    var hasUnsentProof = false
     /// Channel to the running HTTP door, its secret, and its addresses for each new broker.
     var doorChannel: LineChannel?
     var doorProof: String?
@@ -84,34 +84,34 @@ final class Supervisor {
     /// Settings sent to the broker without an acknowledgement. Changes that it reports meanwhile are older.
     var unansweredSettings = 0
     /// Whether settings wait for room in the channel.
-    var owesSettings = false
-    var posts: [Post]
+    var hasUnsentSettings = false
+    var childSlots: [ChildSlot]
     private(set) var phase = Phase.serving
     /// Whether crash loops wait for room in the channel.
-    var owesFailures = false
+    var hasUnsentFailures = false
     var generator = SystemRandomNumberGenerator()
     let service: ServiceManager?
     /// Programs for requests that end.
     let hooks: BusHooks
     /// State sent to the service manager: readiness, status line, pending reload.
     var isServiceReady = false
-    var toldState = ""
+    var reportedState = ""
     var isReloading = false
     /// Number of workers connected to the broker, as reported by it.
-    var workersTakenIn = 0 {
+    var acceptingWorkers = 0 {
         didSet {
-            guard workersTakenIn > 0, !hasHadWorkers else { return }
+            guard acceptingWorkers > 0, !hasHadWorkers else { return }
             hasHadWorkers = true
-            sayReady()
+            reportReady()
         }
     }
     /// Whether a broker has served.
     private(set) var isReady = false
     /// Whether a worker has been connected.
     private var hasHadWorkers = false
-    private var hasSaidReady = false
+    private var hasReportedReady = false
     /// Gateways that have accepted connections.
-    private(set) var listened: Set<Post.Role> = []
+    private(set) var listened: Set<ChildSlot.Role> = []
     private let signals: SignalSource
     /// Worker that no post has yet.
     private var standby: StandbyWorker?
@@ -128,9 +128,9 @@ final class Supervisor {
         service = plan.service
         loop = try EventLoop()
         hooks = BusHooks(hook, loop, plan.log)
-        posts = [Post(.broker)] + (0..<(settings[.workers] ?? 1)).map { _ in Post(.worker) }
-        if listens { posts.append(Post(.gateway)) }
-        if plan.cluster != nil { posts += [Post(.nodeGateway), Post(.puller)] }
+        childSlots = [ChildSlot(.broker)] + (0..<(settings[.workers] ?? 1)).map { _ in ChildSlot(.worker) }
+        if listens { childSlots.append(ChildSlot(.gateway)) }
+        if plan.cluster != nil { childSlots += [ChildSlot(.nodeGateway), ChildSlot(.puller)] }
     }
 
     /// Supervises until a signal arrives and all children are gone.
@@ -143,8 +143,8 @@ final class Supervisor {
         defer { loop.remove(registration) }
         FailureReport(plan.folder).remove()
         // Of two forks, the worker takes longer to become ready, unless it has begun.
-        for post in plan.isPrivate && standby == nil ? posts.reversed() : posts { try start(post) }
-        tellService()
+        for slot in plan.isPrivate && standby == nil ? childSlots.reversed() : childSlots { try start(slot) }
+        notifyService()
         try loop.run()
         FailureReport(plan.folder).remove()
         if let failure { throw failure }
@@ -155,49 +155,49 @@ final class Supervisor {
 
     // MARK: Children
 
-    private func start(_ post: Post) throws(SystemError) {
-        switch post.role {
-        case .broker: try startBroker(post)
+    private func start(_ slot: ChildSlot) throws(SystemError) {
+        switch slot.role {
+        case .broker: try startBroker(slot)
         case .worker:
-            if let standby, post.lastExit == nil {
+            if let standby, slot.lastExit == nil {
                 self.standby = nil
-                return try watch(standby.process, in: post)
+                return try watch(standby.process, in: slot)
             }
             var options = plan.worker
             if let slots = settings[.slots] { options.slots = slots }
-            try start(post, .worker(options), inheriting: [])
-        case .gateway: try startGateway(post)
-        case .nodeGateway: try startNodeGateway(post)
-        case .puller: try startPuller(post)
-        case .door: try startDoor(post)
+            try start(slot, .worker(options), inheriting: [])
+        case .gateway: try startGateway(slot)
+        case .nodeGateway: try startNodeGateway(slot)
+        case .puller: try startPuller(slot)
+        case .door: try startDoor(slot)
         }
     }
 
-    private func startBroker(_ post: Post) throws(SystemError) {
+    private func startBroker(_ slot: ChildSlot) throws(SystemError) {
         let ends = try LineChannel.makePair()
         defer { close(ends.child) }
-        let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in brokerSaid(line) }
+        let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in receivedFromBroker(line) }
         var options = plan.broker
         options.supervisorDescriptor = ends.child
         // For a fork. A new program receives them by the channel.
         options.settings = settings
         if let activation = plan.activation, activation.isInPlace { options.busDescriptor = activation.descriptor }
-        options.gatewayPids = posts.compactMap { $0.role.isGateway ? $0.child?.pid : nil }
+        options.gatewayPids = childSlots.compactMap { $0.role.isGateway ? $0.child?.pid : nil }
         if !plan.isPrivate { renewProof() }
         let inherited = [ends.child] + [options.busDescriptor].compactMap(\.self)
         let isCopy: Bool
         if isReady {
             // Surviving workers may still run transfers of the previous broker.
             options.followsBroker = true
-            options.workerPids = posts.compactMap { $0.role.isWorker ? $0.child?.pid : nil }
-            isCopy = try start(post, .broker(options, cluster: plan.cluster?.path), inheriting: inherited)
+            options.workerPids = childSlots.compactMap { $0.role.isWorker ? $0.child?.pid : nil }
+            isCopy = try start(slot, .broker(options, cluster: plan.cluster?.path), inheriting: inherited)
         } else {
             let pipe = try InheritedPipe.make()
             defer { close(pipe.writer) }
             options.readyDescriptor = pipe.writer
             do throws(SystemError) {
                 isCopy = try start(
-                    post, .broker(options, cluster: plan.cluster?.path), inheriting: inherited + [pipe.writer])
+                    slot, .broker(options, cluster: plan.cluster?.path), inheriting: inherited + [pipe.writer])
                 try awaitReady(pipe.reader)
             } catch {
                 close(pipe.reader)
@@ -205,9 +205,9 @@ final class Supervisor {
             }
         }
         channel.onRoom = { [unowned self] in
-            if owesSettings { tellSettings() }
-            if owesFailures { tellFailures() }
-            tellGatewayNews()
+            if hasUnsentSettings { sendSettings() }
+            if hasUnsentFailures { reportFailures() }
+            updateGateways()
         }
         if !isCopy { channel.send(settings.lines + [Settings.end]) }
         channel.send(failures.map(\.line) + [ChildFailure.end])
@@ -216,39 +216,39 @@ final class Supervisor {
         // The first broker of a bus without programs gets no further line.
         if hooks.isOn { channel.send([hooks.word]) }
         self.channel = channel
-        tellKeys()
-        owesFailures = false
+        sendKeys()
+        hasUnsentFailures = false
         unansweredSettings = 0
-        owesSettings = false
+        hasUnsentSettings = false
     }
 
     /// - Returns: whether the child is a fork of this process.
     @discardableResult
-    func start(_ post: Post, _ run: ChildRun, inheriting inherited: [Int32]) throws(SystemError) -> Bool {
+    func start(_ slot: ChildSlot, _ run: ChildRun, inheriting inherited: [Int32]) throws(SystemError) -> Bool {
         var copy: ChildProcess?
         // A fork starts faster, which matters for a private bus. Other processes are new programs, so that their memory
         // layouts differ. So are replacements, because the cause of a crash may know the layout of a fork.
-        if plan.isPrivate, post.lastExit == nil {
+        if plan.isPrivate, slot.lastExit == nil {
             copy = try ChildProcess.fork(inheriting: inherited) {
                 [level = settings.logLevel, format = plan.log.format] in
                 ExitStatus.concluding { try run.run(level, format) }.rawValue
             }
         }
         let child = if let copy { copy } else { try program(run, inheriting: inherited) }
-        try watch(child, in: post)
+        try watch(child, in: slot)
         return copy != nil
     }
 
     /// Gives a started child its post.
-    private func watch(_ child: ChildProcess, in post: Post) throws(SystemError) {
-        post.child = child
-        post.started = LoopTime.read()
-        post.registration = try loop.add(child.descriptor, .readable) { [unowned self] _ in ended(post) }
-        if post.role == .worker {
+    private func watch(_ child: ChildProcess, in slot: ChildSlot) throws(SystemError) {
+        slot.child = child
+        slot.started = LoopTime.read()
+        slot.registration = try loop.add(child.descriptor, .readable) { [unowned self] _ in ended(slot) }
+        if slot.role == .worker {
             boundMemory(of: child)
-            post.killsBefore = MemoryPressure.kills()
+            slot.killsBefore = MemoryPressure.kills()
         }
-        watchForGoodLife(post)
+        watchForGoodLife(slot)
     }
 
     /// Starts this program as a new process.
@@ -270,8 +270,8 @@ final class Supervisor {
                 isReady = true
                 plan.standby?.begin()
                 addDoor()
-                sayReady()
-                tellService()
+                reportReady()
+                notifyService()
             }
             close(reader)
         }
@@ -285,70 +285,70 @@ final class Supervisor {
 
     /// Whether the door accepts connections, if this bus has one.
     var isDoorOpen: Bool { listened.contains(.door) || !hasDoor }
-    private var isDoorFailing: Bool { posts.contains { $0.role == .door && $0.rule.quickDeaths > 0 } }
+    private var isDoorFailing: Bool { childSlots.contains { $0.role == .door && $0.rule.quickDeaths > 0 } }
 
     /// Handles that a gateway accepts connections.
-    func gatewayListens(_ role: Post.Role) {
+    func gatewayListens(_ role: ChildSlot.Role) {
         listened.insert(role)
-        sayReady()
-        tellService()
+        reportReady()
+        notifyService()
     }
 
     /// Reports readiness once. A shared bus needs a worker for it; a private bus does not, because its workers start
     /// while the owner continues.
-    func sayReady() {
-        guard isReady, !hasSaidReady, hasHadWorkers || plan.isPrivate, isGatewayReady else { return }
-        hasSaidReady = true
+    func reportReady() {
+        guard isReady, !hasReportedReady, hasHadWorkers || plan.isPrivate, isGatewayReady else { return }
+        hasReportedReady = true
         onReady()
     }
 
-    private func ended(_ post: Post) {
-        guard let child = post.child, let exit = child.reap() else { return }
-        if let registration = post.registration { loop.remove(registration) }
-        for timer in [post.timer, post.goodLife].compactMap(\.self) { loop.cancelTimer(timer) }
-        post.goodLife = nil
-        post.lastExit = exit
-        post.child = nil
-        post.registration = nil
-        if post.role == .broker {
+    private func ended(_ slot: ChildSlot) {
+        guard let child = slot.child, let exit = child.reap() else { return }
+        if let registration = slot.registration { loop.remove(registration) }
+        for timer in [slot.timer, slot.goodLife].compactMap(\.self) { loop.cancelTimer(timer) }
+        slot.goodLife = nil
+        slot.lastExit = exit
+        slot.child = nil
+        slot.registration = nil
+        if slot.role == .broker {
             // The next broker starts with all changes that this one has acknowledged.
             channel?.takeLines()
             channel = nil
-            workersTakenIn = 0
-            tellService()
+            acceptingWorkers = 0
+            notifyService()
         }
-        gatewayChannels[post.role] = nil
-        if post.role == .door { doorEnded() }
-        if post.role == .worker { reportEnd(of: post, child.pid, exit) }
+        gatewayChannels[slot.role] = nil
+        if slot.role == .door { doorEnded() }
+        if slot.role == .worker { reportEnd(of: slot, child.pid, exit) }
         switch phase {
         case .draining, .killing:
-            if post.role == .broker {
+            if slot.role == .broker {
                 stopWorkers()
                 // Runs while killed workers exit. The end of the run removes files that they add meanwhile.
                 if plan.isPrivate { PrivateFolder.remove(plan.folder.path) }
             }
             endIfAlone()
         case .serving:
-            guard !post.isLeaving else {
-                forget(post)
+            guard !slot.isLeaving else {
+                forget(slot)
                 return
             }
-            if let status = permanentFault(exit, of: post.role) {
-                failure = Complaint(status)
+            if let status = permanentFault(exit, of: slot.role) {
+                failure = CommandError(status)
                 kill()
                 return
             }
             let pause = died(
-                post, after: LoopTime.read().since(post.started),
-                "\(post.role.name) (\(child.pid)) ended with \(exit)")
-            loop.setTimer(after: pause) { [unowned self] in restart(post) }
+                slot, after: LoopTime.read().since(slot.started),
+                "\(slot.role.name) (\(child.pid)) ended with \(exit)")
+            loop.setTimer(after: pause) { [unowned self] in restart(slot) }
         }
     }
 
     /// Returns the status of an exit after which a restart is useless; the child has reported the cause. An unfit
     /// directory, library or option is permanent before the first success, and may be repaired later. Data of a newer
     /// version is always permanent.
-    private func permanentFault(_ exit: ChildProcess.Exit, of role: Post.Role) -> ExitStatus? {
+    private func permanentFault(_ exit: ChildProcess.Exit, of role: ChildSlot.Role) -> ExitStatus? {
         let hasServed =
             switch role {
             case .broker: isReady
@@ -365,21 +365,21 @@ final class Supervisor {
     }
 
     /// Starts the child of a post, and retries after a delay.
-    func restart(_ post: Post) {
-        guard phase == .serving, !post.isLeaving else { return }
+    func restart(_ slot: ChildSlot) {
+        guard phase == .serving, !slot.isLeaving else { return }
         // A worker would end at once. Checked here, the cause is known for the status.
-        post.obstacle = post.role == .worker ? plan.worker.caFile.flatMap(TrustFile.fault) : nil
-        if let obstacle = post.obstacle { return retry(post, after: obstacle) }
+        slot.obstacle = slot.role == .worker ? plan.worker.caFile.flatMap(TrustFile.fault) : nil
+        if let obstacle = slot.obstacle { return retry(slot, after: obstacle) }
         do throws(SystemError) {
-            try start(post)
+            try start(slot)
         } catch {
-            retry(post, after: "\(error)")
+            retry(slot, after: "\(error)")
         }
     }
 
-    private func retry(_ post: Post, after cause: String) {
-        let pause = died(post, after: .zero, "cannot start \(post.role.name): \(cause)")
-        loop.setTimer(after: max(pause, RestartRule.shortestPause)) { [unowned self] in restart(post) }
+    private func retry(_ slot: ChildSlot, after cause: String) {
+        let pause = died(slot, after: .zero, "cannot start \(slot.role.name): \(cause)")
+        loop.setTimer(after: max(pause, RestartRule.shortestPause)) { [unowned self] in restart(slot) }
     }
 
     // MARK: The end
@@ -388,10 +388,10 @@ final class Supervisor {
         switch phase {
         case .serving where !plan.isPrivate:
             phase = .draining
-            for post in posts where post.role == .broker { post.child?.send(SIGTERM) }
+            for slot in childSlots where slot.role == .broker { slot.child?.send(SIGTERM) }
             // Without a running broker there is nothing to drain.
-            if !posts.contains(where: { $0.role == .broker && $0.child != nil }) {
-                for post in posts { post.child?.send(SIGTERM) }
+            if !childSlots.contains(where: { $0.role == .broker && $0.child != nil }) {
+                for slot in childSlots { slot.child?.send(SIGTERM) }
             }
             loop.setTimer(after: drainTime + Self.drainReserve) { [unowned self] in kill() }
             stopBegan(limit: drainTime + Self.drainReserve)
@@ -400,13 +400,13 @@ final class Supervisor {
             // No client waits. The first signal lets the broker store durable state, and the second one stops it at
             // once.
             phase = .killing
-            for post in posts {
-                guard post.role == .broker else {
-                    post.child?.send(SIGKILL)
+            for slot in childSlots {
+                guard slot.role == .broker else {
+                    slot.child?.send(SIGKILL)
                     continue
                 }
-                post.child?.send(SIGTERM)
-                post.child?.send(SIGINT)
+                slot.child?.send(SIGTERM)
+                slot.child?.send(SIGINT)
             }
             loop.setTimer(after: Self.privateFarewell) { [unowned self] in kill() }
             endIfAlone()
@@ -417,19 +417,19 @@ final class Supervisor {
 
     /// Stops the workers and the gateways at once, workers by two signals. Without a broker their results have no recipient.
     private func stopWorkers() {
-        for post in posts where post.role != .broker {
-            post.child?.send(SIGTERM)
-            if post.role.isWorker { post.child?.send(SIGINT) }
+        for slot in childSlots where slot.role != .broker {
+            slot.child?.send(SIGTERM)
+            if slot.role.isWorker { slot.child?.send(SIGINT) }
         }
     }
 
     private func kill() {
         phase = .killing
-        for post in posts { post.child?.send(SIGKILL) }
+        for slot in childSlots { slot.child?.send(SIGKILL) }
         endIfAlone()
     }
 
     private func endIfAlone() {
-        if posts.allSatisfy({ $0.child == nil }) { loop.stop() }
+        if childSlots.allSatisfy({ $0.child == nil }) { loop.stop() }
     }
 }

@@ -18,9 +18,9 @@ final class TopRun {
     private var rows: [HandlerRow] = []
     private var earlier: TopSample?
     private var samples = 0
-    private var isAsking = false
+    private var isQuerying = false
     private var isOver = false
-    private var failure: Complaint?
+    private var failure: CommandError?
 
     init(interval: Duration, count: Int?, json: Bool) {
         self.interval = interval
@@ -28,7 +28,7 @@ final class TopRun {
         self.json = json
     }
 
-    func run(in place: BusPlace) throws {
+    func run(in place: BusLocation) throws {
         let session = try BusSession.find(in: place) { [unowned self] session, event in
             take(event, session)
         }
@@ -55,7 +55,7 @@ final class TopRun {
             }
         }
         try draw()
-        ask(session)
+        query(session)
         schedule(session)
         try session.run { isOver || failure != nil }
         if let failure { throw failure }
@@ -64,10 +64,10 @@ final class TopRun {
     private func attempt(_ work: () throws -> Void) {
         do {
             try work()
-        } catch let complaint as Complaint {
-            failure = failure ?? complaint
+        } catch let commandError as CommandError {
+            failure = failure ?? commandError
         } catch {
-            failure = failure ?? Complaint(.other, "\(error)")
+            failure = failure ?? CommandError(.other, "\(error)")
         }
     }
 
@@ -75,14 +75,14 @@ final class TopRun {
 
     private func schedule(_ session: BusSession) {
         session.loop.setTimer(after: interval) { [unowned self, unowned session] in
-            ask(session)
+            query(session)
             schedule(session)
         }
     }
 
-    private func ask(_ session: BusSession) {
-        guard !isAsking else { return }
-        isAsking = true
+    private func query(_ session: BusSession) {
+        guard !isQuerying else { return }
+        isQuerying = true
         rows = []
         status = nil
         session.connection.query(.status)
@@ -100,12 +100,12 @@ final class TopRun {
                 session.connection.query(.handlers, QueryPage(after: after))
                 return
             }
-            isAsking = false
+            isQuerying = false
             attempt { try complete(session) }
         case .removed(let pattern, let count):
             view.message = "dropped \(pattern) with \(count) pending requests"
             attempt { try draw() }
-        case .refused(let reply): failure = Refused.complaint(reply)
+        case .refused(let reply): failure = Refused.commandError(reply)
         case .accepted, .terminal, .progress, .cancelled, .answer, .changed, .state: break
         }
     }
@@ -113,7 +113,8 @@ final class TopRun {
     private func complete(_ session: BusSession) throws {
         let seconds = Double(session.loop.now.nanoseconds) / 1e9
         guard let status, let sample = TopSample(status, rows, seconds: seconds) else {
-            throw Complaint(.other, "cannot parse the answer of the broker; use command and broker of the same version")
+            throw CommandError(
+                .other, "cannot parse the answer of the broker; use command and broker of the same version")
         }
         samples += 1
         if screen == nil { try print(sample) }
@@ -125,7 +126,7 @@ final class TopRun {
 
     // MARK: Output
 
-    private func draw() throws(Complaint) {
+    private func draw() throws(CommandError) {
         guard let screen else { return }
         let size = screen.size
         try screen.draw(view.screen(columns: size.columns, rows: size.rows))
@@ -172,7 +173,7 @@ final class TopRun {
     private func take(signal: Int32, _ session: BusSession) throws {
         switch signal {
         case SIGWINCH: try draw()
-        case SIGQUIT: session.end(Complaint(.interrupted))
+        case SIGQUIT: session.end(CommandError(.interrupted))
         case SIGTSTP:
             screen?.leave()
             // Stops here until SIGCONT, which restores the screen.

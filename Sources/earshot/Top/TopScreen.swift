@@ -29,7 +29,7 @@ final class TopScreen {
         return unsafe strcmp(name, "dumb") != 0 && name.pointee != 0
     }
 
-    func enter() throws(Complaint) {
+    func enter() throws(CommandError) {
         var present = termios()
         if settings == nil, isatty(STDIN_FILENO) == 1, unsafe tcgetattr(STDIN_FILENO, &present) == 0 {
             settings = present
@@ -61,7 +61,7 @@ final class TopScreen {
         return (Int(size.ws_col), Int(size.ws_row))
     }
 
-    func draw(_ lines: [TopView.Line]) throws(Complaint) {
+    func draw(_ lines: [TopView.Line]) throws(CommandError) {
         guard isEntered else { return }
         let body = lines.map { line in
             let begin =
@@ -84,5 +84,5 @@ final class TopScreen {
         return count < 0 && (errno == EINTR || errno == EAGAIN) ? [] : nil
     }
 
-    private func write(_ text: String) throws(Complaint) { try output.write(Array(text.utf8)) }
+    private func write(_ text: String) throws(CommandError) { try output.write(Array(text.utf8)) }
 }

@@ -20,7 +20,7 @@ import Testing
             ] + lines)
     }
 
-    private func ask(_ server: RedisServer, _ words: String...) throws {
+    private func call(_ server: RedisServer, _ words: String...) throws {
         let admin = try ServerConnection(.local(path: server.socket))
         try admin.send("AUTH", "admin", "a")
         var command = Command()
@@ -28,7 +28,7 @@ import Testing
         if case .error(let text) = try admin.send(command) { throw ServerConnection.Failure(text: text) }
     }
 
-    private func options(_ place: EngineOptions.Place, login: EngineOptions.Login? = login) -> EngineOptions {
+    private func options(_ place: EngineOptions.EngineLocation, login: EngineOptions.Login? = login) -> EngineOptions {
         var options = EngineOptions(
             place: place, cluster: "test", keys: ClusterKeys(secret: [1]), publicKey: "key",
             description: "alpha 127.0.0.1:5767")
@@ -118,15 +118,15 @@ import Testing
         let server = try server()
         let prefix = EngineNames(cluster: "test").prefix
         let own = options(.servers([.local(path: server.socket)]))
-        try ask(server, "SET", "{test}:version", EngineScript.check(own))
+        try call(server, "SET", "{test}:version", EngineScript.check(own))
         for (id, machine) in [("a", "alpha"), ("b", "beta")] {
-            try ask(server, "ZADD", "\(prefix)nodes", "9999999999999", id)
-            try ask(server, "SET", "\(prefix)i:\(id)", "\(machine) 127.0.0.1:5767")
+            try call(server, "ZADD", "\(prefix)nodes", "9999999999999", id)
+            try call(server, "SET", "\(prefix)i:\(id)", "\(machine) 127.0.0.1:5767")
         }
         let found = try findings(server)
         expect(found, .fault, "it is the address of alpha and beta")
         expect(found, .fault, "2 nodes are members: without the engine, each takes too large a part")
-        try ask(server, "ZREM", "\(prefix)nodes", "a")
+        try call(server, "ZREM", "\(prefix)nodes", "a")
         expect(try findings(server), .fault, "it is the address of beta, and this file is that of alpha")
         expect(try findings(server, members: 3), .warning, "1 node is a member")
     }

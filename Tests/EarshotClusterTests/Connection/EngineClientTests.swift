@@ -107,7 +107,7 @@ import Testing
         try fetch(1, wanted: a, taken: b)
         rig.forget()
         rig.submit(a, .want([.make(2, spacing: 5)]), .unwant([.flight(2)]), .want([.make(3)]))
-        rig.submit(a, .cool(EngineRefusal(origin: .make(), askedMilliseconds: 0)))
+        rig.submit(a, .cool(EngineRefusal(origin: .make(), requestedMilliseconds: 0)))
         try rig.awaitEvent(a, "cool-down") { $0.isCooled }
         rig.clients[a].stop()
         try rig.awaitEvent(b, "members") { $0 == .members(1) }
@@ -139,9 +139,9 @@ import Testing
     @Test func `another secret is refused while the cluster lives`() throws {
         let server = try RedisServer()
         try rig.join(ClientRig.options(server))
-        let place = EngineOptions.Place.servers([.local(path: server.socket)])
-        let stranger = rig.add(ClientRig.options(place, secret: [9]))
-        #expect(try rig.awaitFault(stranger) == .otherSecret)
+        let place = EngineOptions.EngineLocation.servers([.local(path: server.socket)])
+        let other = rig.add(ClientRig.options(place, secret: [9]))
+        #expect(try rig.awaitFault(other) == .otherSecret)
     }
 
     // MARK: Faults
@@ -172,7 +172,7 @@ import Testing
             ("*1\r\n$7\r\nmessage\r\n", .malformed), ("*2147483647\r\n", .malformed),
             ("-LOADING Redis is loading the dataset in memory\r\n", .loading), ("", .timedOut),
         ])
-    func nonsense(answer: String, fault: EngineFault) throws {
+    func malformedAnswer(answer: String, fault: EngineFault) throws {
         let server = try FaultyServer(.answers(Array(answer.utf8)), on: rig.loop)
         let number = rig.add(ClientRig.options(.servers([server.address]), patience: answer.isEmpty ? 300 : 60_000))
         #expect(try rig.awaitFault(number) == fault)

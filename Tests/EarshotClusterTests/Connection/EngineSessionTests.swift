@@ -245,9 +245,9 @@ import Testing
         var rig = Rig()
         _ = rig.join()
         func beat(messages: Int) -> [EngineAction] {
-            let asksMemory = commands(rig.passTime()).count == 2
+            let queriesMemory = commands(rig.passTime()).count == 2
             _ = rig.receive(Rig.lease(3, messages: messages))
-            if asksMemory { _ = rig.receive(Rig.memory) }
+            if queriesMemory { _ = rig.receive(Rig.memory) }
             return rig.receive(pong, .notices)
         }
         // The first PING may have been answered before the message was sent.
@@ -308,7 +308,7 @@ import Testing
         #expect(longest >= 500)
         _ = rig.greet()
         _ = rig.receive(Rig.lease(1))
-        let end = rig.now.advanced(byMilliseconds: EngineSession.settledMilliseconds)
+        let end = rig.now.advanced(byMilliseconds: EngineSession.stableMilliseconds)
         while rig.now < end {
             let beat = rig.passTime()
             #expect(faults(beat) == [])
@@ -319,7 +319,7 @@ import Testing
     }
 
     @Test func `settings without an address are a fault for an operator`() {
-        for place in [EngineOptions.Place.servers([]), .sentinels([], primary: "bus")] {
+        for place in [EngineOptions.EngineLocation.servers([]), .sentinels([], primary: "bus")] {
             var rig = Rig(place)
             #expect(faults(rig.start()) == [.noAddress])
             #expect(EngineFault.noAddress.needsOperator)

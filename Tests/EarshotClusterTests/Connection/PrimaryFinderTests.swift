@@ -36,8 +36,8 @@ import Testing
     func `another sentinel is asked, and watches from then on`(reply: Reply, finding: PrimaryFinder.Finding) {
         var finder = watching()
         let due = PrimaryFinder.quorumMilliseconds
-        #expect(finder.asksQuorum(now: tick(due - 1)) == false)
-        #expect(finder.asksQuorum(now: tick(due)) == true)
+        #expect(finder.queriesQuorum(now: tick(due - 1)) == false)
+        #expect(finder.queriesQuorum(now: tick(due)) == true)
         finder.close()
         #expect(finder.nextSentinel(now: tick(due)) == Self.sentinels[1])
         #expect(
@@ -46,17 +46,17 @@ import Testing
                     ["SENTINEL", "get-master-addr-by-name"], ["SENTINEL", "ckquorum"], ["SUBSCRIBE", "+switch-master"],
                 ])
         #expect(finder.received(Self.address, now: tick(due)) == .primary(Self.primary))
-        #expect(finder.isQuestion)
+        #expect(finder.isQuery)
         #expect(finder.received(reply, now: tick(due)) == finding)
         #expect(finder.received(Self.subscription, now: tick(due)) == .nothing)
-        #expect(finder.phase == .watching && !finder.areAllLost && !finder.isQuestion)
-        #expect(finder.asksQuorum(now: tick(2 * due - 1)) == false)
-        #expect(finder.asksQuorum(now: tick(2 * due)) == true)
+        #expect(finder.phase == .watching && !finder.areAllLost && !finder.isQuery)
+        #expect(finder.queriesQuorum(now: tick(2 * due - 1)) == false)
+        #expect(finder.queriesQuorum(now: tick(2 * due)) == true)
     }
 
     @Test func `a single sentinel is not left for a question`() {
         var finder = watching([Self.sentinels[0]])
-        #expect(finder.asksQuorum(now: tick(100_000)) == false)
+        #expect(finder.queriesQuorum(now: tick(100_000)) == false)
     }
 
     @Test func `no sentinel that can be asked is none left`() {

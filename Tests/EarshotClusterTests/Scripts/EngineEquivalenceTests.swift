@@ -275,8 +275,8 @@ import Testing
         case 14..<19: return .done(ends(&node, &generator) + kept(&generator))
         default:
             let origin = origins[Int.random(in: 0..<origins.count, using: &generator)]
-            let asked = [0, 0, 700, 3_000].randomElement(using: &generator) ?? 0
-            return .cool(EngineRefusal(origin: origin, askedMilliseconds: asked))
+            let requested = [0, 0, 700, 3_000].randomElement(using: &generator) ?? 0
+            return .cool(EngineRefusal(origin: origin, requestedMilliseconds: requested))
         }
     }
 

@@ -16,15 +16,15 @@ import Testing
     }
 
     @Test func `a node without a lease is refused`() throws {
-        let stranger = try ScriptEngine(server, node: 0xc, lease: nil)
+        let other = try ScriptEngine(server, node: 0xc, lease: nil)
         let lost = "LOST the node has no lease; join again under another ID"
         for call in [
             EngineCall.want([.make(1)]), .take(slots: 1),
-            .cool(EngineRefusal(origin: .make(), askedMilliseconds: 0)),
+            .cool(EngineRefusal(origin: .make(), requestedMilliseconds: 0)),
         ] {
-            #expect(throws: ServerConnection.Failure(text: lost)) { try stranger.call(call) }
+            #expect(throws: ServerConnection.Failure(text: lost)) { try other.call(call) }
         }
-        #expect(throws: ServerConnection.Failure(text: lost)) { try stranger.renew() }
+        #expect(throws: ServerConnection.Failure(text: lost)) { try other.renew() }
         #expect(try a.keys() == ["nodes", "i:\(a.node)"])
     }
 
@@ -197,8 +197,8 @@ import Testing
         let grants = try b.take(3)
         _ = try a.take(2)
         _ = try b.take()
-        _ = try b.call(.cool(EngineRefusal(origin: .make(2), askedMilliseconds: 0)))
-        _ = try b.call(.cool(EngineRefusal(origin: .make(77), askedMilliseconds: 0)))
+        _ = try b.call(.cool(EngineRefusal(origin: .make(2), requestedMilliseconds: 0)))
+        _ = try b.call(.cool(EngineRefusal(origin: .make(77), requestedMilliseconds: 0)))
         _ = try b.done([grants[0].completed(), grants[1].released()])
         #expect(try a.lastingKeys() == [])
         _ = try b.call(.leave)
@@ -265,7 +265,7 @@ import Testing
     @Test func `after the clock went back pauses keep their length`() throws {
         _ = try a.want([.make(1, spacing: 50), .make(2, spacing: 50)])
         _ = try a.done(try a.take(1).map { $0.completed(isAnswered: false) })
-        _ = try a.call(.cool(EngineRefusal(origin: .make(), askedMilliseconds: 60_000)))
+        _ = try a.call(.cool(EngineRefusal(origin: .make(), requestedMilliseconds: 60_000)))
         let id = "\(EngineOrigin.make().key)"
         var words = try #require(try a.field("o", id)).split(separator: " ").map(String.init)
         // Earliest next start, end and beginning of the cool-down.

@@ -36,8 +36,8 @@ import Testing
         #expect(try a.take().count == 2)
         let (grants, wait) = try a.takeAndWait()
         #expect(grants == [] && wait == nil)
-        let asked = EngineRefusal(origin: .make(3, limit: .max), askedMilliseconds: .max)
-        guard case .cooled(let notice) = try a.call(.cool(asked)) else { return #expect(Bool(false)) }
+        let requested = EngineRefusal(origin: .make(3, limit: .max), requestedMilliseconds: .max)
+        guard case .cooled(let notice) = try a.call(.cool(requested)) else { return #expect(Bool(false)) }
         #expect(notice.remainingMilliseconds == EngineLimits.intervalMilliseconds.upperBound)
     }
 
@@ -78,8 +78,8 @@ import Testing
         return parts[0] * 1_000 + parts[1] / 1_000
     }
 
-    private func cool(_ engine: ScriptEngine, asked: Int = 0, origin: UInt64 = 1) throws -> CoolDownNotice {
-        let refusal = EngineRefusal(origin: .make(origin), askedMilliseconds: asked)
+    private func cool(_ engine: ScriptEngine, requested: Int = 0, origin: UInt64 = 1) throws -> CoolDownNotice {
+        let refusal = EngineRefusal(origin: .make(origin), requestedMilliseconds: requested)
         guard case .cooled(let notice) = try engine.call(.cool(refusal)) else {
             throw ServerConnection.Failure(text: "no answer")
         }
@@ -89,7 +89,7 @@ import Testing
     @Test func `a refusal pauses an origin for all nodes, which are notified`() throws {
         _ = try a.want([.make(1), .make(2)])
         let grant = try a.take(1)[0]
-        let notice = try cool(a, asked: 60_000)
+        let notice = try cool(a, requested: 60_000)
         #expect(notice.strikes == 1 && notice.remainingMilliseconds == 60_000)
         #expect(try b.notices() == [.cooled(notice)])
         #expect(try a.done([grant.completed("429", isAnswered: false)]) == [true])
@@ -101,15 +101,15 @@ import Testing
     @Test func `refusals of attempts that ran together are one, and a longer wish of the origin extends the pause`()
         throws
     {
-        #expect(try cool(a, asked: 600_000).strikes == 1)
+        #expect(try cool(a, requested: 600_000).strikes == 1)
         #expect(try cool(b).strikes == 1)
-        let asked = try cool(a, asked: 1_200_000)
-        #expect(asked.strikes == 1 && asked.remainingMilliseconds == 1_200_000)
-        #expect(try cool(b, asked: 5_000).remainingMilliseconds > 600_000)
+        let requested = try cool(a, requested: 1_200_000)
+        #expect(requested.strikes == 1 && requested.remainingMilliseconds == 1_200_000)
+        #expect(try cool(b, requested: 5_000).remainingMilliseconds > 600_000)
     }
 
     @Test func `pauses double, and the first attempt afterwards is alone until the origin answers`() throws {
-        #expect(try cool(a, asked: 1).remainingMilliseconds == 1_000)
+        #expect(try cool(a, requested: 1).remainingMilliseconds == 1_000)
         try endCoolDown()
         #expect(try cool(a).remainingMilliseconds == 2_000)
         try endCoolDown()
@@ -146,7 +146,7 @@ import Testing
     @Test func `an answer to an attempt from before the last refusal ends no cool-down`() throws {
         _ = try a.want((1...4).map { .make($0) })
         let early = try a.take(2)
-        _ = try cool(b, asked: 60_000)
+        _ = try cool(b, requested: 60_000)
         #expect(try a.done([early[0].completed()]) == [true])
         // A second refusal of an attempt that ran at the same time.
         _ = try cool(b)
@@ -173,7 +173,7 @@ import Testing
     }
 
     @Test func `a cool-down does not hold up requests with credentials`() throws {
-        _ = try cool(b, asked: 60_000)
+        _ = try cool(b, requested: 60_000)
         _ = try a.want([.make(1), .make(2, lane: .pinned), .make(3, lane: .credentialed)])
         #expect(try a.take().map(\.key) == [.flight(3)])
     }

@@ -20,7 +20,7 @@ final class ClientRig {
     }
 
     static func options(
-        _ place: EngineOptions.Place, login: EngineOptions.Login? = nil, secret: [UInt8] = [1, 2, 3],
+        _ place: EngineOptions.EngineLocation, login: EngineOptions.Login? = nil, secret: [UInt8] = [1, 2, 3],
         patience: Int = 20_000
     ) -> EngineOptions {
         var options = EngineOptions(

@@ -12,7 +12,7 @@ struct SessionRig {
     /// Address that a session without another place has. A valid literal.
     static let server = EngineAddress("127.0.0.1:6379")!
 
-    init(_ place: EngineOptions.Place = .servers([SessionRig.server]), login: EngineOptions.Login? = nil) {
+    init(_ place: EngineOptions.EngineLocation = .servers([SessionRig.server]), login: EngineOptions.Login? = nil) {
         var options = EngineOptions(
             place: place, cluster: "test", keys: ClusterKeys(secret: [1, 2, 3]), publicKey: "key", description: "host")
         options.login = login

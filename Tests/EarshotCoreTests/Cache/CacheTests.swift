@@ -10,25 +10,25 @@ struct CacheTests {
     private var cache = FakeCache()
     private let client: ClientID
     private let worker: WorkerID
-    private var asked = 0
+    private var requested = 0
     private let url = "http://o.test/a"
     private let fresh = "cache-control: max-age=100\netag: \"1\""
     private let stale = "cache-control: max-age=0\netag: \"1\""
 
     init() {
-        rig.core.facilities.isCaching = true
+        rig.core.features.isCaching = true
         rig.core.calendarSeconds = 1_000_000
         client = rig.client(1)
         worker = rig.worker()
     }
 
     /// Sends a request, and lets the cache reply. The actions of all passes remain.
-    private mutating func ask(
+    private mutating func submit(
         _ url: String, as mode: CacheMode = .default, fields: String = "", answered: Bool = true,
         _ change: (inout Fetch) -> Void = { _ in }
     ) {
-        asked += 1
-        let request = "q\(asked)"
+        requested += 1
+        let request = "q\(requested)"
         let client = client
         rig.pass { rig in
             rig.fetch("h", request, url, by: client) { fetch in
@@ -38,11 +38,11 @@ struct CacheTests {
                 change(&fetch)
             }
         }
-        if answered { settle() }
+        if answered { runUntilIdle() }
     }
 
     /// Passes the cache's replies to the core until there are none.
-    private mutating func settle() {
+    private mutating func runUntilIdle() {
         cache.answer(&rig)
         #expect(rig.core.audit() == [])
     }
@@ -50,11 +50,11 @@ struct CacheTests {
     private mutating func answer(_ job: Job, status: Int = 200, _ fields: String, length: Int = 3) {
         let worker = worker
         rig.pass { $0.done(job, by: worker, status: status, length: status == 304 ? 0 : length, fields: fields) }
-        settle()
+        runUntilIdle()
     }
 
     private mutating func keep(_ fields: String, status: Int = 200, url: String? = nil) throws {
-        ask(url ?? self.url)
+        submit(url ?? self.url)
         answer(try #require(rig.jobs.first), status: status, fields)
         #expect(cache.count > 0)
     }
@@ -80,14 +80,14 @@ struct CacheTests {
 
     @Test mutating func `what is fresh is used, and no worker hears of it`() throws {
         try keep(fresh)
-        ask(url)
+        submit(url)
         #expect(sources == ["cache"])
         #expect(rig.jobs.isEmpty)
     }
 
     @Test mutating func `a range of a fresh response comes from the cache`() throws {
         try keep("\(fresh)\ncontent-length: 3")
-        ask(url, fields: "range: bytes=1-9")
+        submit(url, fields: "range: bytes=1-9")
         #expect(sources == ["cache"] && rig.jobs.isEmpty)
         guard case .result(status: 206, let response)? = terminals.first?.outcome else {
             Issue.record("\(terminals)")
@@ -100,7 +100,7 @@ struct CacheTests {
 
     @Test mutating func `a range beyond a fresh response is refused from the cache`() throws {
         try keep(fresh)
-        ask(url, fields: "range: bytes=3-")
+        submit(url, fields: "range: bytes=3-")
         #expect(rig.jobs.isEmpty)
         guard case .failed(let failure)? = terminals.first?.outcome else {
             Issue.record("\(terminals)")
@@ -122,25 +122,25 @@ struct CacheTests {
             ("cache-control: max-age=9\netag: \"1\"", "range: bytes=0-1\naccept-encoding: br"),
             ("cache-control: max-age=9\netag: \"1\"", "range: bytes=0-1\nif-none-match: \"1\""),
         ])
-    mutating func fetchedRanges(_ stored: String, _ asked: String) throws {
+    mutating func fetchedRanges(_ stored: String, _ requested: String) throws {
         try keep(stored)
-        ask(url, fields: asked)
-        #expect(rig.jobs.count == 1 && fieldsOfJob == asked.split(separator: "\n").map { String($0) })
+        submit(url, fields: requested)
+        #expect(rig.jobs.count == 1 && fieldsOfJob == requested.split(separator: "\n").map { String($0) })
     }
 
     @Test mutating func `a range with the validator of the stored response comes from the cache`() throws {
         try keep(fresh)
-        ask(url, fields: "range: bytes=0-0\nif-range: \"1\"")
+        submit(url, fields: "range: bytes=0-0\nif-range: \"1\"")
         #expect(sources == ["cache"] && rig.jobs.isEmpty)
     }
 
     @Test mutating func `a stale answer is asked about with conditions that are not part of the key`() throws {
         try keep(stale)
-        ask(url)
+        submit(url)
         #expect(fieldsOfJob == ["if-none-match: \"1\""])
         let job = try #require(rig.jobs.first)
-        asked += 1
-        ask(url)
+        requested += 1
+        submit(url)
         #expect(rig.jobs.isEmpty, "it joins the one that is validated")
         answer(job, status: 304, stale)
         #expect(sources == ["revalidated", "revalidated"])
@@ -149,52 +149,52 @@ struct CacheTests {
 
     @Test mutating func `another answer takes the place of a stale one`() throws {
         try keep(stale)
-        ask(url)
+        submit(url)
         answer(try #require(rig.jobs.first), "cache-control: max-age=100\netag: \"2\"")
         #expect(sources == ["network"])
         #expect(cache.count == 1)
-        ask(url)
+        submit(url)
         #expect(sources == ["cache"])
     }
 
     @Test mutating func `an answer that may not be kept takes the stale one away`() throws {
         try keep(stale)
-        ask(url)
+        submit(url)
         answer(try #require(rig.jobs.first), "cache-control: no-store")
         #expect(cache.count == 0)
     }
 
     @Test mutating func `an answer whose body was left out is not kept, and takes a stale one away`() throws {
         try keep(stale)
-        ask(url)
+        submit(url)
         let job = try #require(rig.jobs.first)
         let worker = worker
         var completion = Completion(attempt: job.attempt, status: 404)
         completion.httpFields = Array(fresh.utf8)
         completion.isCut = true
         rig.pass { $0.core.received(.done(completion), body: nil, from: worker, now: $0.now) }
-        settle()
+        runUntilIdle()
         #expect(sources == ["network"])
         #expect(cache.count == 0)
     }
 
     @Test(arguments: RedirectMode.allCases)
     mutating func `a job says whether a redirect is its result`(mode: RedirectMode) throws {
-        ask(url) { $0.options.redirect = mode }
+        submit(url) { $0.options.redirect = mode }
         #expect(try #require(rig.jobs.first).redirect == mode)
     }
 
     @Test mutating func `a 304 that makes the kept header fields too many is a failure`() throws {
         func fields(_ name: String) -> String { "\n\(name): " + String(repeating: "v", count: 30_000) }
         try keep(stale + fields("x-first"))
-        ask(url)
+        submit(url)
         answer(try #require(rig.jobs.first), status: 304, "etag: \"1\"" + fields("x-second"))
         #expect(sources == ["protocol-error"])
     }
 
     @Test mutating func `a 304 about something else is followed by a question without conditions`() throws {
         try keep(stale)
-        ask(url)
+        submit(url)
         answer(try #require(rig.jobs.first), status: 304, "etag: \"other\"")
         #expect(fieldsOfJob == [])
         answer(try #require(rig.jobs.first), stale)
@@ -204,7 +204,7 @@ struct CacheTests {
     @Test mutating func `explicit and default requests share a fetch, whichever came first`() throws {
         for modes in [[CacheMode.default, .explicit, .default], [.explicit, .default, .explicit]] {
             let assigned = rig.core.ledger.flights.assigned
-            for mode in modes { ask("\(url)/\(modes[0])", as: mode) }
+            for mode in modes { submit("\(url)/\(modes[0])", as: mode) }
             #expect(rig.core.ledger.flights.assigned == assigned + 1)
         }
     }
@@ -212,16 +212,16 @@ struct CacheTests {
     @Test mutating func `an explicit request gets nothing of estimated freshness, also behind a redirect`() throws {
         let estimated = "last-modified: Tue, 30 Dec 1969 00:00:00 GMT\ndate: Mon, 12 Jan 1970 13:46:40 GMT"
         try keep(estimated, url: "http://o.test/b")
-        ask("http://o.test/b")
+        submit("http://o.test/b")
         #expect(sources == ["cache"])
-        ask("http://o.test/b", as: .explicit)
+        submit("http://o.test/b", as: .explicit)
         #expect(fieldsOfJob == ["if-modified-since: Tue, 30 Dec 1969 00:00:00 GMT"])
         answer(try #require(rig.jobs.first), status: 304, estimated)
         #expect(sources == ["revalidated"])
         // The default request is being fetched when an explicit one joins it.
-        ask(url)
+        submit(url)
         let job = try #require(rig.jobs.first)
-        ask(url, as: .explicit)
+        submit(url, as: .explicit)
         #expect(rig.jobs.isEmpty)
         answer(job, status: 302, "location: /b")
         #expect(fieldsOfJob == ["if-modified-since: Tue, 30 Dec 1969 00:00:00 GMT"])
@@ -229,25 +229,25 @@ struct CacheTests {
 
     @Test mutating func `an explicit request does not join a flight that reads the cache`() throws {
         try keep("last-modified: Tue, 30 Dec 1969 00:00:00 GMT\ndate: Mon, 12 Jan 1970 13:46:40 GMT")
-        ask(url, answered: false)
-        ask(url, as: .explicit)
+        submit(url, answered: false)
+        submit(url, as: .explicit)
         #expect(sources == [])
         #expect(fieldsOfJob == ["if-modified-since: Tue, 30 Dec 1969 00:00:00 GMT"])
     }
 
     @Test mutating func `only-if-cached never asks a server`() throws {
-        ask(url, as: .onlyIfCached)
+        submit(url, as: .onlyIfCached)
         #expect(sources == ["not-cached"])
         #expect(rig.jobs.isEmpty)
         try keep(stale)
-        ask(url, as: .onlyIfCached)
+        submit(url, as: .onlyIfCached)
         #expect(sources == ["cache"])
     }
 
     @Test(arguments: [CacheMode.noStore, .reload])
     mutating func `no-store and reload are not looked up`(mode: CacheMode) throws {
         try keep(fresh)
-        ask(url, as: mode, answered: false)
+        submit(url, as: mode, answered: false)
         #expect(!rig.actions.contains { if case .cache(.lookUp) = $0 { true } else { false } })
         #expect(fieldsOfJob.contains("cache-control: no-cache"))
         let before = cache.kept.values.joined().map(\.variant.entry)
@@ -261,8 +261,8 @@ struct CacheTests {
     ) throws {
         try keep(fresh)
         let setting = try #require(SettingWords(["cache-size", "\(size)"]))
-        rig.say(.set(setting), by: client)
-        ask(url, as: .reload)
+        rig.send(.set(setting), by: client)
+        submit(url, as: .reload)
         answer(try #require(rig.jobs.first), fresh)
         let changes = rig.actions.compactMap { action -> String? in
             switch action {
@@ -277,30 +277,30 @@ struct CacheTests {
     @Test(arguments: ["range: bytes=0-1,3-4", "if-match: \"1\"", "accept-encoding: gzip"])
     mutating func `a request that chooses its answer goes past it`(field: String) throws {
         try keep(fresh)
-        ask(url, fields: field, answered: false)
+        submit(url, fields: field, answered: false)
         #expect(!rig.actions.contains { if case .cache(.lookUp) = $0 { true } else { false } })
         #expect(fieldsOfJob == [field])
     }
 
     @Test mutating func `another scope finds nothing`() throws {
         try keep(fresh)
-        ask(url, fields: "authorization: a")
+        submit(url, fields: "authorization: a")
         #expect(rig.jobs.count == 1)
     }
 
     @Test mutating func `a redirect is followed from the cache`() throws {
         try keep(fresh, url: "http://o.test/b")
-        ask(url)
+        submit(url)
         answer(try #require(rig.jobs.first), status: 301, fresh + "\nlocation: /b")
         #expect(sources == ["cache"])
-        ask(url)
+        submit(url)
         #expect(sources == ["cache"])
         #expect(rig.jobs.isEmpty)
     }
 
     @Test mutating func `an error page that is kept is a failure and is not tried again`() throws {
         try keep(fresh, status: 404)
-        ask(url) { $0.options.retries = 5 }
+        submit(url) { $0.options.retries = 5 }
         #expect(sources == ["cache"])
         #expect(rig.terminals(for: client) == ["h q2 http-status"])
     }
@@ -309,22 +309,22 @@ struct CacheTests {
     mutating func `an error page that is kept is a result only for a request that asks for one`(isKeptAsResult: Bool)
         throws
     {
-        ask(url) { $0.options.route.deliversErrors = isKeptAsResult }
+        submit(url) { $0.options.route.deliversErrors = isKeptAsResult }
         answer(try #require(rig.jobs.first), status: 404, fresh)
         #expect(rig.terminals(for: client) == [isKeptAsResult ? "h q1 404" : "h q1 http-status"])
         #expect(cache.count == 1)
-        ask(url) { $0.options.retries = 5 }
+        submit(url) { $0.options.retries = 5 }
         #expect(rig.terminals(for: client) == ["h q2 http-status"])
-        ask(url) { $0.options.route.deliversErrors = true }
+        submit(url) { $0.options.route.deliversErrors = true }
         #expect(rig.terminals(for: client) == ["h q3 404"] && sources == ["cache"])
     }
 
     @Test mutating func `a stale response takes the place of an error that would be a result`() throws {
         try keep(stale + "\ncache-control: stale-if-error=100")
-        ask(url) { $0.options.route.deliversErrors = true }
+        submit(url) { $0.options.route.deliversErrors = true }
         answer(try #require(rig.jobs.first), status: 503, "")
         #expect(rig.terminals(for: client) == ["h q2 200"] && sources == ["cache"])
-        ask(url) { $0.options.route.deliversErrors = true }
+        submit(url) { $0.options.route.deliversErrors = true }
         answer(try #require(rig.jobs.first), status: 404, "")
         #expect(rig.terminals(for: client) == ["h q3 404"] && sources == ["network"])
     }
@@ -333,27 +333,27 @@ struct CacheTests {
 
     @Test mutating func `a stale answer is used while one flight brings it up to date`() throws {
         try keep("cache-control: max-age=0, stale-while-revalidate=100\netag: \"1\"")
-        ask(url)
+        submit(url)
         #expect(sources == ["cache"])
         let job = try #require(rig.jobs.first)
-        ask(url)
+        submit(url)
         #expect(sources == ["cache"])
         #expect(rig.jobs.isEmpty, "one for a key")
         answer(job, fresh)
         #expect(sources == [])
-        ask(url)
+        submit(url)
         #expect(sources == ["cache"])
         #expect(rig.core.records.flights.count == 0)
     }
 
     @Test mutating func `a revalidation that fails, or whose worker dies, ends without a trace`() throws {
         try keep("cache-control: max-age=0, stale-while-revalidate=100\netag: \"1\"")
-        ask(url)
+        submit(url)
         let worker = worker
         let job = try #require(rig.jobs.first)
         rig.pass { $0.failed(job, "reset", by: worker) }
         #expect(rig.core.records.flights.count == 0)
-        ask(url)
+        submit(url)
         #expect(rig.jobs.count == 1)
         rig.pass { rig in rig.core.workerLost(worker, now: rig.now) }
         _ = rig.worker(2)
@@ -364,7 +364,7 @@ struct CacheTests {
 
     @Test mutating func `a stale answer makes up for a server in trouble`() throws {
         try keep("cache-control: max-age=0, stale-if-error=100\netag: \"1\"")
-        ask(url)
+        submit(url)
         answer(try #require(rig.jobs.first), status: 500, "")
         #expect(sources == ["cache"])
         #expect(rig.terminals(for: client) == ["h q2 200"])
@@ -372,17 +372,17 @@ struct CacheTests {
 
     @Test mutating func `RFC 5861: a stale answer without a validator makes up for a server in trouble`() throws {
         try keep("cache-control: max-age=0, stale-if-error=100")
-        ask(url)
+        submit(url)
         #expect(fieldsOfJob == [])
         answer(try #require(rig.jobs.first), status: 500, "")
         #expect(sources == ["cache"])
         #expect(rig.terminals(for: client) == ["h q2 200"])
-        ask(url)
+        submit(url)
         let (job, worker) = (try #require(rig.jobs.first), worker)
         rig.pass { $0.failed(job, "reset", by: worker) }
-        settle()
+        runUntilIdle()
         #expect(sources == ["cache"])
-        ask(url)
+        submit(url)
         answer(try #require(rig.jobs.first), "cache-control: no-store")
         #expect(sources == ["network"])
         #expect(cache.count == 0)
@@ -390,44 +390,44 @@ struct CacheTests {
 
     @Test mutating func `RFC 5861: a stale answer without a validator is used while another is fetched`() throws {
         try keep("cache-control: max-age=0, stale-while-revalidate=100")
-        ask(url)
+        submit(url)
         #expect(sources == ["cache"])
         #expect(fieldsOfJob == [])
         answer(try #require(rig.jobs.first), fresh)
-        ask(url)
+        submit(url)
         #expect(sources == ["cache"])
         #expect(rig.jobs.isEmpty)
     }
 
     @Test mutating func `a HEAD brings a stale answer without a validator up to date`() throws {
         try keep("cache-control: max-age=0, stale-if-error=100")
-        ask(url) { $0.options.method = "HEAD" }
+        submit(url) { $0.options.method = "HEAD" }
         let (job, worker) = (try #require(rig.jobs.first), worker)
         rig.pass { $0.done(job, by: worker, length: 0, fields: "cache-control: max-age=100") }
-        settle()
+        runUntilIdle()
         #expect(sources == ["network"])
-        ask(url)
+        submit(url)
         #expect(sources == ["cache"])
         #expect(rig.jobs.isEmpty)
     }
 
     @Test mutating func `an error of the server does not take the place of what is kept`() throws {
         try keep(stale)
-        ask(url)
+        submit(url)
         answer(try #require(rig.jobs.first), status: 500, fresh)
         #expect(rig.terminals(for: client) == ["h q2 http-status"])
-        ask(url)
+        submit(url)
         #expect(fieldsOfJob == ["if-none-match: \"1\""])
     }
 
     @Test mutating func `an error is kept if no other attempt follows it`() throws {
-        ask(url) { $0.options.retries = 1 }
+        submit(url) { $0.options.retries = 1 }
         answer(try #require(rig.jobs.first), status: 500, fresh)
         #expect(cache.count == 0)
         rig.wait(milliseconds: 1_000)
         answer(try #require(rig.jobs.first), status: 500, fresh)
         #expect(cache.count == 1)
-        ask(url)
+        submit(url)
         #expect(sources == ["cache"])
         #expect(rig.terminals(for: client) == ["h q2 http-status"])
     }
@@ -435,12 +435,12 @@ struct CacheTests {
     // MARK: Strictness
 
     @Test mutating func `a reload does not join what began before it, and others join the reload`() throws {
-        ask(url)
+        submit(url)
         let first = try #require(rig.jobs.first)
-        ask(url, as: .reload)
+        submit(url, as: .reload)
         #expect(rig.jobs.count == 1)
         let reload = try #require(rig.jobs.first)
-        ask(url, as: .noCache)
+        submit(url, as: .noCache)
         #expect(rig.jobs.isEmpty)
         answer(first, fresh)
         #expect(sources == ["network"])
@@ -451,7 +451,7 @@ struct CacheTests {
     // MARK: Timing
 
     @Test mutating func `what nobody wants any more does not wait for the cache, and its answer is nothing`() throws {
-        ask(url, answered: false)
+        submit(url, answered: false)
         let late = try #require(rig.actions.compactMap { cache.carryOut($0) }.first)
         let client = client
         rig.pass { $0.remove("h", by: client) }
@@ -463,9 +463,9 @@ struct CacheTests {
 
     @Test mutating func `a body that comes too late is given back`() throws {
         try keep(fresh)
-        ask(url, answered: false)
-        let told = try #require(rig.actions.compactMap { cache.carryOut($0) }.first)
-        rig.pass { rig in told(&rig.core, rig.now) }
+        submit(url, answered: false)
+        let reported = try #require(rig.actions.compactMap { cache.carryOut($0) }.first)
+        rig.pass { rig in reported(&rig.core, rig.now) }
         let late = try #require(rig.actions.compactMap { cache.carryOut($0) }.first)
         let client = client
         rig.pass { $0.remove("h", by: client) }
@@ -475,23 +475,23 @@ struct CacheTests {
 
     @Test mutating func `an answer whose body is gone is fetched anew`() throws {
         try keep(fresh)
-        ask(url, answered: false)
-        let told = try #require(rig.actions.compactMap { cache.carryOut($0) }.first)
-        rig.pass { rig in told(&rig.core, rig.now) }
+        submit(url, answered: false)
+        let reported = try #require(rig.actions.compactMap { cache.carryOut($0) }.first)
+        rig.pass { rig in reported(&rig.core, rig.now) }
         cache.removeAll()
-        settle()
+        runUntilIdle()
         #expect(rig.jobs.count == 1)
     }
 
     @Test mutating func `a broker without a cache asks none`() throws {
-        rig.core.facilities.isCaching = false
-        ask(url, answered: false)
+        rig.core.features.isCaching = false
+        submit(url, answered: false)
         #expect(rig.actions.allSatisfy { if case .cache(.lookUp) = $0 { false } else { true } })
         let worker = worker
         let job = try #require(rig.jobs.first)
         rig.pass { [fresh] in $0.done(job, by: worker, fields: fresh) }
         #expect(rig.actions.allSatisfy { if case .cache(.store) = $0 { false } else { true } })
-        ask(url, as: .onlyIfCached, answered: false)
+        submit(url, as: .onlyIfCached, answered: false)
         #expect(sources == ["not-cached"])
     }
 }

@@ -22,8 +22,8 @@ struct FakeCache {
     ///
     /// - Returns: the report to the core.
     mutating func carryOut(_ action: Action) -> ((inout BrokerCore, Tick) -> Void)? {
-        guard case .cache(let asked) = action else { return nil }
-        switch asked {
+        guard case .cache(let requested) = action else { return nil }
+        switch requested {
         case .lookUp(let flight, let key, _):
             let variants = kept[key, default: []].map(\.variant)
             return { core, now in core.cacheAnswered(flight, variants, now: now) }

@@ -7,7 +7,7 @@ import Testing
 /// Memory budgets for long heads of open requests: per client and in total.
 @Suite struct HeadTests {
     var rig = CoreRig()
-    /// Bytes counted for `ask` with 1,000 bytes of fields, which are stored twice.
+    /// Bytes counted for `submit` with 1,000 bytes of fields, which are stored twice.
     static let counted = "http://x/1".utf8.count + 2 * 1_000 - RequestHeads.freeBytes
 
     private static let fields = Array(("x: " + String(repeating: "y", count: 997)).utf8)
@@ -17,7 +17,7 @@ import Testing
         rig.core.limits.requestHeadBytesOfAll = 5 * Self.counted
     }
 
-    private mutating func ask(
+    private mutating func submit(
         _ handler: String, _ request: String, by client: ClientID, _ change: (inout Fetch) -> Void = { _ in }
     ) {
         rig.fetch(handler, request, "http://x/\(request)", by: client) { fetch in
@@ -28,12 +28,12 @@ import Testing
 
     @Test mutating func `a client's requests are refused when their heads are over its budget, others are not`() {
         let (a, b) = (rig.client(1), rig.client(2))
-        pass { rig in for n in 1...4 { rig.ask("h", "\(n)", by: a) } }
+        pass { rig in for n in 1...4 { rig.submit("h", "\(n)", by: a) } }
         #expect(rig.terminals(for: a) == ["h 4 queue-full"])
         // Short heads are accepted regardless of the budget.
         pass { $0.rig.fetch("h", "5", "http://x/5", by: a) }
         #expect(rig.terminals(for: a) == [])
-        pass { rig in for n in 6...8 { rig.ask("i", "\(n)", by: b) } }
+        pass { rig in for n in 6...8 { rig.submit("i", "\(n)", by: b) } }
         #expect(rig.terminals(for: b) == ["i 8 queue-full"])
         #expect(rig.core.records.requests.heads.byteCount == 5 * Self.counted)
     }
@@ -41,8 +41,8 @@ import Testing
     @Test mutating func `a head is counted as long as its flight lives`() {
         let (a, b) = (rig.client(1), rig.client(2))
         pass { rig in
-            rig.ask("h", "1", by: a)
-            rig.ask("i", "1", by: b)
+            rig.submit("h", "1", by: a)
+            rig.submit("i", "1", by: b)
         }
         #expect(rig.core.records.requests.heads.bytes(of: a) == Self.counted, "who began it is charged")
         #expect(rig.core.records.requests.heads.bytes(of: b) == 0)
@@ -54,14 +54,14 @@ import Testing
 
     @Test mutating func `requests without an owner count against who sent them`() {
         let a = rig.client(1)
-        pass { rig in for n in 1...4 { rig.ask("h", "\(n)", by: a) { $0.options.subscribes = false } } }
+        pass { rig in for n in 1...4 { rig.submit("h", "\(n)", by: a) { $0.options.subscribes = false } } }
         #expect(rig.core.records.requests.heads.bytes(of: a) == 3 * Self.counted)
     }
 
     @Test mutating func `a redirect goes on at the bound, and is counted`() {
         let worker = rig.worker()
         let a = rig.client(1)
-        pass { rig in for n in 1...3 { rig.ask("h", "\(n)", by: a) } }
+        pass { rig in for n in 1...3 { rig.submit("h", "\(n)", by: a) } }
         let job = rig.jobs[0]
         pass { $0.rig.done(job, by: worker, status: 302, fields: "location: http://y/1") }
         #expect(rig.terminals(for: a) == [])
@@ -71,9 +71,9 @@ import Testing
     }
 
     @Test mutating func `of a durable request it is counted from before it is on the disk`() {
-        rig.core.facilities.isKeeping = true
+        rig.core.features.isKeeping = true
         let a = rig.client(1)
-        pass { rig in for n in 1...4 { rig.ask("h", "\(n)", by: a) { $0.options.isDurable = true } } }
+        pass { rig in for n in 1...4 { rig.submit("h", "\(n)", by: a) { $0.options.isDurable = true } } }
         #expect(rig.refusals(to: a) == ["h 4 queue-full"])
         #expect(rig.core.records.requests.heads.bytes(of: a) == 3 * Self.counted)
         pass { $0.rig.core.durableStored(DurableID(rawValue: 1), now: $0.rig.now) }

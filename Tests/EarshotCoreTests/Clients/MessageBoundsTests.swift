@@ -44,7 +44,7 @@ struct MessageBoundsTests {
         var welcome = Welcome(broker: BrokerInstance(rawValue: .max), window: WireLimits.window)
         welcome.leaseMilliseconds = 3_599_999
         welcome.token = SessionToken(high: .max, low: .max)
-        welcome.heard = UInt64(Int.max)
+        welcome.lastReceived = UInt64(Int.max)
         welcome.spool = path
         var progress = Progress(handler: handler, request: request, received: .max, total: .max)
         progress.file = path

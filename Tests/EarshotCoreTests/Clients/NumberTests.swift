@@ -50,19 +50,19 @@ struct NumberTests {
         hello.unanswered = unanswered
         bed.pass { rig in
             rig.connect(id)
-            rig.say(.hello(hello), by: id)
+            rig.send(.hello(hello), by: id)
         }
         return id
     }
 
-    private mutating func say(_ head: String, _ number: UInt64, by client: ClientID) -> [String] {
-        bed.pass { $0.say(Self.message(head), number: number, by: client) }
+    private mutating func send(_ head: String, _ number: UInt64, by client: ClientID) -> [String] {
+        bed.pass { $0.send(Self.message(head), number: number, by: client) }
         return bed.rig.answers(to: client)
     }
 
     /// Number of the last message according to the WELCOME of the last pass; nil for a new session.
     private func resumed(_ client: ClientID) -> UInt64? {
-        for case .welcome(let welcome) in bed.rig.replies(to: client) { return welcome.heard }
+        for case .welcome(let welcome) in bed.rig.replies(to: client) { return welcome.lastReceived }
         return nil
     }
 
@@ -72,7 +72,7 @@ struct NumberTests {
         let client = connect(1)
         var answers: [String] = []
         for (index, turn) in Self.dialogue.enumerated() {
-            answers += say(turn.head, UInt64(index + 1), by: client)
+            answers += send(turn.head, UInt64(index + 1), by: client)
             #expect(bed.rig.replies(to: client).isEmpty, "\(turn.head)")
         }
         #expect(answers == Self.answers)
@@ -85,9 +85,9 @@ struct NumberTests {
         bed = DurableBed(limits: limits)
         let client = connect(1)
         bed.pass { rig in
-            for id in 1...70 { rig.say(Self.message("FETCH h \(id) http://h/"), number: UInt64(id), by: client) }
+            for id in 1...70 { rig.send(Self.message("FETCH h \(id) http://h/"), number: UInt64(id), by: client) }
         }
-        #expect(say("FETCH h new http://h/\nreplace: yes\nsubscribe: no", 71, by: client) == [])
+        #expect(send("FETCH h new http://h/\nreplace: yes\nsubscribe: no", 71, by: client) == [])
         var answers: [String] = []
         while bed.rig.core.isRemoving(client) {
             bed.pass()
@@ -99,14 +99,14 @@ struct NumberTests {
 
     @Test mutating func `messages without numbers are answered as before`() {
         let client = bed.rig.client(1)
-        for turn in Self.dialogue { bed.pass { $0.say(Self.message(turn.head), by: client) } }
+        for turn in Self.dialogue { bed.pass { $0.send(Self.message(turn.head), by: client) } }
         #expect(bed.rig.answers(to: client).isEmpty)
     }
 
     @Test mutating func `with a lease each message that can have a number needs one`() {
         let client = connect(1)
         // Its number has no answer yet. No refusal may name it.
-        #expect(say("FETCH open 1 http://open/", 1, by: client) == [])
+        #expect(send("FETCH open 1 http://open/", 1, by: client) == [])
         for turn in Self.dialogue {
             bed.pass { $0.core.received(Self.message(turn.head), from: client, now: $0.now) }
             let codes = bed.rig.replies(to: client).map { if case .error(let reply) = $0 { reply.code } else { "" } }
@@ -114,7 +114,7 @@ struct NumberTests {
             #expect(bed.rig.answers(to: client).isEmpty, "\(turn.head): the refusal names no message")
         }
         for head in ["ACK 0", "READ 1 0 1", "BYE"] {
-            bed.pass { $0.say(Self.message(head), by: client) }
+            bed.pass { $0.send(Self.message(head), by: client) }
             // READ is refused for another reason: the session gets paths.
             #expect(bed.rig.replies(to: client).count == (head.hasPrefix("READ") ? 1 : 0), "\(head)")
         }
@@ -124,14 +124,14 @@ struct NumberTests {
     @Test(arguments: [0, 1, 6, 7])
     mutating func `an old number is refused and the message not carried out`(old: UInt64) {
         let client = connect(1)
-        _ = say("FETCH h 1 http://h/", 5, by: client)
-        #expect(say("REMOVE x", 7, by: client) == ["7 REMOVED x 0"])
-        #expect(say("REMOVE h", old, by: client) == [])
+        _ = send("FETCH h 1 http://h/", 5, by: client)
+        #expect(send("REMOVE x", 7, by: client) == ["7 REMOVED x 0"])
+        #expect(send("REMOVE h", old, by: client) == [])
         let codes = bed.rig.replies(to: client).compactMap {
             if case .error(let reply) = $0 { reply.code } else { nil }
         }
         #expect(codes == ["bad-message"])
-        #expect(say("REMOVE h", 8, by: client) == ["8 REMOVED h 1"])
+        #expect(send("REMOVE h", 8, by: client) == ["8 REMOVED h 1"])
     }
 
     @Test mutating func `a malformed message has its number in the answer, and uses it up`() {
@@ -148,7 +148,7 @@ struct NumberTests {
             #expect(bed.rig.answers(to: client) == answer)
             #expect(bed.rig.replies(to: client).count == (answer.isEmpty ? 1 : 0))
         }
-        #expect(say("QUERY ping", 4, by: client) == ["4 ANSWER ping"])
+        #expect(send("QUERY ping", 4, by: client) == ["4 ANSWER ping"])
     }
 
     @Test mutating func `too many unanswered numbers are refused, but for those that do not count`() {
@@ -159,33 +159,33 @@ struct NumberTests {
         bed.rig.pass { rig in
             for number in 1...4 as ClosedRange<UInt64> {
                 let head = "FETCH d \(number) http://d/\(number)\ndurable: yes"
-                rig.say(Self.message(head), number: number, by: client)
+                rig.send(Self.message(head), number: number, by: client)
             }
-            rig.say(Self.message("FETCH h 1 http://h/"), number: 5, by: client)
-            rig.say(Self.message("QUERY ping"), number: 6, by: client)
-            rig.say(Self.message("SUBSCRIBE x"), number: 7, by: client)
+            rig.send(Self.message("FETCH h 1 http://h/"), number: 5, by: client)
+            rig.send(Self.message("QUERY ping"), number: 6, by: client)
+            rig.send(Self.message("SUBSCRIBE x"), number: 7, by: client)
         }
         bed.disk.take(bed.rig.actions)
         #expect(bed.rig.answers(to: client) == ["4 ERROR limit", "6 ANSWER ping", "7 ERROR limit"])
         bed.pass()
         #expect(bed.rig.answers(to: client) == ["1 ACCEPTED d 1", "2 ACCEPTED d 2", "3 ACCEPTED d 3"])
-        #expect(say("SUBSCRIBE x", 8, by: client) == ["8 OK"])
+        #expect(send("SUBSCRIBE x", 8, by: client) == ["8 OK"])
     }
 
     @Test mutating func `each FETCH of a durable request is answered, and a refusal is no terminal`() {
         let client = connect(1)
         let other = bed.rig.client(2)
-        bed.pass { $0.say(.subscribe(HandlerPattern("d")!), by: other) }
+        bed.pass { $0.send(.subscribe(HandlerPattern("d")!), by: other) }
         let head = "FETCH d 1 http://d/\ndurable: yes"
         bed.disk.isFull = true
-        bed.pass { rig in for number in 1...3 { rig.say(Self.message(head), number: UInt64(number), by: client) } }
+        bed.pass { rig in for number in 1...3 { rig.send(Self.message(head), number: UInt64(number), by: client) } }
         #expect(bed.rig.answers(to: client) == (1...3).map { "\($0) FAILED d 1 queue-full" })
         #expect(bed.rig.terminals(for: client).isEmpty && bed.rig.terminals(for: other) == ["d 1 queue-full"])
         bed.disk.isFull = false
         bed.pass { rig in
             let head = "FETCH d 2 http://d/\ndurable: yes"
-            for number in 4...5 { rig.say(Self.message(head), number: UInt64(number), by: client) }
-            rig.say(Self.message("REMOVE d 2"), number: 6, by: client)
+            for number in 4...5 { rig.send(Self.message(head), number: UInt64(number), by: client) }
+            rig.send(Self.message("REMOVE d 2"), number: 6, by: client)
         }
         #expect(
             bed.rig.answers(to: client) == ["4 FAILED d 2 removed", "5 FAILED d 2 removed", "6 REMOVED d 2 1"])
@@ -208,14 +208,14 @@ struct NumberTests {
             if inOnePass {
                 bed.rig.pass { rig in
                     for (index, turn) in Self.dialogue.prefix(carriedOut).enumerated() {
-                        rig.say(Self.message(turn.head), number: UInt64(index + 1), by: client)
+                        rig.send(Self.message(turn.head), number: UInt64(index + 1), by: client)
                     }
                 }
                 sent = bed.rig.answers(to: client)
                 bed.disk.take(bed.rig.actions)
             } else {
                 for (index, turn) in Self.dialogue.prefix(carriedOut).enumerated() {
-                    sent += say(turn.head, UInt64(index + 1), by: client)
+                    sent += send(turn.head, UInt64(index + 1), by: client)
                 }
             }
             guard received <= sent.count else { return }
@@ -227,11 +227,11 @@ struct NumberTests {
             let second = bed.rig.answers(to: next)
             #expect(Set(second).count == second.count)
             for (index, turn) in Self.dialogue.enumerated().dropFirst(carriedOut) {
-                for answer in say(turn.head, UInt64(index + 1), by: next) { answers.insert(answer) }
+                for answer in send(turn.head, UInt64(index + 1), by: next) { answers.insert(answer) }
             }
             let query = "8 ANSWER ping"
             if !answers.contains(query) {
-                let again = say("QUERY ping", UInt64(count + 1), by: next)
+                let again = send("QUERY ping", UInt64(count + 1), by: next)
                 #expect(again == ["\(count + 1) ANSWER ping"])
                 answers.insert(query)
             }
@@ -260,7 +260,7 @@ struct NumberTests {
         limits.keptReplies = 3
         bed = DurableBed(limits: limits)
         let client = connect(1)
-        for number in 1...5 { _ = say("SUBSCRIBE s\(number)", UInt64(number), by: client) }
+        for number in 1...5 { _ = send("SUBSCRIBE s\(number)", UInt64(number), by: client) }
         bed.pass { $0.core.clientLost(client, now: $0.now) }
         var connections: UInt64 = 2
         for unanswered in [1, 2, 7, UInt64(Int.max)] {
@@ -281,8 +281,8 @@ struct NumberTests {
         limits.keptReplies = 2
         bed = DurableBed(limits: limits)
         let client = connect(1)
-        _ = say("REMOVE x", 1, by: client)
-        for number in 2...9 { #expect(say("QUERY ping", UInt64(number), by: client).count == 1) }
+        _ = send("REMOVE x", 1, by: client)
+        for number in 2...9 { #expect(send("QUERY ping", UInt64(number), by: client).count == 1) }
         bed.pass { $0.core.clientLost(client, now: $0.now) }
         let next = connect(2, resuming: client, unanswered: 1)
         #expect(resumed(next) == 9 && bed.rig.answers(to: next) == ["1 REMOVED x 0"])

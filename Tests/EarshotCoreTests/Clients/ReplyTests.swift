@@ -20,7 +20,7 @@ struct ReplyTests {
         hello.unanswered = unanswered
         rig.pass { rig in
             rig.connect(id)
-            rig.say(.hello(hello), by: id)
+            rig.send(.hello(hello), by: id)
         }
         return id
     }
@@ -55,14 +55,14 @@ struct ReplyTests {
     mutating func `replies wait behind terminals for which a smaller window has no room, and later ones behind them`() {
         let a = connect(1, window: 4)
         answer(3, by: a)
-        rig.pass { $0.say(.take(9), by: a) }
+        rig.pass { $0.send(.take(9), by: a) }
         lose(a)
         let b = connect(2, window: 1, resuming: a, unanswered: 4)
         #expect(sent(to: b) == ["WELCOME EAR/1", "1"])
-        rig.pass { $0.say(.remove(.handler(Self.handler)), by: b) }
+        rig.pass { $0.send(.remove(.handler(Self.handler)), by: b) }
         #expect(sent(to: b) == [])
         // No terminal of the handler follows REMOVED: those that were not repeated are withdrawn.
-        rig.pass { $0.say(.acknowledge(1), by: b) }
+        rig.pass { $0.send(.acknowledge(1), by: b) }
         #expect(sent(to: b) == ["ERROR unknown-body", "REMOVED h 0"])
         #expect(rig.core.ledger.deliveries.outstanding == 0)
         #expect(rig.core.audit() == [])
@@ -74,12 +74,12 @@ struct ReplyTests {
         rig = CoreRig(limits: limits)
         let a = connect(1, window: 4)
         answer(2, by: a)
-        rig.pass { $0.say(.take(9), by: a) }
+        rig.pass { $0.send(.take(9), by: a) }
         lose(a)
         let b = connect(2, window: 1, resuming: a, unanswered: 3)
-        rig.pass { $0.say(.query(.ping), by: b) }
+        rig.pass { $0.send(.query(.ping), by: b) }
         #expect(sent(to: b).isEmpty && rig.actions.isEmpty)
-        rig.pass { $0.say(.query(.ping), by: b) }
+        rig.pass { $0.send(.query(.ping), by: b) }
         #expect(rig.actions == [.client(.close(b, reason: "too-slow"))])
         #expect(rig.core.audit() == [])
     }
@@ -87,11 +87,11 @@ struct ReplyTests {
     @Test mutating func `300 removals behind terminals for which a smaller window has no room are too slow`() {
         let a = connect(1, window: 4)
         answer(2, by: a)
-        rig.pass { $0.say(.take(9), by: a) }
+        rig.pass { $0.send(.take(9), by: a) }
         lose(a)
         let b = connect(2, window: 1, resuming: a, unanswered: 3)
         for number in 1...300 {
-            rig.pass { $0.say(.remove(.handler(HandlerID("x\(number)")!)), by: b) }
+            rig.pass { $0.send(.remove(.handler(HandlerID("x\(number)")!)), by: b) }
             guard rig.actions.isEmpty else {
                 #expect(number == 256 && rig.actions == [.client(.close(b, reason: "too-slow"))])
                 return
@@ -102,19 +102,19 @@ struct ReplyTests {
 
     @Test mutating func `nothing is kept for a client without a lease`() {
         let a = connect(1, lease: 0)
-        for _ in 0..<5 { rig.pass { $0.say(.query(.ping), by: a) } }
+        for _ in 0..<5 { rig.pass { $0.send(.query(.ping), by: a) } }
         #expect(rig.core.records.clients.indices.allSatisfy { rig.core.records.clients[$0].replies.kept == 0 })
     }
 
     @Test mutating func `BYE ends the numbers`() {
         let a = connect(1)
-        rig.pass { $0.say(.query(.ping), number: 9, by: a) }
+        rig.pass { $0.send(.query(.ping), number: 9, by: a) }
         var hello = Hello()
         hello.leaseMilliseconds = 1_000
         rig.pass { rig in
-            rig.say(.bye, by: a)
-            rig.say(.hello(hello), by: a)
-            rig.say(.query(.ping), number: 1, by: a)
+            rig.send(.bye, by: a)
+            rig.send(.hello(hello), by: a)
+            rig.send(.query(.ping), number: 1, by: a)
         }
         #expect(rig.answers(to: a) == ["1 ANSWER ping"])
         lose(a)

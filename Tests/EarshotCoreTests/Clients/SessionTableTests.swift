@@ -87,8 +87,8 @@ struct SessionTableTests {
         #expect(Phase.of(table) == phase)
         #expect(table.checkInvariants() == [])
         let isConnected = phase != .away && phase != .ended
-        #expect((table.number(of: Self.id) == 0) == isConnected && table.connectedCount == (isConnected ? 1 : 0))
-        #expect((table.number(of: Self.token) == 0) == (phase == .leased || phase == .away))
+        #expect((table.handle(of: Self.id) == 0) == isConnected && table.connectedCount == (isConnected ? 1 : 0))
+        #expect((table.handle(of: Self.token) == 0) == (phase == .leased || phase == .away))
         switch event {
         case .open: Self.open(&table, 0, lease: 0)
         case .openWithLease: Self.open(&table, 0, lease: 100)
@@ -97,7 +97,7 @@ struct SessionTableTests {
             Self.connect(&table, 2)
             table.resume(0, over: 1)
             Self.open(&table, 0, lease: 100)
-            #expect(table.count == 1 && table.number(of: ClientID(rawValue: 2)) == 0)
+            #expect(table.count == 1 && table.handle(of: ClientID(rawValue: 2)) == 0)
             #expect(table[0].id == ClientID(rawValue: 2) && table[0].token == Self.token)
         case .end:
             _ = table.disconnected(Self.id)
@@ -125,7 +125,7 @@ struct SessionTableTests {
         table[1].deliveries.end()
         table.remove(1)
         #expect(Array(table.away) == [0, 2])
-        #expect(table.number(of: SessionToken(high: 7, low: 2)) == nil)
+        #expect(table.handle(of: SessionToken(high: 7, low: 2)) == nil)
         #expect(table.checkInvariants() == [])
     }
 
@@ -138,7 +138,7 @@ struct SessionTableTests {
         table[0].deliveries.end()
         table.depart(0)
         Self.connect(&table, 1)
-        #expect(table.number(of: Self.id) == 1 && table.count == 2)
+        #expect(table.handle(of: Self.id) == 1 && table.count == 2)
         #expect(table.checkInvariants() == [])
         table.removeDeparted()
         #expect(table.indices == [1] && table.checkInvariants() == [])
@@ -151,7 +151,7 @@ struct SessionTableTests {
         Self.connect(&table, 2)
         table.resume(0, over: 1)
         Self.open(&table, 0, lease: 0)
-        #expect(table.number(of: Self.token) == nil && table[0].absence == nil)
+        #expect(table.handle(of: Self.token) == nil && table[0].absence == nil)
         #expect(table.checkInvariants() == [])
     }
 
@@ -168,6 +168,6 @@ struct SessionTableTests {
             table.remove(session)
         }
         table.releaseRoom(least: 8)
-        #expect(table.count == 2 && table.number(of: Self.token) == 0 && table.checkInvariants() == [])
+        #expect(table.count == 2 && table.handle(of: Self.token) == 0 && table.checkInvariants() == [])
     }
 }

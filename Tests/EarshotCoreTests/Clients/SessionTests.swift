@@ -15,7 +15,7 @@ struct SessionTests {
         hello.leaseMilliseconds = lease
         hello.token = token
         rig.connect(id)
-        rig.say(.hello(hello), by: id)
+        rig.send(.hello(hello), by: id)
         return id
     }
 
@@ -60,7 +60,7 @@ struct SessionTests {
         let welcomes = clients.map { welcome(of: $0) }
         #expect(welcomes.map { $0?.leaseMilliseconds } == [0, 7_000, 3_600_000])
         #expect(welcomes.map { $0?.token } == [nil, CoreRig.token(of: clients[1]), CoreRig.token(of: clients[2])])
-        #expect(welcomes.map { $0?.heard } == [nil, nil, nil])
+        #expect(welcomes.map { $0?.lastReceived } == [nil, nil, nil])
     }
 
     @Test mutating func `who is away is removed when its lease is over, and not before`() {
@@ -82,12 +82,12 @@ struct SessionTests {
         let a = connect(1)
         answer(5, by: a)
         #expect(sequences(for: a) == [1, 2, 3, 4, 5])
-        rig.pass { $0.say(.acknowledge(2), by: a) }
+        rig.pass { $0.send(.acknowledge(2), by: a) }
         lose(a)
         let b = connect(2, token: CoreRig.token(of: a))
         rig.actions = rig.core.takeActions()
         #expect(sequences(for: b) == [3, 4, 5])
-        rig.pass { $0.say(.acknowledge(5), by: b) }
+        rig.pass { $0.send(.acknowledge(5), by: b) }
         #expect(rig.core.ledger.deliveries.acknowledged == 5)
         answer(1, by: b)
         #expect(sequences(for: b) == [6])
@@ -101,10 +101,10 @@ struct SessionTests {
         _ = rig.core.takeActions()
         let b = connect(2, window: 3, token: CoreRig.token(of: a))
         rig.actions = rig.core.takeActions()
-        #expect(welcome(of: b)?.heard == 4, "the number of the last message")
+        #expect(welcome(of: b)?.lastReceived == 4, "the number of the last message")
         #expect(welcome(of: b)?.token == CoreRig.token(of: a))
         #expect(sequences(for: b) == [1, 2, 3])
-        rig.pass { $0.say(.acknowledge(3), by: b) }
+        rig.pass { $0.send(.acknowledge(3), by: b) }
         #expect(sequences(for: b) == [4])
         #expect(rig.core.audit() == [])
     }
@@ -123,11 +123,11 @@ struct SessionTests {
         ]
         rig.actions = rig.core.takeActions()
         for other in others {
-            #expect(welcome(of: other)?.heard == nil)
+            #expect(welcome(of: other)?.lastReceived == nil)
             #expect(error(to: other) == nil)
             #expect(sequences(for: other).isEmpty)
         }
-        rig.say(.hello(Hello()), by: early)
+        rig.send(.hello(Hello()), by: early)
         let right = connect(6, token: CoreRig.token(of: a))
         rig.actions = rig.core.takeActions()
         #expect(sequences(for: right) == [1])
@@ -168,7 +168,7 @@ struct SessionTests {
         let b = connect(2, window: 3, token: CoreRig.token(of: a))
         rig.pass()
         #expect(rig.jobs.count == 1)
-        rig.pass { $0.say(.acknowledge(1), by: b) }
+        rig.pass { $0.send(.acknowledge(1), by: b) }
         #expect(rig.core.audit() == [])
     }
 
@@ -189,15 +189,15 @@ struct SessionTests {
         let b = connect(2, window: 1, token: CoreRig.token(of: a))
         rig.pass { $0.remove("h", "1", by: b) }
         #expect(rig.core.ledger.deliveries.lost == 1)
-        rig.pass { $0.say(.acknowledge(1), by: b) }
+        rig.pass { $0.send(.acknowledge(1), by: b) }
         #expect(rig.terminals(for: b) == ["h 2 200"])
         #expect(sequences(for: b) == [3])
         #expect(rig.core.audit() == [])
         // A withdrawn terminal without a number leaves no gap.
         rig.pass { $0.remove("g", by: b) }
-        rig.pass { $0.say(.acknowledge(3), by: b) }
+        rig.pass { $0.send(.acknowledge(3), by: b) }
         #expect(sequences(for: b) == [4])
-        rig.pass { $0.say(.acknowledge(4), by: b) }
+        rig.pass { $0.send(.acknowledge(4), by: b) }
         #expect(rig.core.ledger.deliveries.outstanding == 0)
         #expect(rig.core.audit() == [])
     }
@@ -207,10 +207,10 @@ struct SessionTests {
         answer(4, by: a)
         lose(a)
         let b = connect(2, window: 1, token: CoreRig.token(of: a))
-        rig.pass { $0.say(.acknowledge(4), by: b) }
+        rig.pass { $0.send(.acknowledge(4), by: b) }
         #expect(rig.core.ledger.deliveries.acknowledged == 4)
         #expect(error(to: b) == nil)
-        rig.pass { $0.say(.acknowledge(5), by: b) }
+        rig.pass { $0.send(.acknowledge(5), by: b) }
         #expect(error(to: b) == "bad-message")
         answer(1, by: b)
         #expect(sequences(for: b) == [5])
@@ -219,7 +219,7 @@ struct SessionTests {
     @Test mutating func `BYE removes at once, whatever the lease`() {
         let a = connect(1)
         rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
-        rig.pass { $0.say(.bye, by: a) }
+        rig.pass { $0.send(.bye, by: a) }
         #expect(rig.core.ledger.requests.removed == 1)
         lose(a)
         #expect(rig.core.records.clients.count == 0)
@@ -233,7 +233,7 @@ struct SessionTests {
         for client in clients { rig.pass { $0.fetch("h\(client.rawValue)", "1", "http://h/", by: client) } }
         for client in clients { lose(client) }
         #expect(rig.core.ledger.requests.removed == 1)
-        #expect(rig.core.records.handlers.number(of: HandlerID("h1")!) == nil)
+        #expect(rig.core.records.handlers.handle(of: HandlerID("h1")!) == nil)
         #expect(rig.core.audit() == [])
     }
 
@@ -242,7 +242,7 @@ struct SessionTests {
         limits.awayClients = 1
         rig = CoreRig(limits: limits)
         let (first, second) = (connect(1), connect(2))
-        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: second) }
+        rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: second) }
         rig.pass { $0.fetch("h", "1", "http://h/", by: first) }
         lose(first)
         lose(second)
@@ -255,7 +255,7 @@ struct SessionTests {
         limits.dueDeliveries = 3
         rig = CoreRig(limits: limits)
         let a = connect(1)
-        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: a) }
+        rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: a) }
         lose(a)
         let b = connect(2)
         answer(4, by: b)
@@ -272,13 +272,13 @@ struct SessionTests {
         rig = CoreRig(limits: limits)
         let worker = rig.worker()
         let a = connect(1)
-        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: a) }
+        rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: a) }
         lose(a)
         let b = connect(2, lease: 0)
         rig.pass { $0.fetch("h", "1", "http://slow/1", by: b) }
         let job = rig.jobs[0]
         rig.pass { $0.done(job, by: worker, status: 503, fields: "retry-after: 601") }
-        rig.say(.acknowledge(1), by: b)
+        rig.send(.acknowledge(1), by: b)
         // The assignment refuses them at a later time.
         for number in 2...4 { rig.fetch("h", "\(number)", "http://slow/\(number)", by: b) }
         rig.now = rig.now.advanced(byMilliseconds: 5)
@@ -312,7 +312,7 @@ struct SessionTests {
         limits.dueDeliveries = 3
         rig = CoreRig(limits: limits)
         let a = connect(1, window: 1)
-        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: a) }
+        rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: a) }
         let b = connect(2)
         answer(4, by: b)
         #expect(rig.actions.contains(.client(.close(a, reason: "too-slow"))) || rig.core.records.clients[0].isClosing)
@@ -320,7 +320,7 @@ struct SessionTests {
         _ = rig.core.takeActions()
         let c = connect(3, token: CoreRig.token(of: a))
         rig.actions = rig.core.takeActions()
-        #expect(welcome(of: c) != nil && welcome(of: c)?.heard == nil)
+        #expect(welcome(of: c) != nil && welcome(of: c)?.lastReceived == nil)
     }
 
     @Test mutating func `a watcher is not closed for a removal that it can read as it comes`() {
@@ -329,18 +329,18 @@ struct SessionTests {
         limits.removalsPerPass = 5
         rig = CoreRig(limits: limits)
         let watcher = connect(1, window: 10)
-        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: watcher) }
+        rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: watcher) }
         let a = connect(2)
         rig.pass { rig in for number in 0..<200 { rig.fetch("h", "\(number)", "http://h\(number)/", by: a) } }
-        var heard = 0
+        var lastReceived = 0
         rig.pass { $0.remove("h", by: a) }
         repeat {
-            heard += rig.terminals(for: watcher).count
+            lastReceived += rig.terminals(for: watcher).count
             #expect(!rig.actions.contains { if case .client(.close) = $0 { true } else { false } })
-            let upTo = UInt64(heard)
-            rig.pass { $0.say(.acknowledge(upTo), by: watcher) }
+            let upTo = UInt64(lastReceived)
+            rig.pass { $0.send(.acknowledge(upTo), by: watcher) }
         } while rig.core.isRemoving || !rig.terminals(for: watcher).isEmpty
-        #expect(heard == 200)
+        #expect(lastReceived == 200)
     }
 
     @Test mutating func `a reader that takes nothing of very much is closed after a time, one that reads is not`() {
@@ -353,7 +353,7 @@ struct SessionTests {
         answer(4, under: "read", by: reader)
         answer(4, under: "unread", by: stopped)
         rig.wait(milliseconds: 500)
-        rig.pass { $0.say(.acknowledge(1), by: reader) }
+        rig.pass { $0.send(.acknowledge(1), by: reader) }
         rig.wait(milliseconds: 499)
         #expect(rig.actions.isEmpty)
         rig.wait(milliseconds: 1)
@@ -371,14 +371,14 @@ struct SessionTests {
     @Test mutating func `a connection without HELLO is closed after 10 s, and one that said it is not`() {
         let silent = ClientID(rawValue: 1)
         rig.connect(silent)
-        rig.say(.query(.ping), by: silent)
-        rig.say(.query(.ping), by: silent)
+        rig.send(.query(.ping), by: silent)
+        rig.send(.query(.ping), by: silent)
         let a = connect(2)
         rig.wait(milliseconds: 9_999)
         #expect(!rig.actions.contains { if case .client(.close) = $0 { true } else { false } })
         rig.wait(milliseconds: 1)
         #expect(rig.actions == [.client(.close(silent, reason: "silent"))])
-        rig.pass { $0.say(.bye, by: a) }
+        rig.pass { $0.send(.bye, by: a) }
         rig.wait(milliseconds: 10_000)
         #expect(rig.actions == [.client(.close(a, reason: "silent"))])
     }

@@ -22,7 +22,7 @@ extension ClusterFlightTests {
     @Test func `a draining node reads the bodies of results`() {
         var (node, client, _, want) = claimed()
         node.pass { $0.core.awaitOwnWorkers(until: $0.now) }
-        node.pass { _ = $0.worker(2, slots: 4, schemes: [BodyPlace.scheme]) }
+        node.pass { _ = $0.worker(2, slots: 4, schemes: [BodyAddress.scheme]) }
         node.pass { $0.core.drain() }
         let (second, _) = pulling2(&node, want)
         #expect(!node.rig.core.isDrained)
@@ -30,7 +30,7 @@ extension ClusterFlightTests {
         node.pass { $0.core.workerLost(WorkerID(rawValue: 2), now: $0.now) }
         #expect(node.wants.map(\.lane) == [.shared])
         var puller = WorkerID(rawValue: 0)
-        node.pass { puller = $0.worker(3, slots: 4, schemes: [BodyPlace.scheme]) }
+        node.pass { puller = $0.worker(3, slots: 4, schemes: [BodyAddress.scheme]) }
         let (third, _) = pulling2(&node, want)
         #expect(second.attempt != third.attempt)
         node.pass { $0.done(third, by: puller) }
@@ -79,11 +79,11 @@ extension ClusterFlightTests {
         let job = node.rig.jobs[0]
         node.pass { $0.done(job, by: worker) }
         let reader = ClientID(rawValue: 9)
-        let place = BodyPlace(address: ClusterRig.address, body: HeldBody(key: want.key, token: FencingToken(101)))
+        let place = BodyAddress(address: ClusterRig.address, body: HeldBody(key: want.key, token: FencingToken(101)))
         node.pass { rig in
             rig.core.drain()
             rig.connect(reader, user: PrincipalName("node:shop"))
-            rig.say(.hello(Hello(window: 16)), by: reader)
+            rig.send(.hello(Hello(window: 16)), by: reader)
             rig.fetch("pull", "1", place.url, by: reader)
         }
         #expect(node.rig.terminals(for: reader) == ["pull 1 200"])

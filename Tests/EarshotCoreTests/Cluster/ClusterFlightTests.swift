@@ -36,7 +36,7 @@ import Testing
         #expect(jobs.map(\.url) == [url])
         node.pass { $0.done(jobs[0], by: worker, fields: "a: b") }
         #expect(node.rig.terminals(for: client) == ["h r 200"])
-        let place = BodyPlace(
+        let place = BodyAddress(
             address: ClusterRig.address, body: HeldBody(key: want.key, token: FencingToken(101)))
         #expect(
             node.results == [
@@ -52,12 +52,12 @@ import Testing
         node.grant([want])
         let job = node.rig.jobs[0]
         node.pass { $0.done(job, by: worker) }
-        node.pass { rig in rig.say(.acknowledge(1), by: client) }
+        node.pass { rig in rig.send(.acknowledge(1), by: client) }
         #expect(node.rig.releasedBodies == 0)
-        let place = BodyPlace(address: ClusterRig.address, body: HeldBody(key: want.key, token: FencingToken(101)))
+        let place = BodyAddress(address: ClusterRig.address, body: HeldBody(key: want.key, token: FencingToken(101)))
         node.pass { rig in
             rig.connect(ClientID(rawValue: 9), user: PrincipalName("node:shop"))
-            rig.say(.hello(Hello(window: 16)), by: ClientID(rawValue: 9))
+            rig.send(.hello(Hello(window: 16)), by: ClientID(rawValue: 9))
             rig.fetch("pull", "1", place.url, by: ClientID(rawValue: 9))
             rig.fetch("pull", "2", url, by: ClientID(rawValue: 9))
             rig.fetch("pull", "3", place.url.replacing("/101", with: "/102"), by: ClientID(rawValue: 9))
@@ -67,7 +67,7 @@ import Testing
                 "pull 1 200", "pull 2 unsupported-scheme", "pull 3 not-cached",
             ])
         #expect(node.rig.core.audit() == [])
-        node.pass { $0.say(.acknowledge(3), by: ClientID(rawValue: 9)) }
+        node.pass { $0.send(.acknowledge(3), by: ClientID(rawValue: 9)) }
         #expect(node.rig.releasedBodies == 0)
         node.wait(milliseconds: HeldResults.holdMilliseconds)
         #expect(node.rig.releasedBodies == 1)
@@ -95,8 +95,8 @@ import Testing
     ) -> (job: Job, puller: WorkerID) {
         var puller = WorkerID(rawValue: 0)
         node.pass { $0.core.awaitOwnWorkers(until: $0.now) }
-        node.pass { puller = $0.worker(2, slots: 4, schemes: [BodyPlace.scheme]) }
-        let place = BodyPlace(address: "10.0.0.2:5766", body: HeldBody(key: want.key, token: FencingToken(9)))
+        node.pass { puller = $0.worker(2, slots: 4, schemes: [BodyAddress.scheme]) }
+        let place = BodyAddress(address: "10.0.0.2:5766", body: HeldBody(key: want.key, token: FencingToken(9)))
         let result = SharedResult(
             .response(
                 SharedResult.Response(
@@ -122,7 +122,7 @@ import Testing
     @Test func `the worker that reads bodies of other nodes restricts itself, and other own workers do not`() {
         var node = ClusterRig()
         node.pass { rig in
-            _ = rig.worker(2, schemes: [BodyPlace.scheme])
+            _ = rig.worker(2, schemes: [BodyAddress.scheme])
             _ = rig.worker(3, schemes: ["thumb"])
         }
         let sandboxes = node.rig.actions.compactMap { action -> Int? in
@@ -183,7 +183,7 @@ import Testing
     }
 
     func pulling2(_ node: inout ClusterRig, _ want: EngineWant) -> (job: Job, Void) {
-        let place = BodyPlace(address: "10.0.0.2:5766", body: HeldBody(key: want.key, token: FencingToken(10)))
+        let place = BodyAddress(address: "10.0.0.2:5766", body: HeldBody(key: want.key, token: FencingToken(10)))
         let result = SharedResult(
             .response(SharedResult.Response(status: 200, length: 3, sha256: digest(), place: place, fields: [])))
         node.engine(.result(want.key, result.bytes))
@@ -423,7 +423,7 @@ import Testing
     @Test func `the reason of a claim tells whether another node fetches it`() {
         var (node, client, _, want) = claimed()
         func reason() -> String {
-            node.pass { $0.say(.query(.why(HandlerID("h")!, RequestID("r")!)), by: client) }
+            node.pass { $0.send(.query(.why(HandlerID("h")!, RequestID("r")!)), by: client) }
             for case .client(.answer(_, _, let json)) in node.rig.actions {
                 return String(decoding: json, as: UTF8.self)
             }
@@ -441,7 +441,7 @@ import Testing
         node.grant([want])
         let job = node.rig.jobs[0]
         node.pass { $0.done(job, by: worker, status: 429, fields: "retry-after: 3") }
-        #expect(node.calls.contains(.cool(EngineRefusal(origin: want.origin, askedMilliseconds: 3_000))))
+        #expect(node.calls.contains(.cool(EngineRefusal(origin: want.origin, requestedMilliseconds: 3_000))))
         #expect(node.wants.isEmpty)
         var (other, _, _, waiting) = claimed()
         other.engine(

@@ -23,14 +23,14 @@ import Testing
             self.node.pass { rig in
                 reader = rig.client(1)
                 web = rig.worker()
-                node = rig.worker(2, slots: 8, schemes: [BodyPlace.scheme])
+                node = rig.worker(2, slots: 8, schemes: [BodyAddress.scheme])
             }
             (client, worker, puller) = (reader, web, node)
             self.node.engine(.granted([], opensAfterMilliseconds: nil))
         }
 
         /// Makes a request. Returns its want.
-        mutating func ask() -> EngineWant {
+        mutating func submit() -> EngineWant {
             lastRequest += 1
             let (client, number) = (client, lastRequest)
             node.pass { $0.fetch("h", "\(number)", "http://example.com/\(number)", by: client) }
@@ -58,7 +58,7 @@ import Testing
         ///
         /// - Returns: slots of the questions for flights of other nodes.
         @discardableResult
-        mutating func askAgain(after milliseconds: Int) -> [Int] {
+        mutating func resubmit(after milliseconds: Int) -> [Int] {
             let worker = worker
             var takes: [Int] = []
             for _ in 0..<milliseconds / 250 {
@@ -77,7 +77,7 @@ import Testing
     }
 
     private func result(_ want: EngineWant, at address: String = Self.other, token: UInt64) -> EngineEvent {
-        let place = BodyPlace(address: address, body: HeldBody(key: want.key, token: FencingToken(token)))
+        let place = BodyAddress(address: address, body: HeldBody(key: want.key, token: FencingToken(token)))
         let response = SharedResult.Response(status: 200, length: 3, sha256: digest, place: place, fields: [])
         return .result(want.key, SharedResult(.response(response)).bytes)
     }
@@ -89,7 +89,7 @@ import Testing
     ])
     func `a failure of another node without a connection is none here, and this node tries itself`(code: FailureCode) {
         var bed = Bed()
-        let want = bed.ask()
+        let want = bed.submit()
         let failure = SharedResult(.failure(code, allowedBytes: nil, detail: nil)).bytes
         bed.node.engine(.result(want.key, failure))
         #expect(bed.node.wants.map(\.lane) == [.shared] && bed.node.wants.map(\.ageMilliseconds) == [0])
@@ -105,7 +105,7 @@ import Testing
 
     @Test func `a failure that concerns all nodes ends a request`() {
         var bed = Bed()
-        let want = bed.ask()
+        let want = bed.submit()
         bed.node.engine(.result(want.key, SharedResult(.failure(.poisonous, allowedBytes: nil, detail: nil)).bytes))
         #expect(bed.node.rig.terminals(for: bed.client) == ["h 1 poisonous"])
     }
@@ -117,9 +117,9 @@ import Testing
         bed.hostAndFail("unknown-host")
         #expect(bed.warnings == [.wayOut])
         #expect(bed.node.takes == [] && bed.node.wantedTakes == [8])
-        bed.askAgain(after: 1_000)
+        bed.resubmit(after: 1_000)
         #expect(bed.node.takes == [] && bed.node.wantedTakes == [8])
-        bed.askAgain(after: 1_000)
+        bed.resubmit(after: 1_000)
         #expect(bed.node.takes == [1])
         let (job, worker) = (bed.host(), bed.worker)
         bed.node.pass { if let job { $0.done(job, by: worker) } }
@@ -140,11 +140,11 @@ import Testing
     @Test func `a failed try doubles the pause`() {
         var bed = Bed()
         for _ in 0..<3 { bed.hostAndFail("connect-timeout") }
-        bed.askAgain(after: 2_000)
+        bed.resubmit(after: 2_000)
         #expect(bed.node.takes == [1])
         bed.hostAndFail("connect-timeout")
-        #expect(bed.askAgain(after: 3_750) == [])
-        #expect(bed.askAgain(after: 500) == [1])
+        #expect(bed.resubmit(after: 3_750) == [])
+        #expect(bed.resubmit(after: 500) == [1])
     }
 
     @Test func `responses of any status and failures after a connection suspend no node`() {
@@ -161,13 +161,13 @@ import Testing
         var bed = Bed()
         let puller = bed.puller
         for token in 1...3 as ClosedRange<UInt64> {
-            let want = bed.ask()
+            let want = bed.submit()
             bed.node.engine(result(want, token: token))
             let job = bed.node.rig.jobs[0]
             bed.node.pass { $0.failed(job, "connect-failed", by: puller) }
         }
         #expect(bed.warnings == [.peer(Self.other)])
-        let want = bed.ask()
+        let want = bed.submit()
         bed.node.engine(result(want, token: 4))
         #expect(bed.node.rig.jobs.isEmpty)
         // The nodes that cannot read it agree on one fetch, which that node does not run.
@@ -176,7 +176,7 @@ import Testing
         bed.node.engine(result(want, at: "10.0.0.3:5766", token: 5))
         #expect(bed.node.rig.jobs.count == 1)
         bed.node.wait(milliseconds: 2_000)
-        let next = bed.ask()
+        let next = bed.submit()
         bed.node.engine(result(next, token: 6))
         let job = bed.node.rig.jobs[0]
         bed.node.pass { $0.done(job, by: puller) }
@@ -186,7 +186,7 @@ import Testing
 
     @Test func `a missed body has a line in the log with its place and the reason`() {
         var bed = Bed()
-        let (want, puller) = (bed.ask(), bed.puller)
+        let (want, puller) = (bed.submit(), bed.puller)
         bed.node.engine(result(want, token: 1))
         let job = bed.node.rig.jobs[0]
         bed.node.pass { $0.failed(job, "not-cached", by: puller) }
@@ -207,14 +207,14 @@ import Testing
             #expect(bed.warnings == (count < 3 ? [] : [.ownBodies]))
         }
         #expect(bed.node.calls.contains(.take(slots: 8, isOwnOnly: true)) && bed.node.wantedTakes == [])
-        bed.askAgain(after: 2_000)
+        bed.resubmit(after: 2_000)
         let (job, worker) = (bed.host(), bed.worker)
         bed.node.pass { if let job { $0.done(job, by: worker) } }
         #expect(bed.warnings == [.ownBodies])
         let place = "earshot-node://\(ClusterRig.address)/\(ClusterKey(high: 9, low: 4))/4"
         bed.node.pass { rig in
             rig.connect(ClientID(rawValue: 9), user: PrincipalName("node:shop"))
-            rig.say(.hello(Hello(window: 16)), by: ClientID(rawValue: 9))
+            rig.send(.hello(Hello(window: 16)), by: ClientID(rawValue: 9))
             rig.fetch("pull", "1", place, by: ClientID(rawValue: 9))
         }
         #expect(bed.warnings == [])
@@ -229,9 +229,9 @@ import Testing
         #expect(bed.warnings == [])
         bed.node.engine(survey([(1, broken), (1, "c 10.0.0.3:1 - \(ClusterRig.address)")]))
         #expect(bed.warnings == [.ownBodies])
-        _ = bed.ask()
+        _ = bed.submit()
         #expect(bed.node.calls.contains(.take(slots: 8, isOwnOnly: true)))
-        bed.askAgain(after: ClusterBook.closingMilliseconds)
+        bed.resubmit(after: ClusterBook.closingMilliseconds)
         // Nobody takes it.
         #expect(bed.node.wantedTakes == [8])
     }
@@ -242,13 +242,13 @@ import Testing
         bed.node.rig.core.clusterProbed(Self.other, failure: "timed out", now: bed.node.rig.now)
         #expect(bed.warnings == [.ownBodies, .peer(Self.other)])
         #expect(bed.node.rig.core.unreadableNodes == [Self.other])
-        _ = bed.ask()
+        _ = bed.submit()
         #expect(bed.node.wantedTakes == [8])
     }
 
     @Test func `after a failed read a result that is younger than the useless one is an answer`() {
         var bed = Bed()
-        let (want, puller) = (bed.ask(), bed.puller)
+        let (want, puller) = (bed.submit(), bed.puller)
         bed.node.engine(result(want, token: 1))
         let job = bed.node.rig.jobs[0]
         bed.node.rig.now = bed.node.rig.now.advanced(byMilliseconds: 2_000)
@@ -262,7 +262,7 @@ import Testing
         _ = bed.node.rig.core.takeClusterProbes()
         let puller = bed.puller
         for token in 1...3 as ClosedRange<UInt64> {
-            let want = bed.ask()
+            let want = bed.submit()
             bed.node.engine(result(want, token: token))
             let job = bed.node.rig.jobs[0]
             bed.node.pass { $0.failed(job, "connect-failed", by: puller) }
@@ -270,7 +270,7 @@ import Testing
         bed.node.rig.core.clusterProbed(Self.other, failure: nil, now: bed.node.rig.now)
         #expect(bed.warnings == [.peer(Self.other)])
         for isRead in [true, false] {
-            let want = bed.ask()
+            let want = bed.submit()
             bed.node.engine(result(want, token: 9))
             #expect(bed.node.rig.jobs.isEmpty != isRead)
         }
@@ -280,7 +280,7 @@ import Testing
 
     @Test func `a flight of a node with another address policy runs alone and with both`() {
         var bed = Bed()
-        _ = bed.ask()
+        _ = bed.submit()
         let job = bed.host("\n:policy public-only")
         #expect(job?.addressPolicy == "public-only")
         let plain = bed.host()
@@ -296,7 +296,7 @@ import Testing
         func key(_ policy: String) -> ClusterKey {
             var bed = Bed()
             bed.node.rig.core.records.workerLimits.addressPolicy = policy
-            let want = bed.ask()
+            let want = bed.submit()
             #expect(SharedRequest(record: want.record)?.policy == policy)
             return want.key
         }

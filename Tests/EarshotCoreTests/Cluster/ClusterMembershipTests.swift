@@ -47,7 +47,7 @@ import Testing
         rig.claim(3)
         rig.book.drop(BookRig.flight(3))
         rig.book.ended(one, [9], isAnswered: true, now: rig.now)
-        let refusal = EngineRefusal(origin: BookRig.origin, askedMilliseconds: 100)
+        let refusal = EngineRefusal(origin: BookRig.origin, requestedMilliseconds: 100)
         rig.book.refused(refusal)
         _ = rig.receive(.granted([], opensAfterMilliseconds: nil))
         #expect(

@@ -16,7 +16,7 @@ struct ClusterRig {
     ) {
         rig = CoreRig(
             limits: limits,
-            cluster: ClusterFacility(
+            cluster: ClusterServices(
                 flightKey: { Self.key(1, $0) }, originKey: { Self.key(2, Array($0.utf8)) }, address: Self.address,
                 broker: 77, members: members, predecessor: predecessor, start: Tick(nanoseconds: 0)))
         if isMember { engine(.joined(NodeID(7), members: 3)) }

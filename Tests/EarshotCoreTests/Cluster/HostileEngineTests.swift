@@ -13,7 +13,7 @@ import Testing
         let client: ClientID
         let worker: WorkerID
         let puller: WorkerID
-        var asked: [EngineWant] = []
+        var requested: [EngineWant] = []
         var jobs: [(job: Job, worker: WorkerID)] = []
         var lastRequest = 0
 
@@ -25,7 +25,7 @@ import Testing
             node.pass { rig in
                 client = rig.client(1)
                 worker = rig.worker(1, slots: 3)
-                puller = rig.worker(2, slots: 3, schemes: [BodyPlace.scheme])
+                puller = rig.worker(2, slots: 3, schemes: [BodyAddress.scheme])
             }
             self.client = client
             self.worker = worker
@@ -37,7 +37,9 @@ import Testing
         mutating func chance(_ percent: Int) -> Bool { random(100) < percent }
 
         var key: ClusterKey {
-            mutating get { asked.isEmpty || chance(10) ? ClusterKey(high: 4, low: 4) : asked[random(asked.count)].key }
+            mutating get {
+                requested.isEmpty || chance(10) ? ClusterKey(high: 4, low: 4) : requested[random(requested.count)].key
+            }
         }
 
         var token: FencingToken { mutating get { FencingToken(UInt64(100 + random(12))) } }
@@ -82,11 +84,11 @@ import Testing
                 case 7: .result(key, result)
                 case 8: .aborted(key, token)
                 default:
-                    asked.isEmpty
+                    requested.isEmpty
                         ? .workWaits
                         : .cooled(
                             CoolDownNotice(
-                                origin: asked[random(asked.count)].origin.key,
+                                origin: requested[random(requested.count)].origin.key,
                                 remainingMilliseconds: chance(10) ? .max : random(900_000),
                                 strikes: random(3)))
                 }
@@ -142,8 +144,8 @@ import Testing
         }
 
         private mutating func learn() {
-            asked += node.wants
-            if asked.count > 40 { asked.removeFirst(asked.count - 40) }
+            requested += node.wants
+            if requested.count > 40 { requested.removeFirst(requested.count - 40) }
             for action in node.rig.actions {
                 if case .worker(.send(let id, .job(let job))) = action { jobs.append((job, id)) }
             }
@@ -151,7 +153,7 @@ import Testing
                 if case .client(.deliver(_, let terminal, _)) = action { terminal.sequence } else { nil }
             }.max()
             if let last {
-                node.pass { $0.say(.acknowledge(last), by: client) }
+                node.pass { $0.send(.acknowledge(last), by: client) }
                 learn()
             }
         }

@@ -10,7 +10,7 @@ import Testing
     private static let place = "10.0.0.1:5766/000000000000000100000000000000ff/7"
 
     private static func response(
-        _ status: Int = 200, length: Int = 0, sha256: String? = nil, place: BodyPlace? = nil, fields: String = ""
+        _ status: Int = 200, length: Int = 0, sha256: String? = nil, place: BodyAddress? = nil, fields: String = ""
     ) -> SharedResult.Content {
         .response(
             SharedResult.Response(
@@ -23,7 +23,7 @@ import Testing
         (response(204), "1 r 204 0 - -"),
         (response(302, fields: "location: /a\nb: c"), "1 r 302 0 - -\nlocation: /a\nb: c"),
         (
-            response(200, length: 5_120, sha256: digest, place: BodyPlace(place), fields: "a: b"),
+            response(200, length: 5_120, sha256: digest, place: BodyAddress(place), fields: "a: b"),
             "1 r 200 5120 \(digest) \(place)\na: b"
         ),
         (response(301, length: 9, sha256: digest), "1 r 301 9 \(digest) -"),

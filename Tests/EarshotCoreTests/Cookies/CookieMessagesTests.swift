@@ -14,15 +14,15 @@ struct CookieMessagesTests {
         worker = rig.worker()
         client = rig.client(1)
         rig.core.calendarSeconds = 1_767_225_600
-        rig.core.facilities.publicSuffixes = PublicSuffixes { $0 == "co.uk" }
+        rig.core.features.publicSuffixes = PublicSuffixes { $0 == "co.uk" }
     }
 
-    private mutating func give(_ fields: String, from url: String = "https://a.example/", to handler: String) {
-        rig.say(.cookies(HandlerID(handler)!, url: url, fields: Array(fields.utf8)), by: client)
+    private mutating func store(_ fields: String, from url: String = "https://a.example/", to handler: String) {
+        rig.send(.cookies(HandlerID(handler)!, url: url, fields: Array(fields.utf8)), by: client)
     }
 
     private mutating func jar(of handler: String, _ page: QueryPage = QueryPage()) -> String {
-        rig.pass { $0.say(.query(.cookies(HandlerID(handler)!), page), by: client) }
+        rig.pass { $0.send(.query(.cookies(HandlerID(handler)!), page), by: client) }
         for case .client(.answer(_, _, let json)) in rig.actions {
             return String(decoding: json.dropFirst(#"{"broker":"0000000000000001","#.utf8.count), as: UTF8.self)
         }
@@ -44,8 +44,8 @@ struct CookieMessagesTests {
     }
 
     @Test mutating func `cookies of the user go to the requests of the root that ask for them`() {
-        rig.pass { $0.say(.subscribe(HandlerPattern("shop/1")!), by: client) }
-        give("set-cookie: a=1\nset-cookie: b=2; domain=a.example; path=/x", to: "shop/1")
+        rig.pass { $0.send(.subscribe(HandlerPattern("shop/1")!), by: client) }
+        store("set-cookie: a=1\nset-cookie: b=2; domain=a.example; path=/x", to: "shop/1")
         #expect(sent("shop/2", "http://a.example/x") == "b=2; a=1")
         #expect(sent("shop/2", "http://www.a.example/x") == "b=2")
         #expect(sent("shop/2", "http://a.example/y", cookies: false) == nil)
@@ -54,11 +54,11 @@ struct CookieMessagesTests {
     }
 
     @Test mutating func `the answer lists the jar in the order of creation, also after the last handler`() {
-        rig.pass { $0.say(.subscribe(HandlerPattern("shop")!), by: client) }
-        give(
+        rig.pass { $0.send(.subscribe(HandlerPattern("shop")!), by: client) }
+        store(
             "set-cookie: s=1; domain=co.uk\nset-cookie: a=\"1\"; httponly\nset-cookie: =2; secure; max-age=10",
             to: "shop")
-        give("set-cookie: c=3; domain=b.example; path=/x", from: "http://b.example/", to: "shop")
+        store("set-cookie: c=3; domain=b.example; path=/x", from: "http://b.example/", to: "shop")
         let expected = #"""
             "cookies":[\#
             {"domain":"a.example","subdomains":false,"path":"/","secure":false,"http-only":true,"name":"a","value":"\"1\""},\#
@@ -67,15 +67,15 @@ struct CookieMessagesTests {
             {"domain":"b.example","subdomains":true,"path":"/x","secure":false,"http-only":false,"name":"c","value":"3"}]}
             """#
         #expect(jar(of: "shop") == expected)
-        rig.pass { $0.say(.unsubscribe(HandlerPattern("shop")!), by: client) }
+        rig.pass { $0.send(.unsubscribe(HandlerPattern("shop")!), by: client) }
         #expect(jar(of: "shop/any") == expected, "the jar is idle")
         #expect(jar(of: "other") == #""cookies":[]}"#)
     }
 
     @Test mutating func `pages hold each cookie once`() {
-        rig.pass { $0.say(.subscribe(HandlerPattern("shop")!), by: client) }
+        rig.pass { $0.send(.subscribe(HandlerPattern("shop")!), by: client) }
         for number in 0..<60 {
-            give(
+            store(
                 "set-cookie: n\(number)=\(String(repeating: "v", count: 2_000))", from: "https://h\(number)/",
                 to: "shop")
         }
@@ -94,13 +94,13 @@ struct CookieMessagesTests {
     @Test mutating func `cookies without a handler, an HTTP URL or room are refused`() {
         rig.core.limits.cookieBytes = 1_000
         rig.pass { rig in
-            rig.say(.cookies(HandlerID("shop")!, url: "https://a.example/", fields: []), by: client)
-            rig.say(.subscribe(HandlerPattern("shop")!), by: client)
-            rig.say(.subscribe(HandlerPattern("other")!), by: client)
+            rig.send(.cookies(HandlerID("shop")!, url: "https://a.example/", fields: []), by: client)
+            rig.send(.subscribe(HandlerPattern("shop")!), by: client)
+            rig.send(.subscribe(HandlerPattern("other")!), by: client)
             for url in ["thumb://a/", "x", "https://a.example/"] {
-                rig.say(.cookies(HandlerID("shop")!, url: url, fields: []), by: client)
+                rig.send(.cookies(HandlerID("shop")!, url: url, fields: []), by: client)
             }
-            rig.say(.cookies(HandlerID("other")!, url: "https://a.example/", fields: []), by: client)
+            rig.send(.cookies(HandlerID("other")!, url: "https://a.example/", fields: []), by: client)
         }
         #expect(errors == Array(repeating: "bad-message", count: 3) + ["limit"])
     }

@@ -20,7 +20,7 @@ struct BodyConnectionTests {
             rig.connect(client)
             var hello = Self.hello
             hello.leaseMilliseconds = 60_000
-            rig.say(.hello(hello), by: client)
+            rig.send(.hello(hello), by: client)
         }
 
         static var hello: Hello {
@@ -40,7 +40,7 @@ struct BodyConnectionTests {
             hello.bodiesOf = token ?? CoreRig.token(of: client)
             hello.principal = principal
             rig.connect(reader)
-            rig.pass { [hello] in $0.say(.hello(hello), by: reader) }
+            rig.pass { [hello] in $0.send(.hello(hello), by: reader) }
             return rig.actions.contains {
                 if case .client(.send(reader, .welcome(let welcome))) = $0 { welcome.readsOther } else { false }
             }
@@ -67,7 +67,7 @@ struct BodyConnectionTests {
         ) -> [String] {
             let reader = reader ?? self.reader
             rig.pass {
-                $0.say(.read(BodyRead(body, offset: 100, length: 50)), by: reader)
+                $0.send(.read(BodyRead(body, offset: 100, length: 50)), by: reader)
                 event(&$0)
             }
             return rig.actions.compactMap { action in
@@ -99,7 +99,7 @@ struct BodyConnectionTests {
         try bed.file("2")
         try bed.file("3")
         #expect(bed.join() == true)
-        #expect(bed.read(.terminal(1)) { $0.say(.acknowledge(1), by: client) } == [], "the READ is void")
+        #expect(bed.read(.terminal(1)) { $0.send(.acknowledge(1), by: client) } == [], "the READ is void")
         #expect(bed.read(.terminal(1)) == ["unknown-body"])
         bed.rig.pass { $0.remove("h", "2", by: client) }
         #expect(bed.read(.terminal(2)) == ["unknown-body"], "the request was removed")
@@ -135,7 +135,7 @@ struct BodyConnectionTests {
         bed.rig.connect(local)
         var hello = Hello(window: 10)
         hello.leaseMilliseconds = 60_000
-        bed.rig.pass { [hello] in $0.say(.hello(hello), by: local) }
+        bed.rig.pass { [hello] in $0.send(.hello(hello), by: local) }
         #expect(bed.join(CoreRig.token(of: local), by: third) == false)
         bed.check()
     }
@@ -151,7 +151,7 @@ struct BodyConnectionTests {
         let (client, reader) = (bed.client, bed.reader)
         bed.rig.pass { rig in
             for id in [client, reader] {
-                for offset in 0..<65 { rig.say(.read(BodyRead(.terminal(1), offset: offset, length: 1)), by: id) }
+                for offset in 0..<65 { rig.send(.read(BodyRead(.terminal(1), offset: offset, length: 1)), by: id) }
             }
         }
         let refused = bed.rig.actions.compactMap { action -> ClientID? in

@@ -24,7 +24,7 @@ import Testing
     }
 
     /// Submits three requests with different forms and a streaming one for the same URL, and returns their job.
-    private mutating func ask() -> (WorkerID, [ClientID], Job) {
+    private mutating func submit() -> (WorkerID, [ClientID], Job) {
         let worker = rig.worker()
         let clients = (1...4).map { rig.client($0) }
         rig.pass { rig in
@@ -54,7 +54,7 @@ import Testing
     }
 
     @Test mutating func `of a body in memory a file is written before the terminal of who demands it`() throws {
-        let (worker, clients, job) = ask()
+        let (worker, clients, job) = submit()
         end(job, by: worker, isFile: false)
         #expect(clients.map(form) == ["inline", "inline", "/spool/\(Self.sum)", "inline"])
         #expect(written == [.spool(.write(BodyID(rawValue: 1), file: Self.sum))])
@@ -64,14 +64,14 @@ import Testing
         }
         #expect(write < delivery ?? 0)
         #expect(rig.core.records.outcomes.spooledBytes == 3)
-        rig.pass { rig in for client in clients { rig.say(.acknowledge(1), by: client) } }
+        rig.pass { rig in for client in clients { rig.send(.acknowledge(1), by: client) } }
         #expect(rig.releasedBodies == 1)
         #expect(rig.actions.contains(.spool(.releaseFile(Self.sum))))
         #expect(rig.core.isIdle)
     }
 
     @Test mutating func `of a body in a file a message is made for who demands it`() {
-        let (worker, clients, job) = ask()
+        let (worker, clients, job) = submit()
         end(job, by: worker, isFile: true)
         let path = "/spool/\(Self.sum)"
         #expect(clients.map(form) == [path, "from \(path)", path, path])
@@ -89,7 +89,7 @@ import Testing
         end(rig.jobs[0], by: worker, isFile: false)
         #expect(written.count == 1)
         #expect(clients.allSatisfy { form(for: $0) == "/spool/\(Self.sum)" })
-        rig.pass { rig in for client in clients { rig.say(.acknowledge(1), by: client) } }
+        rig.pass { rig in for client in clients { rig.send(.acknowledge(1), by: client) } }
         #expect(rig.core.isIdle)
     }
 
@@ -97,7 +97,7 @@ import Testing
         var limits = CoreLimits()
         limits.spoolBytes = 2
         rig.core.limitsChanged(limits, now: rig.now)
-        let (worker, clients, job) = ask()
+        let (worker, clients, job) = submit()
         end(job, by: worker, isFile: false)
         #expect(clients.map(form) == ["inline", "inline", "spool-full", "inline"])
         #expect(written == [])
@@ -105,7 +105,7 @@ import Testing
     }
 
     @Test mutating func `a terminal whose file could not be written is a failure`() throws {
-        let (worker, clients, job) = ask()
+        let (worker, clients, job) = submit()
         end(job, by: worker, isFile: false)
         for case .client(.deliver(clients[2], let terminal, _)) in rig.actions {
             let other = terminal.replaced(by: .spoolFull)
@@ -119,7 +119,7 @@ import Testing
     }
 
     @Test mutating func `what is too large for a message is too large for who demands one`() {
-        let (worker, clients, job) = ask()
+        let (worker, clients, job) = submit()
         #expect(job.maxBytes == nil, "the others take all of it")
         end(job, by: worker, isFile: true, length: 65_537)
         #expect(clients.map(form) == ["/spool/\(Self.sum)", "too-large", "/spool/\(Self.sum)", "/spool/\(Self.sum)"])
@@ -142,7 +142,7 @@ import Testing
         }
         end(rig.jobs[0], by: worker, isFile: false)
         #expect(written.count == 1)
-        rig.pass { $0.say(.subscribe(.handler(HandlerID("h")!)), by: client) }
+        rig.pass { $0.send(.subscribe(.handler(HandlerID("h")!)), by: client) }
         #expect(form(for: client) == "/spool/\(Self.sum)")
     }
 

@@ -20,9 +20,9 @@ struct DeliveryTests {
             rig.fetch("f", "1", "http://shared/", by: fast)
         }
         #expect(rig.jobs.map(\.url) == ["http://shared/"])
-        rig.pass { $0.say(.acknowledge(2), by: slow) }
+        rig.pass { $0.send(.acknowledge(2), by: slow) }
         #expect(rig.terminals(for: slow).count == 2)
-        rig.pass { $0.say(.acknowledge(4), by: slow) }
+        rig.pass { $0.send(.acknowledge(4), by: slow) }
         #expect(rig.jobs.map(\.url) == ["http://s5/"])
         #expect(rig.core.audit() == [])
     }
@@ -31,20 +31,20 @@ struct DeliveryTests {
         let worker = rig.worker()
         let (owner, other) = (rig.client(1), rig.client(2))
         rig.pass { rig in
-            rig.say(.subscribe(HandlerPattern("h")!), by: other)
+            rig.send(.subscribe(HandlerPattern("h")!), by: other)
             rig.fetch("h", "1", "http://1/", by: owner)
         }
         let job = rig.jobs[0]
-        rig.pass { $0.say(.unsubscribe(HandlerPattern("h")!), by: owner) }
+        rig.pass { $0.send(.unsubscribe(HandlerPattern("h")!), by: owner) }
         rig.pass { $0.done(job, by: worker) }
         #expect(rig.terminals(for: other) == ["h 1 200"] && rig.terminals(for: owner).isEmpty)
-        rig.pass { $0.say(.bye, by: owner) }
+        rig.pass { $0.send(.bye, by: owner) }
         let third = rig.client(3)
         rig.pass { $0.fetch("h", "1", "http://other/", by: third) }
         let codes = rig.replies(to: third).map { if case .error(let reply) = $0 { reply.code } else { "" } }
         #expect(codes == ["id-in-use"], "a repetition would get the terminal")
         rig.pass { rig in
-            rig.say(.acknowledge(1), by: other)
+            rig.send(.acknowledge(1), by: other)
             rig.fetch("h", "1", "http://other/", by: third)
         }
         #expect(rig.jobs.map(\.url) == ["http://other/"])
@@ -55,11 +55,11 @@ struct DeliveryTests {
         let (owner, other) = (rig.client(1), rig.client(2))
         _ = rig.worker()
         rig.pass { rig in
-            rig.say(.subscribe(HandlerPattern("h")!), by: other)
+            rig.send(.subscribe(HandlerPattern("h")!), by: other)
             rig.fetch("h", "1", "http://1/", by: owner)
-            rig.say(.unsubscribe(HandlerPattern("h")!), by: owner)
+            rig.send(.unsubscribe(HandlerPattern("h")!), by: owner)
         }
-        rig.pass { $0.say(.bye, by: owner) }
+        rig.pass { $0.send(.bye, by: owner) }
         #expect(rig.terminals(for: other) == ["h 1 removed"])
         rig.pass { $0.fetch("h", "1", "http://other/", by: other) }
         #expect(rig.jobs.map(\.url) == ["http://other/"])
@@ -79,7 +79,7 @@ struct DeliveryTests {
         }
         #expect(reply.code == "id-in-use")
         rig.pass { rig in
-            rig.say(.acknowledge(1), by: a)
+            rig.send(.acknowledge(1), by: a)
             rig.fetch("h", "1", "http://other/", by: a)
         }
         #expect(rig.jobs.map(\.url) == ["http://other/"])
@@ -108,7 +108,7 @@ struct DeliveryTests {
         rig.pass { $0.core.deliveryRefused(1, by: a) }
         rig.pass { $0.core.clientWritable(a) }
         #expect(rig.terminals(for: a) == ["h 1 200"])
-        rig.pass { $0.say(.acknowledge(1), by: a) }
+        rig.pass { $0.send(.acknowledge(1), by: a) }
         #expect(rig.releasedBodies == 1)
         #expect(rig.core.isIdle)
     }
@@ -121,10 +121,10 @@ struct DeliveryTests {
         rig.pass { $0.core.clientLost(a, now: $0.now) }
         rig.pass { $0.done(job, by: worker) }
         rig.wait(milliseconds: 9_999)
-        var heard = rig
-        heard.pass { $0.say(.subscribe(HandlerPattern("h")!), by: b) }
-        #expect(heard.terminals(for: b) == ["h 1 200"])
-        #expect(heard.core.ledger.requests.answered == 1)
+        var received = rig
+        received.pass { $0.send(.subscribe(HandlerPattern("h")!), by: b) }
+        #expect(received.terminals(for: b) == ["h 1 200"])
+        #expect(received.core.ledger.requests.answered == 1)
         rig.wait(milliseconds: 1)
         #expect(rig.core.ledger.requests.orphaned == 1)
         #expect(rig.core.isIdle)
@@ -134,7 +134,7 @@ struct DeliveryTests {
         _ = rig.worker(slots: 1)
         let (a, b) = (rig.client(1), rig.client(2))
         rig.pass { rig in
-            rig.say(.subscribe(HandlerPattern("h")!), by: b)
+            rig.send(.subscribe(HandlerPattern("h")!), by: b)
             for n in 1...3 { rig.fetch("h", "\(n)", "http://\(n)/", by: a) { $0.options.subscribes = false } }
         }
         rig.pass { $0.core.clientLost(b, now: $0.now) }
@@ -147,13 +147,13 @@ struct DeliveryTests {
         let worker = rig.worker()
         let (a, b) = (rig.client(1), rig.client(2))
         rig.pass { rig in
-            rig.say(.subscribe(HandlerPattern("h")!), by: b)
+            rig.send(.subscribe(HandlerPattern("h")!), by: b)
             rig.fetch("h", "1", "http://1/", by: a)
         }
         var job = rig.jobs[0]
         rig.pass { $0.done(job, by: worker) }
         rig.pass { rig in
-            rig.say(.acknowledge(1), by: a)
+            rig.send(.acknowledge(1), by: a)
             rig.fetch("h", "1", "http://1/", by: a)
         }
         #expect(rig.terminals(for: a) == [])
@@ -167,14 +167,14 @@ struct DeliveryTests {
         _ = rig.worker(slots: 1)
         let (a, b) = (rig.client(1), rig.client(2))
         rig.pass { rig in
-            rig.say(.subscribe(HandlerPattern("h")!), by: b)
+            rig.send(.subscribe(HandlerPattern("h")!), by: b)
             for n in 1...2 { rig.fetch("h", "\(n)", "http://\(n)/", by: a) { $0.options.subscribes = false } }
-            rig.say(.unsubscribe(HandlerPattern("h")!), by: b)
+            rig.send(.unsubscribe(HandlerPattern("h")!), by: b)
         }
         rig.wait(milliseconds: 5_000)
-        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: b) }
+        rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: b) }
         rig.wait(milliseconds: 4_000)
-        rig.pass { $0.say(.unsubscribe(HandlerPattern("h")!), by: b) }
+        rig.pass { $0.send(.unsubscribe(HandlerPattern("h")!), by: b) }
         rig.wait(milliseconds: 9_999)
         #expect(rig.core.ledger.requests.orphaned == 0)
         rig.wait(milliseconds: 1)
@@ -185,12 +185,12 @@ struct DeliveryTests {
         let a = rig.client(1)
         rig.pass { rig in
             rig.fetch("h", "1", "nonsense", by: a)
-            rig.say(.bye, by: a)
+            rig.send(.bye, by: a)
         }
         rig.pass()
         #expect(rig.actions.isEmpty)
         rig.pass { rig in
-            rig.say(.hello(Hello()), by: a)
+            rig.send(.hello(Hello()), by: a)
             rig.fetch("h", "1", "nonsense", by: a)
         }
         guard case .client(.deliver(_, let terminal, _))? = rig.actions.last else {
@@ -204,7 +204,7 @@ struct DeliveryTests {
         let worker = rig.worker(slots: 64)
         let (slow, fast) = (rig.client(1, window: 1), rig.client(2))
         rig.pass { rig in
-            rig.say(.subscribe(HandlerPattern("h")!), by: slow)
+            rig.send(.subscribe(HandlerPattern("h")!), by: slow)
             for n in 1...40 { rig.fetch("h", "\(n)", "http://\(n)/", by: fast) }
         }
         var spilled = 0
@@ -214,16 +214,16 @@ struct DeliveryTests {
             #expect(rig.terminals(for: fast).count == 1)
         }
         #expect(spilled == 40 - 1 - (1 << 20) / 65_536, "the bound is a mebibyte")
-        rig.pass { $0.say(.acknowledge(1), by: slow) }
+        rig.pass { $0.send(.acknowledge(1), by: slow) }
         #expect(rig.terminals(for: slow).count == 1)
-        for sequence in 2...40 as ClosedRange<UInt64> { rig.pass { $0.say(.acknowledge(sequence), by: slow) } }
-        rig.pass { $0.say(.acknowledge(40), by: fast) }
+        for sequence in 2...40 as ClosedRange<UInt64> { rig.pass { $0.send(.acknowledge(sequence), by: slow) } }
+        rig.pass { $0.send(.acknowledge(40), by: fast) }
         #expect(rig.core.isIdle)
     }
 
     @Test mutating func `an acknowledgement of what was never sent is refused`() {
         let a = rig.client(1)
-        rig.pass { $0.say(.acknowledge(.max), by: a) }
+        rig.pass { $0.send(.acknowledge(.max), by: a) }
         guard case .error(let reply)? = rig.replies(to: a).first else {
             Issue.record("not refused")
             return
@@ -250,13 +250,13 @@ struct DeliveryTests {
         rig = CoreRig(limits: limits)
         let worker = rig.worker(slots: 8)
         let (reader, stopped) = (rig.client(1), rig.client(2, window: 1))
-        rig.say(.subscribe(HandlerPattern("h")!), by: stopped)
+        rig.send(.subscribe(HandlerPattern("h")!), by: stopped)
         rig.pass { rig in for number in 0..<4 { rig.fetch("h", "\(number)", "http://h\(number)/", by: reader) } }
         let jobs = rig.jobs
         let fields = "x-long: " + String(repeating: "x", count: 992)
         func answer(_ job: Job) -> [Action] {
             rig.pass { $0.done(job, by: worker, fields: fields) }
-            rig.say(.acknowledge(UInt64(rig.core.ledger.requests.answered)), by: reader)
+            rig.send(.acknowledge(UInt64(rig.core.ledger.requests.answered)), by: reader)
             return rig.actions.filter { if case .client(.close) = $0 { true } else { false } }
         }
         #expect(answer(jobs[0]) == [])
@@ -300,11 +300,11 @@ struct DeliveryTests {
         let body = spills[0]
         rig.pass { $0.core.spillFailed(body, now: $0.now) }
         #expect(!rig.actions.contains(.spool(.releaseBody(body))))
-        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: slow) }
-        let heard = rig.actions.compactMap { if case .client(.deliver(_, _, let body)) = $0 { body } else { nil } }
-        #expect(heard.count == 3)
-        #expect(heard.contains(body))
-        rig.pass { $0.say(.acknowledge(3), by: slow) }
+        rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: slow) }
+        let received = rig.actions.compactMap { if case .client(.deliver(_, _, let body)) = $0 { body } else { nil } }
+        #expect(received.count == 3)
+        #expect(received.contains(body))
+        rig.pass { $0.send(.acknowledge(3), by: slow) }
         #expect(rig.actions.contains(.spool(.releaseBody(body))))
         #expect(rig.core.audit() == [])
         #expect(rig.core.isIdle)
@@ -312,28 +312,28 @@ struct DeliveryTests {
 
     @Test mutating func `while the spool is full what would have to wait fails, and later no more`() {
         let worker = tighten()
-        let asker = rig.client(1)
-        func ask(_ numbers: ClosedRange<Int>) {
+        let requester = rig.client(1)
+        func submit(_ numbers: ClosedRange<Int>) {
             rig.pass { rig in
                 for n in numbers {
-                    rig.fetch("h", "\(n)", "http://h\(n)/", by: asker) { $0.options.subscribes = false }
+                    rig.fetch("h", "\(n)", "http://h\(n)/", by: requester) { $0.options.subscribes = false }
                 }
             }
             let jobs = rig.jobs
             rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
         }
-        ask(1...3)
+        submit(1...3)
         #expect(spills.count == 1)
         let body = spills[0]
         rig.pass { $0.core.spillFailed(body, now: $0.now) }
-        ask(4...4)
+        submit(4...4)
         #expect(spills == [])
         rig.wait(milliseconds: rig.core.limits.spoolRetryMilliseconds)
-        ask(5...5)
+        submit(5...5)
         #expect(spills.count == 1)
-        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: asker) }
+        rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: requester) }
         #expect(
-            rig.terminals(for: asker) == ["h 1 200", "h 2 200", "h 3 200", "h 4 spool-full", "h 5 200"])
+            rig.terminals(for: requester) == ["h 1 200", "h 2 200", "h 3 200", "h 4 spool-full", "h 5 200"])
         #expect(rig.core.ledger.requests.failed == ["spool-full": 1])
         #expect(rig.core.audit() == [])
     }
@@ -341,7 +341,7 @@ struct DeliveryTests {
     @Test mutating func `while the spool is full a slow listener is closed, and the others have the result`() {
         let worker = tighten()
         let (fast, slow) = (rig.client(1), rig.client(2, window: 1))
-        rig.say(.subscribe(HandlerPattern("h")!), by: slow)
+        rig.send(.subscribe(HandlerPattern("h")!), by: slow)
         func answer(_ n: Int) {
             rig.pass { $0.fetch("h", "\(n)", "http://h\(n)/", by: fast) }
             let job = rig.jobs[0]

@@ -62,7 +62,7 @@ struct DeliveryWindowTests {
     private func number(_ entry: DueTerminal) -> Int {
         switch entry.kind {
         case .uncounted(let interest), .counted(let interest): interest.index
-        case .owed: -2
+        case .compact: -2
         case .withdrawn: -1
         }
     }
@@ -116,7 +116,7 @@ struct DeliveryWindowTests {
     // MARK: Phases of a terminal
 
     /// Phase of terminal 1. Terminal 2 behind it waits.
-    enum Place: CaseIterable {
+    enum State: CaseIterable {
         case waiting, sent
         /// Received on an earlier connection, and waiting again.
         case numbered
@@ -124,7 +124,7 @@ struct DeliveryWindowTests {
         case withdrawn
     }
 
-    private static func window(_ place: Place) -> DeliveryWindow {
+    private static func window(_ place: State) -> DeliveryWindow {
         switch place {
         case .waiting: return window(terminals: 2)
         case .sent: return window(terminals: 2, sent: 1)
@@ -161,7 +161,7 @@ struct DeliveryWindowTests {
     }
 
     /// Entries returned, entries left, and the counters sent, numbered and acknowledged.
-    private static func expected(_ step: Step, _ place: Place) -> ([Int], [Int], [Int]) {
+    private static func expected(_ step: Step, _ place: State) -> ([Int], [Int], [Int]) {
         switch (step, place) {
         case (.take, .waiting): ([1], [1, 2], [1, 0, 0])
         case (.take, .sent): ([2], [1, 2], [2, 0, 0])
@@ -184,8 +184,8 @@ struct DeliveryWindowTests {
         }
     }
 
-    @Test(arguments: Step.allCases, Place.allCases)
-    func `each step leaves a terminal where the diagram says`(step: Step, place: Place) {
+    @Test(arguments: Step.allCases, State.allCases)
+    func `each step leaves a terminal where the diagram says`(step: Step, place: State) {
         var window = Self.window(place)
         let returned = Self.apply(step, to: &window).map { number($0) }
         let expected = Self.expected(step, place)
@@ -205,7 +205,7 @@ struct DeliveryWindowTests {
             window.append(Self.due(number), Weight(bodies: 10))
             window.countLast(as: DueTerminal(counted: Handle(index: number)), Weight(), outcome)
         }
-        window.append(DueTerminal(owed: 0), Weight(texts: 7), counting: Self.outcome(7, 0))
+        window.append(DueTerminal(compact: 0), Weight(texts: 7), counting: Self.outcome(7, 0))
         #expect(numbers(window) == [1, 2, 3, 4, -2] && window.count == 5)
         #expect(window.outcomes.count == 3 && window.fieldBytes == 130 && window.weight == Weight(texts: 8, bodies: 40))
         #expect(window.contains(DueTerminal(counted: 2)) && !window.contains(Self.due(2)))
@@ -283,7 +283,7 @@ struct DeliveryWindowTests {
         for index in [0, 1, (1 << 29) - 1] {
             #expect(DueTerminal(uncounted: Handle(index: index)).kind == .uncounted(Handle(index: index)))
             #expect(DueTerminal(counted: Handle(index: index)).kind == .counted(Handle(index: index)))
-            #expect(DueTerminal(owed: Handle(index: index)).kind == .owed(Handle(index: index)))
+            #expect(DueTerminal(compact: Handle(index: index)).kind == .compact(Handle(index: index)))
         }
         #expect(DueTerminal.withdrawn.kind == .withdrawn)
     }
@@ -351,7 +351,7 @@ struct DeliveryWindowTests {
             window.append(Self.due(number), Weight())
             window.countLast(as: DueTerminal(counted: Handle(index: number)), Weight(), Self.outcome(5, 10))
         }
-        window.append(DueTerminal(owed: 0), Weight(texts: 3), counting: Self.outcome(6, 0))
+        window.append(DueTerminal(compact: 0), Weight(texts: 3), counting: Self.outcome(6, 0))
         let bounds = DeliveryWindow.Bounds(terminals: terminals, outcomes: outcomes, bytes: bytes)
         #expect(window.isOverdue(bounds) == isOverdue)
     }

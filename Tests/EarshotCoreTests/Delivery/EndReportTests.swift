@@ -11,11 +11,11 @@ struct EndReportTests {
 
     @Test func `each request has one end, whether or not a client is subscribed`() {
         var rig = CoreRig()
-        rig.core.facilities.isReportingEnds = true
+        rig.core.features.isReportingEnds = true
         let worker = rig.worker()
         let clients = [rig.client(1), rig.client(2)]
         rig.pass { rig in
-            for client in clients { rig.say(.subscribe(.subtree(HandlerID("h")!)), by: client) }
+            for client in clients { rig.send(.subscribe(.subtree(HandlerID("h")!)), by: client) }
             rig.fetch("h/1", "1", "http://a/", by: clients[0])
             rig.fetch("h/1", "2", "http://a/", by: clients[0])
             rig.fetch("x", "3", "http://b/", by: clients[0]) { $0.options.subscribes = false }
@@ -31,13 +31,13 @@ struct EndReportTests {
 
     @Test func `a removed request has none, and without a program none has`() {
         var rig = CoreRig()
-        rig.core.facilities.isReportingEnds = true
+        rig.core.features.isReportingEnds = true
         let worker = rig.worker()
         let client = rig.client(1)
         rig.pass { $0.fetch("h", "1", "http://a/", by: client) }
         rig.pass { $0.remove("h", by: client) }
         #expect(ends(rig).isEmpty)
-        rig.core.facilities.isReportingEnds = false
+        rig.core.features.isReportingEnds = false
         rig.pass { $0.fetch("h", "2", "http://b/", by: client) }
         let jobs = rig.jobs
         rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }

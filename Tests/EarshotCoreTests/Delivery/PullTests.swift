@@ -20,7 +20,7 @@ struct PullTests {
             var hello = Hello(window: window)
             hello.isPulling = true
             hello.leaseMilliseconds = lease
-            rig.say(.hello(hello), by: client)
+            rig.send(.hello(hello), by: client)
             worker = rig.worker(9)
         }
 
@@ -63,7 +63,7 @@ struct PullTests {
         /// - Returns: DATA as `offset+length`, without a length for one without bytes, or as its code.
         mutating func read(_ reads: [BodyRead], _ event: (inout CoreRig) -> Void = { _ in }) -> [String] {
             rig.pass { [client] rig in
-                for read in reads { rig.say(.read(read), by: client) }
+                for read in reads { rig.send(.read(read), by: client) }
                 event(&rig)
             }
             return answers
@@ -129,7 +129,7 @@ struct PullTests {
         rig.connect(client)
         var hello = Hello(window: 1)
         hello.isPulling = true
-        rig.pass { [hello] in $0.say(.hello(hello), by: client) }
+        rig.pass { [hello] in $0.send(.hello(hello), by: client) }
         var welcome = Welcome(broker: BrokerInstance(rawValue: 1), window: 1)
         welcome.isPulling = true
         #expect(rig.actions.contains(.client(.send(client, .welcome(welcome)))))
@@ -148,7 +148,7 @@ struct PullTests {
         #expect(bed.read(.terminal(0), 0) == ["unknown-body"])
         #expect(bed.read(.terminal(1), 0) == ["0+100"])
         #expect(bed.read(.terminal(2), 0) == ["unknown-body"], "it waits for the window")
-        bed.rig.pass { $0.say(.acknowledge(1), by: client) }
+        bed.rig.pass { $0.send(.acknowledge(1), by: client) }
         #expect(bed.read(.terminal(1), 0) == ["unknown-body"])
         #expect(bed.read(.terminal(2), 0) == ["0+100"])
         #expect(bed.read(.terminal(.max), 0) == ["unknown-body"])
@@ -160,7 +160,7 @@ struct PullTests {
         try bed.file("1")
         try bed.file("2")
         let client = bed.client
-        #expect(bed.read([BodyRead(.terminal(1), offset: 0, length: 1)]) { $0.say(.acknowledge(1), by: client) } == [])
+        #expect(bed.read([BodyRead(.terminal(1), offset: 0, length: 1)]) { $0.send(.acknowledge(1), by: client) } == [])
         #expect(bed.read([BodyRead(.terminal(2), offset: 0, length: 1)]) { $0.remove("h", by: client) } == [])
         #expect(bed.read(.terminal(2), 0) == ["unknown-body"])
         bed.check()
@@ -173,8 +173,8 @@ struct PullTests {
         bed.rig.connect(other)
         var hello = Hello(window: 10)
         hello.isPulling = true
-        bed.rig.say(.hello(hello), by: other)
-        bed.rig.say(.subscribe(HandlerPattern("h")!), by: other)
+        bed.rig.send(.hello(hello), by: other)
+        bed.rig.send(.subscribe(HandlerPattern("h")!), by: other)
         try bed.file("1")
         try bed.file("2")
         try bed.file("3", of: "k")
@@ -185,7 +185,7 @@ struct PullTests {
         }
         #expect(bed.read(.terminal(2), 0) == ["unknown-body"])
         #expect(bed.read(.terminal(3), 0) == ["0+100"])
-        bed.rig.pass { $0.say(.read(BodyRead(.terminal(1), offset: 0, length: 5)), by: other) }
+        bed.rig.pass { $0.send(.read(BodyRead(.terminal(1), offset: 0, length: 5)), by: other) }
         #expect(bed.pieces.map(\.length) == [5])
         bed.check()
     }
@@ -194,7 +194,7 @@ struct PullTests {
         var bed = Bed()
         try bed.file("1")
         let other = bed.rig.client(2)
-        bed.rig.pass { $0.say(.read(BodyRead(.terminal(1), offset: 7, length: 1)), by: other) }
+        bed.rig.pass { $0.send(.read(BodyRead(.terminal(1), offset: 7, length: 1)), by: other) }
         let answers = bed.rig.actions.compactMap { action -> BodyData? in
             if case .client(.send(other, .data(let data))) = action { data } else { nil }
         }
@@ -265,7 +265,7 @@ struct PullTests {
         let request = BodyReference.request(HandlerID("h")!, RequestID("2")!)
         #expect(bed.read(request, 0) == ["unknown-body"])
         #expect(bed.read(Self.growing, 10) == [])
-        bed.rig.pass { $0.say(.unsubscribe(HandlerPattern("h")!), by: client) }
+        bed.rig.pass { $0.send(.unsubscribe(HandlerPattern("h")!), by: client) }
         #expect(bed.read(Self.growing, 0) == ["unknown-body"])
         bed.check()
     }
@@ -328,8 +328,8 @@ struct PullTests {
         hello.token = token
         hello.isPulling = true
         bed.rig.pass { [hello] in
-            $0.say(.hello(hello), by: second)
-            $0.say(.read(BodyRead(.terminal(1), offset: 100, length: 100)), by: second)
+            $0.send(.hello(hello), by: second)
+            $0.send(.read(BodyRead(.terminal(1), offset: 100, length: 100)), by: second)
         }
         #expect(bed.pieces.map(\.data.offset) == [100])
         bed.check()

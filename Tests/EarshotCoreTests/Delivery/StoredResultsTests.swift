@@ -30,7 +30,7 @@ struct StoredResultsTests {
         let worker: WorkerID
 
         init() {
-            rig.core.facilities.isCaching = true
+            rig.core.features.isCaching = true
             rig.core.calendarSeconds = 1_000_000
             worker = rig.worker()
             let filler = rig.client(1)
@@ -39,7 +39,7 @@ struct StoredResultsTests {
                 let jobs = rig.jobs
                 pass { [worker] rig in
                     for job in jobs { rig.done(job, by: worker, fields: "cache-control: max-age=100") }
-                    rig.say(.acknowledge(UInt64(number + 1)), by: filler)
+                    rig.send(.acknowledge(UInt64(number + 1)), by: filler)
                 }
             }
         }
@@ -64,7 +64,7 @@ struct StoredResultsTests {
         for sequence in 1...UInt64(Self.count) {
             received += bed.rig.terminals(for: reader)
             #expect(bed.rig.core.records.outcomes.count <= 6)
-            bed.pass { $0.say(.acknowledge(sequence), by: reader) }
+            bed.pass { $0.send(.acknowledge(sequence), by: reader) }
         }
         #expect(received == (0..<Self.count).map { "h \($0) 200" })
         #expect(bed.rig.core.isIdle && bed.rig.jobs.isEmpty)
@@ -79,7 +79,7 @@ struct StoredResultsTests {
         #expect(bed.rig.terminals(for: other) == ["k 1 200"])
         // The requests of the slow client leave their flights.
         bed.pass { $0.remove("h", by: slow) }
-        bed.pass { $0.say(.acknowledge(1), by: other) }
+        bed.pass { $0.send(.acknowledge(1), by: other) }
         bed.pass { $0.core.clientLost(slow, now: $0.now) }
         #expect(bed.rig.core.isIdle)
     }
@@ -106,7 +106,7 @@ struct StoredResultsTests {
         }
         var received: [String] = []
         for sequence in 1...11 as ClosedRange<UInt64> {
-            bed.pass { $0.say(.acknowledge(sequence), by: readers[1]) }
+            bed.pass { $0.send(.acknowledge(sequence), by: readers[1]) }
             received += bed.rig.terminals(for: readers[1])
         }
         #expect(received.contains("s1 1 200"))
@@ -117,10 +117,10 @@ struct StoredResultsTests {
     @Test func `a subscriber with window 1 gets very many held results, none of which expires meanwhile`() {
         var rig = CoreRig(limits: Self.limits)
         let worker = rig.worker()
-        let (asker, reader) = (rig.client(1), rig.client(2, window: 1))
+        let (requester, reader) = (rig.client(1), rig.client(2, window: 1))
         rig.pass { rig in
             for n in 0..<Self.count {
-                rig.fetch("h", "\(n)", "http://h\(n)/", by: asker) { $0.options.subscribes = false }
+                rig.fetch("h", "\(n)", "http://h\(n)/", by: requester) { $0.options.subscribes = false }
             }
         }
         while !rig.jobs.isEmpty {
@@ -128,14 +128,14 @@ struct StoredResultsTests {
             rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
         }
         #expect(rig.core.ledger.requests.pending == Self.count)
-        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: reader) }
+        rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: reader) }
         var received = rig.terminals(for: reader)
         rig.wait(milliseconds: 11_000)
         received += rig.terminals(for: reader)
         for sequence in 1...UInt64(Self.count) {
             #expect(
                 rig.core.records.clients[1].deliveries.outcomes.count <= 6, "five that wait, and the one in the window")
-            rig.pass { $0.say(.acknowledge(sequence), by: reader) }
+            rig.pass { $0.send(.acknowledge(sequence), by: reader) }
             received += rig.terminals(for: reader)
             #expect(rig.core.audit() == [] && !Self.closes(rig))
         }
@@ -147,15 +147,15 @@ struct StoredResultsTests {
     private static func claimedResults() -> (CoreRig, ClientID) {
         var rig = CoreRig(limits: Self.limits)
         let worker = rig.worker()
-        let (asker, reader) = (rig.client(1), rig.client(2, window: 1))
+        let (requester, reader) = (rig.client(1), rig.client(2, window: 1))
         rig.pass { rig in
-            for n in 0..<20 { rig.fetch("h", "\(n)", "http://h\(n)/", by: asker) { $0.options.subscribes = false } }
+            for n in 0..<20 { rig.fetch("h", "\(n)", "http://h\(n)/", by: requester) { $0.options.subscribes = false } }
         }
         while !rig.jobs.isEmpty {
             let jobs = rig.jobs
             rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
         }
-        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: reader) }
+        rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: reader) }
         for _ in 0..<5 { rig.pass() }
         return (rig, reader)
     }
@@ -172,7 +172,7 @@ struct StoredResultsTests {
         var (rig, reader) = Self.claimedResults()
         rig.pass { $0.remove("h", by: reader) }
         #expect(rig.core.ledger.requests.removed == 14)
-        rig.pass { $0.say(.acknowledge(1), by: reader) }
+        rig.pass { $0.send(.acknowledge(1), by: reader) }
         for _ in 0..<5 { rig.pass() }
         #expect(rig.terminals(for: reader) == [] && rig.core.isIdle && rig.core.audit() == [])
     }
@@ -184,12 +184,12 @@ struct StoredResultsTests {
     func `a subscriber with window 1 gets very many durable results, most of which wait on disk`(isLate: Bool) {
         var bed = DurableBed(limits: Self.limits)
         let worker = bed.rig.worker()
-        let (asker, reader) = (bed.rig.client(1), bed.rig.client(2, window: 1))
+        let (requester, reader) = (bed.rig.client(1), bed.rig.client(2, window: 1))
         let pattern = HandlerPattern("h")!
-        if !isLate { bed.pass { $0.say(.subscribe(pattern), by: reader) } }
+        if !isLate { bed.pass { $0.send(.subscribe(pattern), by: reader) } }
         bed.pass { rig in
             for n in 0..<Self.count {
-                rig.fetch("h", "\(n)", "http://h\(n)/", by: asker) {
+                rig.fetch("h", "\(n)", "http://h\(n)/", by: requester) {
                     $0.options.isDurable = true
                     $0.options.subscribes = false
                 }
@@ -207,11 +207,11 @@ struct StoredResultsTests {
             note()
         }
         if isLate {
-            bed.pass { $0.say(.subscribe(pattern), by: reader) }
+            bed.pass { $0.send(.subscribe(pattern), by: reader) }
             note()
         }
         for sequence in 1...UInt64(Self.count) {
-            bed.pass { $0.say(.acknowledge(sequence), by: reader) }
+            bed.pass { $0.send(.acknowledge(sequence), by: reader) }
             note()
         }
         #expect(received.count == Self.count && Set(received).count == Self.count)
@@ -237,7 +237,7 @@ struct StoredResultsTests {
             received += bed.rig.terminals(for: reader)
         }
         for sequence in 1...20 as ClosedRange<UInt64> {
-            bed.pass { $0.say(.acknowledge(sequence), by: reader) }
+            bed.pass { $0.send(.acknowledge(sequence), by: reader) }
             received += bed.rig.terminals(for: reader)
         }
         for _ in 0..<5 { bed.pass() }

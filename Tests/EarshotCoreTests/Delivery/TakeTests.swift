@@ -16,7 +16,7 @@ import Testing
 
     // MARK: Steps
 
-    private mutating func ask(
+    private mutating func submit(
         _ request: String = "1", of handler: String = "h", by client: ClientID, url: String = TakeTests.url,
         _ change: (inout Fetch) -> Void = { _ in }
     ) {
@@ -40,7 +40,7 @@ import Testing
     private mutating func take(_ sequence: UInt64 = 1, by client: ClientID, isLinked: Bool = false) -> String? {
         rig.pass { rig in
             if let file = rig.core.fileToTake(sequence, by: client), !isLinked { rig.core.fileTaken(file) }
-            rig.say(.take(sequence), by: client)
+            rig.send(.take(sequence), by: client)
         }
         #expect(rig.core.audit() == [])
         for message in rig.replies(to: client) {
@@ -51,12 +51,12 @@ import Testing
     }
 
     /// Whether TAKE is answered with a new path.
-    private mutating func isGiven(_ sequence: UInt64 = 1, by client: ClientID) -> Bool {
+    private mutating func isTaken(_ sequence: UInt64 = 1, by client: ClientID) -> Bool {
         take(sequence, by: client)?.hasSuffix(".taken") ?? false
     }
 
     private mutating func acknowledge(_ sequence: UInt64 = 1, by client: ClientID) {
-        rig.pass { $0.say(.acknowledge(sequence), by: client) }
+        rig.pass { $0.send(.acknowledge(sequence), by: client) }
     }
 
     /// Files in the terminals that a client got in the last pass.
@@ -82,7 +82,7 @@ import Testing
 
     @Test mutating func `a file that is nobody else's is given away once, and goes when acknowledged`() throws {
         let client = rig.client(1)
-        ask(by: client)
+        submit(by: client)
         done(try #require(rig.jobs.first))
         #expect(files(for: client) == [Self.path])
         let path = take(by: client)
@@ -96,10 +96,10 @@ import Testing
 
     @Test mutating func `two files have different names`() throws {
         let client = rig.client(1)
-        ask("1", by: client)
+        submit("1", by: client)
         done(try #require(rig.jobs.first))
         let first = take(1, by: client)
-        ask("2", by: client, url: "http://a.example/y")
+        submit("2", by: client, url: "http://a.example/y")
         done(try #require(rig.jobs.first))
         #expect(files(for: client) == [Self.path], "the name of the content is free again")
         let second = take(2, by: client)
@@ -108,34 +108,34 @@ import Testing
 
     @Test mutating func `an error page is given away as a result is`() throws {
         let client = rig.client(1)
-        ask(by: client) { $0.options.retries = 0 }
+        submit(by: client) { $0.options.retries = 0 }
         done(try #require(rig.jobs.first), status: 404)
-        #expect(isGiven(by: client) == true)
+        #expect(isTaken(by: client) == true)
     }
 
     @Test mutating func `a redirected request's file is its own, too`() throws {
         let client = rig.client(1)
-        ask(by: client)
+        submit(by: client)
         rig.pass { [job = rig.jobs[0], worker] in $0.done(job, by: worker, status: 302, fields: "location: http://b/") }
         done(try #require(rig.jobs.first))
-        #expect(isGiven(by: client) == true)
+        #expect(isTaken(by: client) == true)
     }
 
     @Test mutating func `the bytes that its only session has read while they grew do not hinder`() throws {
         let clients = [rig.client(1), rig.client(2)]
         let job = try grow(for: clients)
         done(job)
-        #expect(isGiven(by: clients[0]) == true)
+        #expect(isTaken(by: clients[0]) == true)
     }
 
     @Test mutating func `the owner of a taken file gets the terminal of another client's later request, too`() throws {
         let (owner, other) = (rig.client(1), rig.client(2))
-        ask(by: owner)
+        submit(by: owner)
         done(try #require(rig.jobs.first))
         let path = try #require(take(by: owner))
         #expect(path.hasSuffix(".taken"))
         // The same handler, ID and URL: a new request, since no other client may get the file.
-        ask(by: other)
+        submit(by: other)
         done(try #require(rig.jobs.first))
         #expect(files(for: other) == [Self.path])
         #expect(files(for: owner) == [Self.path], "it is subscribed to the handler")
@@ -148,7 +148,7 @@ import Testing
 
     @Test mutating func `a file with a second link is refused, also the second time`() throws {
         let client = rig.client(1)
-        ask(by: client)
+        submit(by: client)
         done(try #require(rig.jobs.first))
         #expect(take(by: client, isLinked: true) == "")
         #expect(take(by: client) == "")
@@ -158,9 +158,9 @@ import Testing
 
     @Test mutating func `a file that two got is given to neither, also when one has acknowledged it`() throws {
         let clients = [rig.client(1), rig.client(2)]
-        ask(by: clients[0])
+        submit(by: clients[0])
         let job = try #require(rig.jobs.first)
-        ask(of: "other", by: clients[1])
+        submit(of: "other", by: clients[1])
         done(job)
         #expect(take(by: clients[0]) == "")
         acknowledge(by: clients[0])
@@ -169,8 +169,8 @@ import Testing
 
     @Test mutating func `a second subscriber got it, too`() throws {
         let clients = [rig.client(1), rig.client(2)]
-        rig.say(.subscribe(.handler(HandlerID("h")!)), by: clients[1])
-        ask(by: clients[0])
+        rig.send(.subscribe(.handler(HandlerID("h")!)), by: clients[1])
+        submit(by: clients[0])
         done(try #require(rig.jobs.first))
         #expect(clients.map { files(for: $0) } == [[Self.path], [Self.path]])
         #expect(take(by: clients[0]) == "")
@@ -178,25 +178,25 @@ import Testing
 
     @Test mutating func `a terminal that waits for a window refers to it, and none that was withdrawn`() throws {
         let (client, slow) = (rig.client(1), rig.client(2, window: 1))
-        ask("0", of: "first", by: slow, url: "http://b.example/")
+        submit("0", of: "first", by: slow, url: "http://b.example/")
         rig.pass { [job = rig.jobs[0], worker] in $0.done(job, by: worker) }
-        ask(by: client)
+        submit(by: client)
         let job = try #require(rig.jobs.first)
         rig.pass { $0.fetch("other", "1", Self.url, by: slow) { $0.options.subscribes = false } }
-        rig.pass { $0.say(.subscribe(.handler(HandlerID("other")!)), by: slow) }
+        rig.pass { $0.send(.subscribe(.handler(HandlerID("other")!)), by: slow) }
         done(job)
         #expect(files(for: slow) == [])
         var other = self
         #expect(take(by: client) == "")
         other.rig.pass { $0.remove("other", by: slow) }
-        #expect(other.isGiven(by: client) == true, "the other one was never told")
+        #expect(other.isTaken(by: client) == true, "the other one was never told")
     }
 
     @Test mutating func `a result that waits for a subscriber refers to it`() throws {
         let client = rig.client(1)
-        ask(by: client)
+        submit(by: client)
         let job = try #require(rig.jobs.first)
-        ask(of: "later", by: client) { $0.options.subscribes = false }
+        submit(of: "later", by: client) { $0.options.subscribes = false }
         done(job)
         #expect(take(by: client) == "")
     }
@@ -214,10 +214,10 @@ import Testing
 
     /// Lets a body grow that one client of several streams, and returns its job.
     private mutating func grow(for clients: [ClientID], streaming second: Bool = false) throws -> Job {
-        ask(by: clients[0]) { $0.options.streams = true }
+        submit(by: clients[0]) { $0.options.streams = true }
         let job = try #require(rig.jobs.first)
         if second {
-            ask(of: "other", by: clients[1]) { $0.options.streams = true }
+            submit(of: "other", by: clients[1]) { $0.options.streams = true }
         }
         rig.now = rig.now.advanced(byMilliseconds: 1_000)
         let part = BodyPart(file: "\(worker.rawValue)-\(job.attempt).part", httpFields: [])
@@ -239,19 +239,19 @@ import Testing
     @Test(arguments: [false, true])
     mutating func `a part that an earlier session knows is not given away`(isKnown: Bool) throws {
         let client = rig.client(1)
-        ask(by: client)
+        submit(by: client)
         let job = try #require(rig.jobs.first)
         let part = PartDescription(
             validator: "\"a\"", totalBytes: nil, httpFields: Array("etag: \"a\"".utf8), generation: job.attempt,
             isKnown: isKnown)
         rig.core.partFound(part, bytes: 50_000, for: job.attempt, by: worker)
         done(job)
-        #expect(isGiven(by: client) == !isKnown)
+        #expect(isTaken(by: client) == !isKnown)
     }
 
     @Test mutating func `the description of a growing file tells later brokers that a session knows it`() throws {
-        rig.core.facilities.isKeepingParts = true
-        ask(by: rig.client(1)) { $0.options.streams = true }
+        rig.core.features.isKeepingParts = true
+        submit(by: rig.client(1)) { $0.options.streams = true }
         let job = try #require(rig.jobs.first)
         let part = BodyPart(file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
         let recorded = (2...4).map { mebibytes in
@@ -268,18 +268,18 @@ import Testing
 
     @Test mutating func `a subscriber that is away while the file grows does not learn of it`() throws {
         let (client, other) = (rig.client(1), resumable(2))
-        rig.say(.subscribe(.handler(HandlerID("h")!)), by: other)
+        rig.send(.subscribe(.handler(HandlerID("h")!)), by: other)
         rig.pass { $0.core.clientLost(other, now: $0.now) }
         // Its lease ends in the pass after the progress.
         done(try grow(for: [client]))
-        #expect(isGiven(by: client) == true)
+        #expect(isTaken(by: client) == true)
     }
 
     @Test mutating func `a session that has ended may still have it open`() throws {
         let clients = [rig.client(1), rig.client(2)]
-        ask(by: clients[0])
+        submit(by: clients[0])
         done(try #require(rig.jobs.first))
-        ask(by: clients[1])
+        submit(by: clients[1])
         #expect(files(for: clients[1]) == [Self.path], "the repetition gets it")
         rig.pass { $0.core.clientLost(clients[0], now: $0.now) }
         #expect(take(by: clients[1]) == "")
@@ -287,9 +287,9 @@ import Testing
 
     @Test mutating func `equal content of two fetches has one name, so neither is given away`() throws {
         let clients = [rig.client(1), rig.client(2)]
-        ask(by: clients[0])
+        submit(by: clients[0])
         done(try #require(rig.jobs.first))
-        ask(of: "other", by: clients[1], url: "http://b.example/")
+        submit(of: "other", by: clients[1], url: "http://b.example/")
         done(try #require(rig.jobs.first))
         for client in clients { #expect(take(by: client) == "") }
     }
@@ -297,18 +297,18 @@ import Testing
     @Test(arguments: ["etag: \"1\"", "cache-control: no-store"])
     func `the cache has what it keeps, and not what it must not keep`(fields: String) throws {
         var test = self
-        test.rig.core.facilities.isCaching = true
+        test.rig.core.features.isCaching = true
         let client = test.rig.client(1)
-        test.ask(by: client) { $0.options.cache = .reload }
+        test.submit(by: client) { $0.options.cache = .reload }
         test.done(try #require(test.rig.jobs.first), fields: fields)
         let path = test.take(by: client)
         #expect((path == "") == fields.hasPrefix("etag"))
     }
 
     @Test mutating func `a durable request's file is the disk's, too`() throws {
-        rig.core.facilities.isKeeping = true
+        rig.core.features.isKeeping = true
         let client = rig.client(1)
-        ask(by: client) { $0.options.isDurable = true }
+        submit(by: client) { $0.options.isDurable = true }
         let kept = rig.actions.compactMap { if case .durable(.store(let id, _, _, _)) = $0 { id } else { nil } }
         let id = try #require(kept.first)
         rig.pass { $0.core.durableStored(id, now: $0.now) }
@@ -321,7 +321,7 @@ import Testing
     @Test mutating func `a path that is no operand is not told`() throws {
         rig.core.records.workerLimits.spool = "/my  spool"
         let client = rig.client(1)
-        ask(by: client)
+        submit(by: client)
         done(try #require(rig.jobs.first))
         #expect(take(by: client) == "")
     }
@@ -330,29 +330,29 @@ import Testing
 
     @Test mutating func `a body in a message, a failure and another's terminal are no files`() throws {
         let clients = [rig.client(1), rig.client(2)]
-        ask(by: clients[0])
+        submit(by: clients[0])
         rig.pass { [job = rig.jobs[0], worker] in $0.done(job, by: worker) }
         #expect(take(1, by: clients[0]) == "unknown-body", "in a message")
-        ask("2", by: clients[0], url: "ftp://a/")
+        submit("2", by: clients[0], url: "ftp://a/")
         #expect(take(2, by: clients[0]) == "unknown-body", "a failure")
-        ask("3", by: clients[0], url: "http://b.example/")
+        submit("3", by: clients[0], url: "http://b.example/")
         done(try #require(rig.jobs.first))
         #expect(take(3, by: clients[1]) == "unknown-body", "another's sequence number")
         #expect(take(4, by: clients[0]) == "unknown-body", "not sent yet")
         #expect(take(.max, by: clients[0]) == "unknown-body")
-        #expect(isGiven(3, by: clients[0]) == true)
+        #expect(isTaken(3, by: clients[0]) == true)
     }
 
     @Test mutating func `a file that is sent in the message is no file`() throws {
         let client = rig.client(1)
-        ask(by: client) { $0.options.delivery = .inline }
+        submit(by: client) { $0.options.delivery = .inline }
         done(try #require(rig.jobs.first), length: 1_000)
         #expect(take(by: client) == "unknown-body")
     }
 
     @Test mutating func `a session without paths is given none`() throws {
         let client = rig.client(1) { $0.isPulling = true }
-        ask(by: client)
+        submit(by: client)
         done(try #require(rig.jobs.first))
         #expect(take(by: client) == "unknown-body")
     }
@@ -361,24 +361,24 @@ import Testing
 
     @Test mutating func `a repetition by another gets a fetch and a file of its own`() throws {
         let clients = [rig.client(1), rig.client(2)]
-        ask(by: clients[0])
+        submit(by: clients[0])
         done(try #require(rig.jobs.first))
         let path = take(by: clients[0])
-        ask(by: clients[0])
+        submit(by: clients[0])
         #expect(rig.jobs.isEmpty, "it has it")
-        ask(by: clients[1])
+        submit(by: clients[1])
         #expect(files(for: clients[1]).isEmpty)
         done(try #require(rig.jobs.first))
         #expect(files(for: clients[1]) == [Self.path])
         acknowledge(by: clients[0])
         #expect(releases(path))
-        rig.pass { rig in for client in clients { rig.say(.acknowledge(client == clients[0] ? 2 : 1), by: client) } }
+        rig.pass { rig in for client in clients { rig.send(.acknowledge(client == clients[0] ? 2 : 1), by: client) } }
         #expect(releases(Self.path) && rig.core.isIdle)
     }
 
     @Test mutating func `a session that goes on is told the new name, and its end releases it`() throws {
         let first = resumable(1)
-        ask(by: first)
+        submit(by: first)
         done(try #require(rig.jobs.first))
         let path = take(by: first)
         rig.pass { $0.core.clientLost(first, now: $0.now) }
@@ -395,12 +395,12 @@ import Testing
 
     @Test mutating func `the answer is kept for the next connection, after the answers before it`() throws {
         let first = resumable(1)
-        ask(by: first)
+        submit(by: first)
         done(try #require(rig.jobs.first))
-        rig.say(.query(.ping), number: 2, by: first)
+        rig.send(.query(.ping), number: 2, by: first)
         rig.pass { rig in
             if let file = rig.core.fileToTake(1, by: first) { rig.core.fileTaken(file) }
-            rig.say(.take(1), number: 3, by: first)
+            rig.send(.take(1), number: 3, by: first)
         }
         let answers = rig.answers(to: first)
         #expect(answers.count == 1)
@@ -417,7 +417,7 @@ import Testing
 
     @Test mutating func `a client that dies with a file of its own leaves it to be removed`() throws {
         let client = rig.client(1)
-        ask(by: client)
+        submit(by: client)
         done(try #require(rig.jobs.first))
         let path = take(by: client)
         rig.pass { $0.core.clientLost(client, now: $0.now) }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-private let asker = ClientID(rawValue: 1)
+private let requester = ClientID(rawValue: 1)
 private let reader = ClientID(rawValue: 2)
 
 /// Terminals that wait for a client when it removes their requests: they are withdrawn in slices, none of them is sent
@@ -18,7 +18,7 @@ struct WithdrawalTests {
         rig = CoreRig(limits: limits)
         _ = rig.client(1, window: 1_000)
         _ = rig.client(2, window: 1) { $0.leaseMilliseconds = 1_000 }
-        for pattern in ["h", "k", "s/"] { rig.say(.subscribe(HandlerPattern(pattern)!), by: reader) }
+        for pattern in ["h", "k", "s/"] { rig.send(.subscribe(HandlerPattern(pattern)!), by: reader) }
         rig.pass()
     }
 
@@ -26,7 +26,7 @@ struct WithdrawalTests {
     private mutating func fail(_ handlers: String...) {
         rig.pass { rig in
             for (number, handler) in handlers.enumerated() {
-                rig.fetch(handler, "\(number)", "nonsense", by: asker) { $0.options.subscribes = false }
+                rig.fetch(handler, "\(number)", "nonsense", by: requester) { $0.options.subscribes = false }
             }
         }
         #expect(rig.terminals(for: reader) == ["\(handlers[0]) 0 malformed-url"])
@@ -60,7 +60,7 @@ struct WithdrawalTests {
     @Test mutating func `many waiting terminals are withdrawn in slices, and then the removal is answered`() {
         fail("k", "h", "h", "k", "h", "h", "h", "h", "k", "h")
         #expect(due == [10, 0, 9])
-        rig.say(.remove(HandlerPattern("h")!), by: reader)
+        rig.send(.remove(HandlerPattern("h")!), by: reader)
         #expect(rig.core.isRemoving(reader) && rig.replies(to: reader) == [])
         #expect(due == [8, 2, 7] && rig.core.audit() == [])
         pass()
@@ -71,34 +71,34 @@ struct WithdrawalTests {
         #expect(passes == 2 && terminals == [], "the window is full")
         #expect(due == [3, 7, 2])
         #expect(rig.replies(to: reader) == [.removed(HandlerPattern("h")!, count: 0)])
-        pass { $0.say(.acknowledge(1), by: reader) }
+        pass { $0.send(.acknowledge(1), by: reader) }
         #expect(rig.terminals(for: reader) == ["k 3 malformed-url"])
-        pass { $0.say(.acknowledge(2), by: reader) }
+        pass { $0.send(.acknowledge(2), by: reader) }
         #expect(rig.terminals(for: reader) == ["k 8 malformed-url"])
-        pass { $0.say(.acknowledge(3), by: reader) }
+        pass { $0.send(.acknowledge(3), by: reader) }
         #expect(rig.core.isIdle)
     }
 
     @Test mutating func `few waiting terminals are withdrawn with the message`() {
         fail("k", "h", "h")
-        rig.say(.remove(HandlerPattern("h")!), by: reader)
+        rig.send(.remove(HandlerPattern("h")!), by: reader)
         #expect(!rig.core.isRemoving(reader) && due == [1, 2, 0])
     }
 
     @Test mutating func `one removed request is looked for in slices, too`() {
         fail("k", "h", "k", "h", "h", "h")
-        rig.say(.removeRequest(HandlerID("h")!, RequestID("4")!), by: reader)
+        rig.send(.removeRequest(HandlerID("h")!, RequestID("4")!), by: reader)
         #expect(rig.core.isRemoving(reader) && due == [6, 0, 5])
         _ = finish(reader)
         #expect(rig.replies(to: reader) == [.requestRemoved(HandlerID("h")!, RequestID("4")!, wasOpen: false)])
         #expect(due == [5, 1, 4])
-        for sequence in 1...4 as ClosedRange<UInt64> { pass { $0.say(.acknowledge(sequence), by: reader) } }
+        for sequence in 1...4 as ClosedRange<UInt64> { pass { $0.send(.acknowledge(sequence), by: reader) } }
         #expect(rig.terminals(for: reader) == ["h 5 malformed-url"])
     }
 
     @Test mutating func `clients whose terminals are withdrawn take turns`() {
         let other = rig.client(3, window: 1)
-        rig.say(.subscribe(HandlerPattern("h")!), by: other)
+        rig.send(.subscribe(HandlerPattern("h")!), by: other)
         fail("h", "h", "h", "h", "h", "h", "h", "h", "h")
         rig.pass { rig in
             rig.remove("h", by: reader)
@@ -119,7 +119,7 @@ struct WithdrawalTests {
         #expect(rig.core.isRemoving(reader) && rig.core.ledger.requests.submitted == 6)
         _ = finish(reader)
         #expect(rig.core.ledger.requests.submitted == 7 && due == [2, 5, 1])
-        pass { $0.say(.acknowledge(1), by: reader) }
+        pass { $0.send(.acknowledge(1), by: reader) }
         #expect(rig.terminals(for: reader) == ["h 1 malformed-url"], "that of the new request")
     }
 
@@ -128,22 +128,22 @@ struct WithdrawalTests {
     @Test mutating func `nothing of a removed handler is sent though the window has room again`() {
         fail("k", "h", "k", "h", "h", "h", "h")
         rig.core.deliveryRefused(1, by: reader)
-        rig.say(.remove(HandlerPattern("h")!), by: reader)
+        rig.send(.remove(HandlerPattern("h")!), by: reader)
         pass { $0.core.clientWritable(reader) }
         #expect(rig.core.isRemoving(reader) && rig.terminals(for: reader) == [])
         #expect(finish(reader).terminals == ["k 0 malformed-url"])
-        pass { $0.say(.acknowledge(1), by: reader) }
+        pass { $0.send(.acknowledge(1), by: reader) }
         #expect(rig.terminals(for: reader) == ["k 2 malformed-url"])
     }
 
     @Test mutating func `a new request of the removed name that ends meanwhile is delivered`() {
         fail("k", "s/x", "s/x", "s/x", "s/x", "s/x", "s/x", "s/x")
-        rig.say(.remove(HandlerPattern("s/x")!), by: reader)
-        pass { $0.fetch("s/x", "1", "nonsense", by: asker) }
+        rig.send(.remove(HandlerPattern("s/x")!), by: reader)
+        pass { $0.fetch("s/x", "1", "nonsense", by: requester) }
         #expect(rig.core.isRemoving(reader))
         _ = finish(reader)
         #expect(due[1...] == [7, 1])
-        pass { $0.say(.acknowledge(1), by: reader) }
+        pass { $0.send(.acknowledge(1), by: reader) }
         #expect(rig.terminals(for: reader) == ["s/x 1 malformed-url"])
     }
 
@@ -151,7 +151,7 @@ struct WithdrawalTests {
         fail("k", "h", "h", "k", "h", "h", "h", "h")
         rig.core.limits.awayClients = 0
         rig.core.limits.departuresPerPass = 3
-        rig.say(.remove(HandlerPattern("h")!), by: reader)
+        rig.send(.remove(HandlerPattern("h")!), by: reader)
         pass { $0.core.clientLost(reader, now: $0.now) }
         #expect(due[0] > 0)
         _ = finish(reader)
@@ -160,7 +160,7 @@ struct WithdrawalTests {
 
     @Test mutating func `a session that is resumed meanwhile gets the rest, and then the answer`() {
         fail("k", "h", "h", "k", "h", "h", "h", "h")
-        rig.say(.remove(HandlerPattern("h")!), by: reader)
+        rig.send(.remove(HandlerPattern("h")!), by: reader)
         pass { $0.core.clientLost(reader, now: $0.now) }
         let next = ClientID(rawValue: 3)
         var hello = Hello(window: 4)
@@ -177,7 +177,7 @@ struct WithdrawalTests {
 
     @Test mutating func `a terminal that the socket refuses meanwhile is checked, too`() {
         fail("h", "h", "k", "h", "h", "h")
-        rig.say(.remove(HandlerPattern("h")!), by: reader)
+        rig.send(.remove(HandlerPattern("h")!), by: reader)
         // Sent before the removal, and refused after the pass.
         rig.core.deliveryRefused(1, by: reader)
         pass { $0.core.clientWritable(reader) }
@@ -187,10 +187,10 @@ struct WithdrawalTests {
 
     @Test mutating func `a terminal sent before the removal in its pass and refused does not follow the answer`() {
         rig.pass { rig in
-            rig.fetch("h", "0", "nonsense", by: asker)
+            rig.fetch("h", "0", "nonsense", by: requester)
             rig.remove("h", by: reader)
             rig.remove("k", "1", by: reader)
-            rig.say(.subscribe(HandlerPattern("h")!), by: reader)
+            rig.send(.subscribe(HandlerPattern("h")!), by: reader)
         }
         #expect(rig.terminals(for: reader) == ["h 0 malformed-url"])
         #expect(rig.replies(to: reader).count == 2)
@@ -198,7 +198,7 @@ struct WithdrawalTests {
         pass { $0.core.clientWritable(reader) }
         #expect(rig.terminals(for: reader) == [] && due == [1, 1, 0])
         // Those of later requests are not concerned.
-        pass { $0.fetch("h", "1", "nonsense", by: asker) }
+        pass { $0.fetch("h", "1", "nonsense", by: requester) }
         rig.core.deliveryRefused(1, by: reader)
         pass { $0.core.clientWritable(reader) }
         #expect(rig.terminals(for: reader) == ["h 1 malformed-url"])

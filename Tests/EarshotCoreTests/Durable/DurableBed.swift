@@ -8,28 +8,28 @@ struct DurableBed {
     var rig: CoreRig
     var disk = FakeDisk()
     /// Actions of the last pass, and of the passes that processed the disk's replies.
-    var said: [Action] = []
+    var sent: [Action] = []
 
     init(limits: CoreLimits = CoreLimits()) {
         rig = CoreRig(limits: limits)
-        rig.core.facilities.isKeeping = true
+        rig.core.features.isKeeping = true
         rig.core.calendarSeconds = 1_000_000
     }
 
     /// Runs a pass, and further passes for the disk's replies.
     mutating func pass(_ body: (inout CoreRig) -> Void = { _ in }) {
-        said = []
+        sent = []
         rig.pass(body)
-        said += rig.actions
+        sent += rig.actions
         disk.take(rig.actions)
         for _ in 0..<4 {
             var disk = disk
             rig.pass { disk.work(&$0.core, now: $0.now) }
             self.disk = disk
             self.disk.take(rig.actions)
-            said += rig.actions
+            sent += rig.actions
         }
-        rig.actions = said
+        rig.actions = sent
         for fault in rig.core.audit() { Issue.record("\(fault)") }
     }
 
@@ -39,7 +39,7 @@ struct DurableBed {
         let limits = rig.core.limits
         disk.lose()
         rig = CoreRig(limits: limits)
-        rig.core.facilities.isKeeping = true
+        rig.core.features.isKeeping = true
         rig.core.calendarSeconds = calendar + seconds
         pass { $0.core.beginDurableLoad() }
     }

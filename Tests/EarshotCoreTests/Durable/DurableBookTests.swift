@@ -34,8 +34,8 @@ struct DurableBookTests {
     private static func entering(_ url: String = "http://a.example/") throws -> DurableRecord.Entering {
         let fetch = Fetch(
             handler: try #require(HandlerID("a")), request: try #require(RequestID("1")), url: url)
-        let asker = Asker(session: GenerationalHandle(record: 1, generation: 2), number: 0)
-        return DurableRecord.Entering(fetch, by: asker)
+        let requester = Requester(session: GenerationalHandle(record: 1, generation: 2), number: 0)
+        return DurableRecord.Entering(fetch, by: requester)
     }
 
     private static let success = DurableSummary(status: 200, attempts: 1)
@@ -85,7 +85,7 @@ struct DurableBookTests {
         let expected = Self.expected(event, phase)
         #expect(Phase(book.records[Self.interest]) == expected)
         #expect((answer == Self.interest) == (expected != phase))
-        #expect(book.number(of: id) == (expected == .absent ? nil : Self.interest))
+        #expect(book.handle(of: id) == (expected == .absent ? nil : Self.interest))
         #expect(book.contains(Self.interest) == (expected != .absent))
         #expect(book.hasResult(Self.interest) == [.complete, .reading].contains(expected))
         #expect(book.isWriting(Self.interest) == (expected == .writing))

@@ -30,7 +30,7 @@ struct DurableListTests {
 
     private static func answer(_ query: Query, _ bed: inout DurableBed) -> String {
         let client = bed.rig.client(9)
-        bed.pass { $0.say(.query(query), by: client) }
+        bed.pass { $0.send(.query(query), by: client) }
         let answers = bed.rig.actions.compactMap { action in
             if case .client(.answer(_, _, let json)) = action { String(decoding: json, as: UTF8.self) } else { nil }
         }
@@ -60,7 +60,7 @@ struct DurableListTests {
         #expect(bed.rig.core.ledger.requests.pending == 3 && bed.rig.core.ledger.requests.kept == 2)
         #expect(Self.answer(.handlers, &bed).contains(#""pending":3,"failed-kept":2"#))
         let client = bed.rig.client(2)
-        bed.pass { $0.say(.retry(HandlerID("h")!, RequestID("2")!), by: client) }
+        bed.pass { $0.send(.retry(HandlerID("h")!, RequestID("2")!), by: client) }
         #expect(bed.rig.core.ledger.requests.kept == 1)
         bed.pass { $0.remove("h", "1", by: client) }
         #expect(bed.rig.core.ledger.requests.kept == 0)
@@ -79,7 +79,7 @@ struct DurableListTests {
     @Test func `a failure without a response states its URL`() {
         var bed = Self.bed()
         let client = bed.rig.client(2)
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: client) }
+        bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: client) }
         var urls: [String: String] = [:]
         for action in bed.rig.actions {
             guard case .client(.deliver(client, let terminal, _)) = action else { continue }

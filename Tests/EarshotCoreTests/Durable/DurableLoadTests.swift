@@ -16,11 +16,11 @@ struct DurableLoadTests {
     private static func connect(_ number: UInt64, _ bed: inout DurableBed) -> ClientID {
         let id = ClientID(rawValue: number)
         bed.rig.connect(id, user: user)
-        bed.rig.say(.hello(Hello()), by: id)
+        bed.rig.send(.hello(Hello()), by: id)
         return id
     }
 
-    private static func ask(_ requests: ClosedRange<Int>, by client: ClientID, _ bed: inout DurableBed) {
+    private static func submit(_ requests: ClosedRange<Int>, by client: ClientID, _ bed: inout DurableBed) {
         bed.pass { rig in
             for request in requests { rig.fetch("h", "\(request)", "http://a/\(request)", by: client, submitted) }
         }
@@ -30,7 +30,7 @@ struct DurableLoadTests {
     private static func loading(_ requests: ClosedRange<Int> = 1...3) -> DurableBed {
         var bed = DurableBed()
         let client = bed.rig.client(1)
-        ask(requests, by: client, &bed)
+        submit(requests, by: client, &bed)
         bed.disk.isReading = false
         bed.restart()
         return bed
@@ -75,10 +75,10 @@ struct DurableLoadTests {
         bed.pass { rig in
             rig.fetch("plain", "1", "http://b/", by: plain)
             rig.fetch("h", "1", "http://a/1", by: durable, Self.submitted)
-            rig.say(.query(.ping), by: plain)
+            rig.send(.query(.ping), by: plain)
         }
         #expect(bed.rig.jobs.map(\.url) == ["http://b/"])
-        #expect(bed.said.contains { if case .client(.answer(plain, .ping, _)) = $0 { true } else { false } })
+        #expect(bed.sent.contains { if case .client(.answer(plain, .ping, _)) = $0 { true } else { false } })
         #expect(bed.rig.replies(to: durable) == [])
         #expect(bed.rig.core.awaitsDurableRows(durable) && !bed.rig.core.awaitsDurableRows(plain))
         bed.finishJobs(worker)
@@ -97,10 +97,10 @@ struct DurableLoadTests {
             .priority(Self.handler, RequestID("3")!, .high),
             .removeRequest(Self.handler, RequestID("3")!),
         ]
-        bed.pass { rig in for (client, message) in zip(clients, messages) { rig.say(message, by: client) } }
+        bed.pass { rig in for (client, message) in zip(clients, messages) { rig.send(message, by: client) } }
         #expect(clients.allSatisfy { bed.rig.core.awaitsDurableRows($0) })
         Self.load(&bed)
-        let answers = bed.said.compactMap { action -> String? in
+        let answers = bed.sent.compactMap { action -> String? in
             if case .client(.answer(_, _, let json)) = action { String(decoding: json, as: UTF8.self) } else { nil }
         }
         #expect(answers.count == 2 && answers[0].contains("\"request\":\"3\""))
@@ -114,7 +114,7 @@ struct DurableLoadTests {
         var bed = Self.loading()
         let (client, listener) = (bed.rig.client(1), bed.rig.client(2))
         bed.pass { rig in
-            rig.say(.subscribe(.handler(Self.handler)), by: listener)
+            rig.send(.subscribe(.handler(Self.handler)), by: listener)
             if replaces {
                 rig.fetch("h", "9", "http://b/", by: client) { $0.options.replacesHandler = true }
             } else {
@@ -134,12 +134,12 @@ struct DurableLoadTests {
         var bed = DurableBed()
         let worker = bed.rig.worker()
         let client = bed.rig.client(1)
-        Self.ask(1...2, by: client, &bed)
+        Self.submit(1...2, by: client, &bed)
         bed.finishJobs(worker)
         bed.disk.isReading = false
         bed.restart()
         let listener = bed.rig.client(2)
-        bed.pass { $0.say(.subscribe(.handler(Self.handler)), by: listener) }
+        bed.pass { $0.send(.subscribe(.handler(Self.handler)), by: listener) }
         #expect(bed.rig.terminals(for: listener) == [])
         Self.load(&bed)
         #expect(bed.rig.terminals(for: listener) == ["h 1 200", "h 2 200"])
@@ -162,7 +162,7 @@ struct DurableLoadTests {
         #expect(bed.rig.terminals(for: client) == (hasEnded ? [] : ["h 1 removed"]))
         #expect(bed.rig.jobs.map(\.url) == ["http://a/1"] && bed.disk.rows.count == 1)
         #expect(hasEnded || bed.rig.cancellations == [jobs[0].attempt])
-        if hasEnded { bed.pass { $0.say(.acknowledge(1), by: client) } }
+        if hasEnded { bed.pass { $0.send(.acknowledge(1), by: client) } }
         #expect(bed.disk.rows.count == 1, "the acknowledgement was that of the plain request")
     }
 
@@ -187,9 +187,9 @@ struct DurableLoadTests {
             rig.core.received(.fetch(fetch), body: body, from: client, now: rig.now)
         }
         let release = Action.spool(.releaseBody(body.id))
-        #expect(!bed.said.contains(release))
+        #expect(!bed.sent.contains(release))
         bed.pass { $0.core.clientLost(client, now: $0.now) }
-        #expect(bed.said.count { $0 == release } == 1)
+        #expect(bed.sent.count { $0 == release } == 1)
     }
 
     @Test func `a draining broker answers a message that waits before it ends`() {
@@ -209,8 +209,8 @@ struct DurableLoadTests {
         var bed = Self.loading()
         let client = bed.rig.client(1)
         func status() -> String {
-            bed.pass { $0.say(.query(.status), by: client) }
-            for case .client(.answer(client, .status, let json)) in bed.said {
+            bed.pass { $0.send(.query(.status), by: client) }
+            for case .client(.answer(client, .status, let json)) in bed.sent {
                 return String(decoding: json, as: UTF8.self)
             }
             return ""
@@ -222,7 +222,7 @@ struct DurableLoadTests {
 
     @Test func `a file of a result is kept until the rows are loaded, and goes if none names it`() {
         var rig = CoreRig()
-        rig.core.facilities.isKeeping = true
+        rig.core.features.isKeeping = true
         let release = Action.spool(.releaseFile("a"))
         rig.pass { $0.core.beginDurableLoad(files: ["a": 5]) }
         #expect(!rig.actions.contains(release) && !rig.core.isIdle && rig.core.audit() == [])
@@ -236,7 +236,7 @@ struct DurableLoadTests {
     private static func limited(rows: ClosedRange<Int> = 1...8, quota: Int = 700) -> (DurableBed, ClientID) {
         var bed = DurableBed()
         let first = connect(1, &bed)
-        ask(rows, by: first, &bed)
+        submit(rows, by: first, &bed)
         var limits = bed.rig.core.limits
         limits.durableBytesPerUser = quota
         bed.pass { $0.core.limitsChanged(limits, now: $0.now) }
@@ -246,7 +246,7 @@ struct DurableLoadTests {
     }
 
     private static func used(_ bed: DurableBed) -> Int {
-        bed.rig.core.records.principals.number(of: user).map { bed.rig.core.records.quotas.use(by: $0).durableBytes }
+        bed.rig.core.records.principals.handle(of: user).map { bed.rig.core.records.quotas.use(by: $0).durableBytes }
             ?? 0
     }
 
@@ -255,21 +255,21 @@ struct DurableLoadTests {
         #expect(bed.rig.core.ledger.requests.pending == 2 && bed.disk.rows.count == 8)
         #expect(bed.rig.core.usersWithDurableRows == [Self.user])
         let worker = bed.rig.worker()
-        bed.pass { $0.say(.subscribe(.handler(Self.handler)), by: client) }
+        bed.pass { $0.send(.subscribe(.handler(Self.handler)), by: client) }
         var jobs = bed.rig.jobs
-        var heard: [String] = []
+        var received: [String] = []
         for _ in 0..<8 where !jobs.isEmpty {
             let job = jobs.removeFirst()
             bed.pass { $0.done(job, by: worker, status: 404) }
             jobs += bed.rig.jobs
-            heard += bed.rig.terminals(for: client)
+            received += bed.rig.terminals(for: client)
             #expect(Self.used(bed) <= 700)
-            let sequence = UInt64(heard.count)
-            bed.pass { $0.say(.acknowledge(sequence), by: client) }
+            let sequence = UInt64(received.count)
+            bed.pass { $0.send(.acknowledge(sequence), by: client) }
             jobs += bed.rig.jobs
             #expect(Self.used(bed) <= 700)
         }
-        #expect(heard == (1...8).map { "h \($0) http-status" })
+        #expect(received == (1...8).map { "h \($0) http-status" })
         #expect(bed.disk.rows.isEmpty && !bed.rig.core.hasDurableRows)
     }
 
@@ -334,7 +334,7 @@ struct DurableLoadTests {
         var bed = DurableBed()
         let worker = bed.rig.worker()
         let client = Self.connect(1, &bed)
-        Self.ask(1...3, by: client, &bed)
+        Self.submit(1...3, by: client, &bed)
         bed.finishJobs(worker)
         let before = Self.used(bed)
         bed.restart()

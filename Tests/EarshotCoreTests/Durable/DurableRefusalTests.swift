@@ -33,7 +33,7 @@ struct DurableRefusalTests {
             #expect(isRefused(bed, client, "unsupported-method"))
         }
         #expect(bed.rig.core.ledger.deliveries.due == 0)
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: watcher) }
+        bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: watcher) }
         bed.pass { $0.fetch("h", "1", "http://a/", by: client, refused) }
         #expect(isRefused(bed, client, "unsupported-method"))
         #expect(bed.rig.terminals(for: watcher) == ["h 1 unsupported-method"])
@@ -64,35 +64,35 @@ struct DurableRefusalTests {
         hello.leaseMilliseconds = 1_000
         bed.rig.pass { rig in
             rig.connect(ids[0])
-            rig.say(.hello(hello), by: ids[0])
+            rig.send(.hello(hello), by: ids[0])
             for number in 1...2 as ClosedRange<UInt64> {
                 var fetch = Fetch(handler: HandlerID("h")!, request: RequestID("\(number)")!, url: "http://a/")
                 Self.submit(&fetch)
-                rig.say(.fetch(fetch), number: number, by: ids[0])
+                rig.send(.fetch(fetch), number: number, by: ids[0])
             }
         }
-        let asked = bed.rig.actions
+        let requested = bed.rig.actions
         bed.rig.pass { $0.core.clientLost(ids[0], now: $0.now) }
         hello.token = CoreRig.token(of: ids[0])
         hello.unanswered = 1
         // The disk completes the first write while the client is away, and the second after its return.
         bed.disk.take(
-            asked.filter { if case .durable(.store(DurableID(rawValue: 1), _, _, _)) = $0 { true } else { false } })
+            requested.filter { if case .durable(.store(DurableID(rawValue: 1), _, _, _)) = $0 { true } else { false } })
         bed.pass()
         bed.pass { rig in
             rig.connect(ids[1])
-            rig.say(.hello(hello), by: ids[1])
+            rig.send(.hello(hello), by: ids[1])
         }
         #expect(verbs(of: bed, ids[1]) == ["WELCOME", isFull ? "FAILED" : "ACCEPTED"])
         bed.disk.take(
-            asked.filter { if case .durable(.store(DurableID(rawValue: 2), _, _, _)) = $0 { true } else { false } })
+            requested.filter { if case .durable(.store(DurableID(rawValue: 2), _, _, _)) = $0 { true } else { false } })
         bed.pass()
         #expect(verbs(of: bed, ids[1]) == [isFull ? "FAILED" : "ACCEPTED"])
         // The client received neither reply.
         bed.pass { $0.core.clientLost(ids[1], now: $0.now) }
         bed.pass { rig in
             rig.connect(ids[2])
-            rig.say(.hello(hello), by: ids[2])
+            rig.send(.hello(hello), by: ids[2])
         }
         #expect(verbs(of: bed, ids[2]) == ["WELCOME"] + Array(repeating: isFull ? "FAILED" : "ACCEPTED", count: 2))
     }

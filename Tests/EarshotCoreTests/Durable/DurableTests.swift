@@ -28,7 +28,7 @@ struct DurableTests {
         #expect(bed.rig.jobs.count == 1)
         bed.finishJobs(worker)
         #expect(bed.rig.terminals(for: client) == ["h 1 200"])
-        bed.pass { $0.say(.acknowledge(1), by: client) }
+        bed.pass { $0.send(.acknowledge(1), by: client) }
         #expect(bed.disk.rows.isEmpty)
         #expect(bed.rig.core.isIdle)
     }
@@ -46,13 +46,13 @@ struct DurableTests {
         #expect(bed.rig.releasedBodies == 1, "the body is on the disk alone")
         bed.rig.wait(milliseconds: 3_600_000)
         let other = bed.rig.client(2)
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: other) }
+        bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: other) }
         #expect(bed.rig.terminals(for: other) == ["h 1 200"])
         let bodies = bed.rig.actions.compactMap {
             if case .client(.deliver(_, _, let body?)) = $0 { body } else { nil }
         }
         #expect(bodies.count == 1)
-        bed.pass { $0.say(.acknowledge(1), by: other) }
+        bed.pass { $0.send(.acknowledge(1), by: other) }
         #expect(bed.disk.rows.isEmpty && bed.rig.core.isIdle)
     }
 
@@ -81,13 +81,13 @@ struct DurableTests {
             rig.fetch("h", "2", "http://b/", by: client)
         }
         bed.finishJobs(worker)
-        var said: [String: Bool] = [:]
+        var sent: [String: Bool] = [:]
         for action in bed.rig.actions {
             if case .client(.deliver(_, let terminal, _)) = action {
-                said[terminal.request.description] = terminal.isDurable
+                sent[terminal.request.description] = terminal.isDurable
             }
         }
-        #expect(said == ["1": true, "2": false])
+        #expect(sent == ["1": true, "2": false])
     }
 
     @Test func `one acknowledgement is enough, and frees the ID`() {
@@ -95,11 +95,11 @@ struct DurableTests {
         let worker = bed.rig.worker()
         let one = bed.rig.client(1)
         let two = bed.rig.client(2)
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: two) }
+        bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: two) }
         bed.pass { $0.fetch("h", "1", "http://a/", by: one, Self.durable) }
         bed.finishJobs(worker)
         #expect(bed.rig.terminals(for: two) == ["h 1 200"])
-        bed.pass { $0.say(.acknowledge(1), by: two) }
+        bed.pass { $0.send(.acknowledge(1), by: two) }
         #expect(bed.disk.rows.isEmpty)
         bed.pass { $0.fetch("h", "1", "http://b/", by: one, Self.submitted) }
         #expect(bed.rig.replies(to: one) == [Self.accepted])
@@ -123,9 +123,9 @@ struct DurableTests {
         bed.finishJobs(next)
         bed.restart()
         let other = bed.rig.client(7)
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: other) }
+        bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: other) }
         #expect(bed.rig.terminals(for: other) == ["h 1 200", "h 2 200"])
-        bed.pass { $0.say(.acknowledge(2), by: other) }
+        bed.pass { $0.send(.acknowledge(2), by: other) }
         bed.restart()
         #expect(bed.rig.core.isIdle)
     }
@@ -161,7 +161,7 @@ struct DurableTests {
                 case "all": rig.remove("h", by: client)
                 default:
                     rig.fetch("h", "2", "nonsense", by: client) { $0.options.replacesHandler = true }
-                    rig.say(.acknowledge(1), by: client)
+                    rig.send(.acknowledge(1), by: client)
                 }
             }
             #expect(bed.disk.rows.isEmpty)
@@ -188,11 +188,11 @@ struct DurableTests {
         var limits = CoreLimits()
         limits.removalsPerPass = 1
         var bed = Bed(limits: limits)
-        let asker = bed.rig.client(1)
+        let requester = bed.rig.client(1)
         let other = bed.rig.client(2)
         bed.rig.pass { rig in
             for number in 1...(how == "many" ? 40 : 1) {
-                rig.fetch("h", "\(number)", "http://a/", by: asker, Self.submitted)
+                rig.fetch("h", "\(number)", "http://a/", by: requester, Self.submitted)
             }
         }
         bed.disk.take(bed.rig.actions)
@@ -204,10 +204,10 @@ struct DurableTests {
             }
         }
         bed.disk.take(bed.rig.actions)
-        var ends = bed.rig.refusals(for: asker)
+        var ends = bed.rig.refusals(for: requester)
         for _ in 0..<50 {
             bed.pass()
-            ends += bed.rig.refusals(for: asker)
+            ends += bed.rig.refusals(for: requester)
         }
         #expect(ends.sorted() == (1...(how == "many" ? 40 : 1)).map { "h \($0) removed" }.sorted())
         #expect(bed.disk.rows.isEmpty && bed.rig.core.isIdle)
@@ -249,7 +249,7 @@ struct DurableTests {
             }
         }
         #expect(bed.rig.refusals(for: client) == ["h 2 unsupported-method"])
-        bed.rig.core.facilities.isKeeping = false
+        bed.rig.core.features.isKeeping = false
         bed.pass { $0.fetch("h", "3", "http://a/", by: client, Self.submitted) }
         #expect(bed.rig.refusals(for: client) == ["h 3 not-stored"])
         #expect(bed.rig.core.isIdle)
@@ -265,10 +265,10 @@ struct DurableTests {
         #expect(bed.rig.terminals(for: client) == ["h 1 200"])
         bed.pass { $0.core.clientLost(client, now: $0.now) }
         let other = bed.rig.client(2)
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: other) }
+        bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: other) }
         #expect(bed.rig.terminals(for: other) == ["h 1 not-stored"])
         #expect(bed.disk.rows.count == 1)
-        bed.pass { $0.say(.acknowledge(1), by: other) }
+        bed.pass { $0.send(.acknowledge(1), by: other) }
         #expect(bed.rig.core.isIdle && bed.disk.rows.isEmpty)
     }
 
@@ -325,7 +325,7 @@ struct DurableTests {
         // The request was made before the zero of the clock.
         bed.restart(after: 10)
         let other = bed.rig.client(2)
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: other) }
+        bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: other) }
         #expect(bed.rig.terminals(for: other) == ["h 1 200"])
     }
 
@@ -340,7 +340,7 @@ struct DurableTests {
         }
         bed.restart(after: 61)
         let other = bed.rig.client(2)
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: other) }
+        bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: other) }
         #expect(bed.rig.terminals(for: other) == ["h 1 deadline"])
     }
 
@@ -358,7 +358,7 @@ struct DurableTests {
         bed.finishJobs(worker)
         bed.restart()
         let other = bed.rig.client(2)
-        bed.rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: other) }
+        bed.rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: other) }
         #expect(bed.rig.actions.count { if case .durable(.readResult) = $0 { true } else { false } } == 3)
         bed.disk.take(bed.rig.actions)
         var count = 0
@@ -401,7 +401,7 @@ struct DurableTests {
         #expect(bed.disk.rows.values.allSatisfy { $0.result?.body == nil && $0.result?.length == 0 })
         bed.restart()
         let other = bed.rig.client(2)
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: other) }
+        bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: other) }
         #expect(bed.rig.terminals(for: other) == ["h 1 200"])
     }
 
@@ -413,7 +413,7 @@ struct DurableTests {
             rig.core.beginDurableLoad()
             rig.core.durableRowsRead([entry], now: rig.now)
         }
-        #expect(bed.said.contains(.durable(.forget(DurableID(rawValue: 9)))))
+        #expect(bed.sent.contains(.durable(.forget(DurableID(rawValue: 9)))))
         #expect(bed.rig.core.isIdle)
     }
 
@@ -442,7 +442,7 @@ struct DurableTests {
             rig.core.beginDurableLoad()
             rig.core.durableRowsRead([entry], now: rig.now)
         }
-        #expect(bed.said.contains(.durable(.forget(DurableID(rawValue: number)))))
+        #expect(bed.sent.contains(.durable(.forget(DurableID(rawValue: number)))))
         let client = bed.rig.client(1)
         bed.pass { $0.fetch("h", "2", "http://a/", by: client, Self.submitted) }
         #expect(bed.rig.replies(to: client).count == 1)
@@ -453,6 +453,6 @@ struct DurableTests {
         var bed = Bed()
         let client = bed.rig.client(1)
         bed.pass { rig in for _ in 0..<3 { rig.fetch("h", "1", "http://a/", by: client, Self.submitted) } }
-        #expect(bed.said.count { $0 == .client(.send(client, Self.accepted)) } == 1)
+        #expect(bed.sent.count { $0 == .client(.send(client, Self.accepted)) } == 1)
     }
 }

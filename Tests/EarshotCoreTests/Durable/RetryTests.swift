@@ -45,7 +45,7 @@ struct RetryTests {
         var (bed, worker) = Self.failed()
         let client = bed.rig.client(2)
         bed.rig.wait(milliseconds: 60_000)
-        bed.rig.pass { $0.say(Self.retry, by: client) }
+        bed.rig.pass { $0.send(Self.retry, by: client) }
         #expect(bed.rig.jobs.isEmpty && bed.rig.replies(to: client).isEmpty)
         bed.disk.take(bed.rig.actions)
         bed.pass()
@@ -53,9 +53,9 @@ struct RetryTests {
         #expect(bed.disk.rows.values.map(\.result) == [nil])
         bed.finishJobs(worker)
         #expect(bed.rig.core.ledger.requests.pending == 1 && bed.rig.core.ledger.requests.failed.isEmpty)
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: client) }
+        bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: client) }
         #expect(bed.rig.terminals(for: client) == ["h 1 200"])
-        bed.pass { $0.say(.acknowledge(1), by: client) }
+        bed.pass { $0.send(.acknowledge(1), by: client) }
         #expect(bed.disk.rows.isEmpty && bed.rig.core.isIdle && bed.rig.core.ledger.isBalanced)
     }
 
@@ -64,9 +64,9 @@ struct RetryTests {
         var (bed, _) = Self.failed()
         let client = bed.rig.client(2)
         if isFlushed {
-            bed.pass { $0.say(Self.retry, by: client) }
+            bed.pass { $0.send(Self.retry, by: client) }
         } else {
-            bed.rig.pass { $0.say(Self.retry, by: client) }
+            bed.rig.pass { $0.send(Self.retry, by: client) }
         }
         bed.restart()
         let worker = bed.rig.worker()
@@ -74,7 +74,7 @@ struct RetryTests {
         #expect(bed.rig.jobs.count == (isFlushed ? 1 : 0))
         Self.fail(&bed, worker)
         let next = bed.rig.client(3)
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: next) }
+        bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: next) }
         #expect(bed.rig.terminals(for: next) == ["h 1 malformed-url"])
     }
 
@@ -91,7 +91,7 @@ struct RetryTests {
         bed.restart()
         let next = bed.rig.client(3)
         bed.pass { rig in
-            for id in ["1", "2"] { rig.say(.retry(HandlerID("h")!, RequestID(id)!), by: next) }
+            for id in ["1", "2"] { rig.send(.retry(HandlerID("h")!, RequestID(id)!), by: next) }
         }
         #expect(code(bed, next) == ["unknown-request", "accepted 1"])
     }
@@ -100,10 +100,10 @@ struct RetryTests {
         var (bed, _) = Self.failed()
         let client = bed.rig.client(2)
         bed.disk.isFull = true
-        bed.pass { $0.say(Self.retry, by: client) }
+        bed.pass { $0.send(Self.retry, by: client) }
         #expect(bed.rig.refusals(for: client) == ["h 1 not-stored"] && bed.rig.jobs.isEmpty)
         bed.disk.isFull = false
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: client) }
+        bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: client) }
         #expect(bed.rig.terminals(for: client) == ["h 1 malformed-url"])
     }
 
@@ -111,11 +111,11 @@ struct RetryTests {
         var (bed, _) = Self.failed()
         let clients = [bed.rig.client(2), bed.rig.client(3)]
         bed.pass { rig in
-            for client in clients + clients { rig.say(Self.retry, by: client) }
+            for client in clients + clients { rig.send(Self.retry, by: client) }
         }
         for client in clients { #expect(bed.rig.replies(to: client) == [Self.accepted]) }
         #expect(bed.rig.jobs.count == 1)
-        bed.pass { $0.say(Self.retry, by: clients[0]) }
+        bed.pass { $0.send(Self.retry, by: clients[0]) }
         #expect(bed.rig.replies(to: clients[0]) == [Self.accepted] && bed.rig.jobs.isEmpty)
     }
 
@@ -123,24 +123,24 @@ struct RetryTests {
         var (bed, _) = Self.failed()
         let client = bed.rig.client(2)
         bed.pass { rig in
-            rig.say(.retry(HandlerID("h")!, RequestID("7")!), by: client)
-            rig.say(.retry(HandlerID("x")!, RequestID("1")!), by: client)
+            rig.send(.retry(HandlerID("h")!, RequestID("7")!), by: client)
+            rig.send(.retry(HandlerID("x")!, RequestID("1")!), by: client)
             rig.fetch("h", "2", "http://b/", by: client)
-            rig.say(.retry(HandlerID("h")!, RequestID("2")!), by: client)
+            rig.send(.retry(HandlerID("h")!, RequestID("2")!), by: client)
         }
         #expect(code(bed, client) == [String](repeating: "unknown-request", count: 3))
-        bed.pass { $0.say(Self.retry, by: client) }
+        bed.pass { $0.send(Self.retry, by: client) }
         #expect(code(bed, client) == ["unknown-request"], "the FETCH has subscribed")
         bed.pass { $0.core.clientLost(client, now: $0.now) }
         let next = bed.rig.client(3)
-        bed.pass { $0.say(Self.retry, by: next) }
+        bed.pass { $0.send(Self.retry, by: next) }
         #expect(bed.rig.replies(to: next) == [Self.accepted])
     }
 
     @Test func `a removal meanwhile ends it`() {
         var (bed, _) = Self.failed()
         let client = bed.rig.client(2)
-        bed.rig.pass { $0.say(Self.retry, by: client) }
+        bed.rig.pass { $0.send(Self.retry, by: client) }
         bed.disk.take(bed.rig.actions)
         let remover = bed.rig.client(3)
         bed.pass { $0.remove("h", by: remover) }
@@ -152,9 +152,9 @@ struct RetryTests {
         var (bed, worker) = Self.failed { $0.options.deadlineMilliseconds = 60_000 }
         let client = bed.rig.client(2)
         bed.rig.wait(milliseconds: 50_000)
-        bed.pass { $0.say(Self.retry, by: client) }
+        bed.pass { $0.send(Self.retry, by: client) }
         #expect(bed.disk.rows.values.map(\.acceptedAt) == [bed.rig.core.calendarSeconds])
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: client) }
+        bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: client) }
         bed.rig.wait(milliseconds: 20_000)
         #expect(bed.rig.terminals(for: client) == [], "the deadline of the first acceptance has passed")
         bed.rig.wait(milliseconds: 40_000)
@@ -167,11 +167,11 @@ struct RetryTests {
     @Test func `a repeated request hides no later one from the end of the grace period`() {
         var (bed, _) = Self.failed()
         let client = bed.rig.client(2)
-        bed.pass { $0.say(Self.retry, by: client) }
+        bed.pass { $0.send(Self.retry, by: client) }
         bed.pass {
             $0.fetch("h", "2", "http://slow/", by: client) { $0.options.subscribes = false }
-            $0.say(.subscribe(HandlerPattern("h")!), by: client)
-            $0.say(.unsubscribe(HandlerPattern("h")!), by: client)
+            $0.send(.subscribe(HandlerPattern("h")!), by: client)
+            $0.send(.unsubscribe(HandlerPattern("h")!), by: client)
         }
         #expect(bed.rig.core.ledger.requests.pending == 2)
         bed.rig.wait(milliseconds: 10_000)
@@ -181,7 +181,7 @@ struct RetryTests {
     @Test func `the list has the code of a failure on disk`() {
         var (bed, _) = Self.failed()
         let client = bed.rig.client(2)
-        bed.pass { $0.say(.query(.requests), by: client) }
+        bed.pass { $0.send(.query(.requests), by: client) }
         let answers = bed.rig.actions.compactMap { action in
             if case .client(.answer(_, _, let json)) = action { String(decoding: json, as: UTF8.self) } else { nil }
         }
@@ -192,65 +192,65 @@ struct RetryTests {
     // MARK: Failures that stay
 
     private static func subscribe(_ bed: inout DurableBed, _ client: ClientID) {
-        bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: client) }
+        bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: client) }
     }
 
     @Test func `a failure stays after the acknowledgement of a session that keeps failures, and comes once`() {
         var (bed, worker) = Self.failed()
-        let keeper = bed.rig.client(2) { $0.keepsFailures = true }
-        Self.subscribe(&bed, keeper)
-        #expect(bed.rig.terminals(for: keeper) == ["h 1 malformed-url"])
-        bed.pass { $0.say(.acknowledge(1), by: keeper) }
-        #expect(bed.rig.terminals(for: keeper).isEmpty)
+        let watcher = bed.rig.client(2) { $0.keepsFailures = true }
+        Self.subscribe(&bed, watcher)
+        #expect(bed.rig.terminals(for: watcher) == ["h 1 malformed-url"])
+        bed.pass { $0.send(.acknowledge(1), by: watcher) }
+        #expect(bed.rig.terminals(for: watcher).isEmpty)
         #expect(bed.disk.rows.count == 1 && bed.rig.core.ledger.requests.pending == 1)
         #expect(bed.rig.core.ledger.requests.failed.isEmpty && bed.rig.core.ledger.isBalanced)
-        bed.pass { $0.say(Self.retry, by: keeper) }
-        #expect(bed.rig.replies(to: keeper).contains(Self.accepted))
+        bed.pass { $0.send(Self.retry, by: watcher) }
+        #expect(bed.rig.replies(to: watcher).contains(Self.accepted))
         bed.finishJobs(worker)
-        #expect(bed.rig.terminals(for: keeper) == ["h 1 200"])
-        bed.pass { $0.say(.acknowledge(2), by: keeper) }
+        #expect(bed.rig.terminals(for: watcher) == ["h 1 200"])
+        bed.pass { $0.send(.acknowledge(2), by: watcher) }
         #expect(bed.disk.rows.isEmpty && bed.rig.core.ledger.isBalanced)
     }
 
     @Test func `a failure that stays is claimed by the next subscriber, whose acknowledgement removes it`() {
         var (bed, _) = Self.failed()
-        let keeper = bed.rig.client(2) { $0.keepsFailures = true }
-        Self.subscribe(&bed, keeper)
-        bed.pass { $0.say(.acknowledge(1), by: keeper) }
+        let watcher = bed.rig.client(2) { $0.keepsFailures = true }
+        Self.subscribe(&bed, watcher)
+        bed.pass { $0.send(.acknowledge(1), by: watcher) }
         let taker = bed.rig.client(3)
         Self.subscribe(&bed, taker)
         #expect(bed.rig.terminals(for: taker) == ["h 1 malformed-url"])
-        bed.pass { $0.say(.acknowledge(2), by: keeper) }
+        bed.pass { $0.send(.acknowledge(2), by: watcher) }
         #expect(bed.disk.rows.count == 1)
-        bed.pass { $0.say(.acknowledge(1), by: taker) }
+        bed.pass { $0.send(.acknowledge(1), by: taker) }
         #expect(bed.disk.rows.isEmpty && bed.rig.core.ledger.isBalanced && bed.rig.core.ledger.requests.pending == 0)
     }
 
     @Test func `a failure that another subscriber loses is not sent to the one that has acknowledged it`() {
         var (bed, _) = Self.failed()
-        let keeper = bed.rig.client(2) { $0.keepsFailures = true }
+        let watcher = bed.rig.client(2) { $0.keepsFailures = true }
         let taker = bed.rig.client(3)
         bed.pass {
-            $0.say(.subscribe(HandlerPattern("h")!), by: keeper)
-            $0.say(.subscribe(HandlerPattern("h")!), by: taker)
+            $0.send(.subscribe(HandlerPattern("h")!), by: watcher)
+            $0.send(.subscribe(HandlerPattern("h")!), by: taker)
         }
-        bed.pass { $0.say(.acknowledge(1), by: keeper) }
+        bed.pass { $0.send(.acknowledge(1), by: watcher) }
         bed.pass { $0.core.clientLost(taker, now: $0.now) }
-        #expect(bed.rig.terminals(for: keeper).isEmpty && bed.disk.rows.count == 1)
+        #expect(bed.rig.terminals(for: watcher).isEmpty && bed.disk.rows.count == 1)
     }
 
     @Test func `a session that keeps failures frees results, and removals end them for good`() {
         var (bed, worker) = Self.failed()
-        let keeper = bed.rig.client(2) { $0.keepsFailures = true }
-        Self.subscribe(&bed, keeper)
-        bed.pass { $0.say(.acknowledge(1), by: keeper) }
+        let watcher = bed.rig.client(2) { $0.keepsFailures = true }
+        Self.subscribe(&bed, watcher)
+        bed.pass { $0.send(.acknowledge(1), by: watcher) }
         bed.pass { rig in
-            rig.fetch("h", "2", "http://a/2", by: keeper) { $0.options.isDurable = true }
+            rig.fetch("h", "2", "http://a/2", by: watcher) { $0.options.isDurable = true }
         }
         bed.finishJobs(worker)
-        bed.pass { $0.say(.acknowledge(2), by: keeper) }
+        bed.pass { $0.send(.acknowledge(2), by: watcher) }
         #expect(bed.disk.rows.count == 1)
-        bed.pass { $0.say(.remove(HandlerPattern("h")!), by: keeper) }
+        bed.pass { $0.send(.remove(HandlerPattern("h")!), by: watcher) }
         #expect(bed.disk.rows.isEmpty && bed.rig.core.ledger.isBalanced)
     }
 }

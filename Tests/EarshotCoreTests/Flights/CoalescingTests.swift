@@ -25,7 +25,7 @@ struct CoalescingTests {
     }
 
     @Test mutating func `both forms of an internationalized host share a flight, and an invalid one says why`() {
-        rig.core.facilities.hosts = HostNameEncoder { name throws(HostNameEncoder.Failure) in
+        rig.core.features.hosts = HostNameEncoder { name throws(HostNameEncoder.Failure) in
             guard name == "bücher.example" else { throw HostNameEncoder.Failure("no such name") }
             return "xn--bcher-kva.example"
         }

@@ -39,7 +39,7 @@ struct CredentialTests {
         mutating func run(steps: Int) -> [String] {
             for _ in 0..<steps {
                 switch random.next() % 10 {
-                case 0..<4: ask()
+                case 0..<4: submit()
                 case 4..<6: answer(status: 200)
                 case 6..<8: answer(status: 429)
                 case 8: leave()
@@ -48,11 +48,11 @@ struct CredentialTests {
                     note()
                 }
             }
-            settle()
+            runUntilIdle()
             return faults + rig.core.audit()
         }
 
-        private mutating func ask() {
+        private mutating func submit() {
             let credential = Self.credentials[pick(Self.credentials.count)]
             let client = clients[pick(clients.count)]
             lastRequest += 1
@@ -123,7 +123,7 @@ struct CredentialTests {
         }
 
         /// Answers all open requests.
-        private mutating func settle() {
+        private mutating func runUntilIdle() {
             for _ in 0..<20 where !open.isEmpty {
                 while !running.isEmpty { answer(status: 200) }
                 rig.wait(milliseconds: 70_000)

@@ -67,7 +67,7 @@ struct EndSliceTests {
         rig.pass { $0.remove("h", by: a) }
         #expect(rig.terminals(for: a) == [] && rig.releasedBodies == 0, "four terminals are not acknowledged")
         #expect(rig.core.records.flights.count == 0 && !rig.core.isEndingRequests)
-        rig.pass { $0.say(.acknowledge(4), by: a) }
+        rig.pass { $0.send(.acknowledge(4), by: a) }
         #expect(rig.releasedBodies == 1)
         #expect(rig.core.audit() == [])
     }

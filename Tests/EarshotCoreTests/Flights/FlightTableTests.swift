@@ -122,22 +122,22 @@ struct FlightTableTests {
     @Test mutating func `a name finds its flight only until it ends, even if the number is used again`() throws {
         let flight = try Self.begin(&table)
         let name = table.name(of: flight)
-        #expect(table.number(of: name) == flight)
+        #expect(table.handle(of: name) == flight)
         table.remove(flight)
-        #expect(table.number(of: name) == nil)
+        #expect(table.handle(of: name) == nil)
         let other = try Self.begin(&table)
-        #expect(other == flight && table.number(of: name) == nil)
-        #expect(table.number(of: table.name(of: other)) == other)
+        #expect(other == flight && table.handle(of: name) == nil)
+        #expect(table.handle(of: table.name(of: other)) == other)
     }
 
     @Test mutating func `a key finds its flight until it ends`() throws {
         let flight = try Self.begin(&table)
         let (_, key) = try Self.key("http://o/")
         let (_, other) = try Self.key("http://o/2")
-        #expect(table.number(of: key) == flight && table.joinable(key) == flight)
-        #expect(table.number(of: other) == nil && table.joinable(other) == nil)
+        #expect(table.handle(of: key) == flight && table.joinable(key) == flight)
+        #expect(table.handle(of: other) == nil && table.joinable(other) == nil)
         table.remove(flight)
-        #expect(table.number(of: key) == nil && table.joinable(key) == nil)
+        #expect(table.handle(of: key) == nil && table.joinable(key) == nil)
     }
 
     @Test mutating func `a request joins a flight of a stricter mode, but for a background revalidation`() throws {
@@ -145,7 +145,7 @@ struct FlightTableTests {
         #expect(table.modedCount == 1)
         let (_, key) = try Self.key("http://o/")
         #expect(key.mode.stricter.contains(.reload))
-        #expect(table.joinable(key) == flight && table.number(of: key) == nil)
+        #expect(table.joinable(key) == flight && table.handle(of: key) == nil)
         table[flight].isRevalidation = true
         #expect(table.joinable(key) == nil)
         #expect(table.checkInvariants() == [])
@@ -163,10 +163,10 @@ struct FlightTableTests {
         let (_, key) = try Self.key("http://o/", mode: .explicit)
         #expect(table.joinable(key) == nil)
         let isOpen = [.queued, .running, .backingOff].contains(phase)
-        #expect(table.laxer(key) == (isOpen ? flight : nil))
+        #expect(table.wider(key) == (isOpen ? flight : nil))
         guard isOpen else { return }
         table.tighten(flight, to: key)
-        #expect(table.number(of: key) == flight && table.modedCount == 1 && table.laxer(key) == nil)
+        #expect(table.handle(of: key) == flight && table.modedCount == 1 && table.wider(key) == nil)
         #expect(table.checkInvariants() == [])
     }
 
@@ -279,9 +279,9 @@ struct FlightTableTests {
             table.detach(Handle(index: number), from: flight)
             table.remove(flight)
         }
-        #expect(table.hasSpareRoom(least: 8))
+        #expect(table.canShrink(least: 8))
         table.releaseRoom(beyond: 2, least: 8)
-        #expect(!table.hasSpareRoom(least: 8))
+        #expect(!table.canShrink(least: 8))
         #expect(table.interests(of: flights[1]) == [1])
         #expect(table.checkInvariants() == [])
     }

@@ -7,7 +7,7 @@ import Testing
 struct MethodTests {
     var rig = CoreRig()
 
-    private mutating func ask(
+    private mutating func submit(
         _ request: String, _ method: String, body: RequestBody? = nil, coalesces: Bool = false, by client: ClientID,
         _ change: (inout Fetch) -> Void = { _ in }
     ) {
@@ -40,7 +40,7 @@ struct MethodTests {
     @Test mutating func `a body goes out with its job and is held until the request has ended`() {
         let worker = rig.worker()
         let a = rig.client(1)
-        pass { $0.ask("1", "POST", body: $0.body(1), by: a) }
+        pass { $0.submit("1", "POST", body: $0.body(1), by: a) }
         #expect(jobs.map(\.body) == [body(1).id])
         #expect(jobs.map(\.job.method) == ["POST"])
         #expect(released(body(1)) == 0)
@@ -54,9 +54,9 @@ struct MethodTests {
     @Test mutating func `what is asked alone shares with nobody, be it the same`() {
         _ = rig.worker()
         let a = rig.client(1)
-        pass { tests in for request in ["1", "2", "3"] { tests.ask(request, "POST", by: a) } }
+        pass { tests in for request in ["1", "2", "3"] { tests.submit(request, "POST", by: a) } }
         #expect(rig.jobs.count == 3)
-        pass { tests in for request in ["4", "5"] { tests.ask(request, "GET", by: a) } }
+        pass { tests in for request in ["4", "5"] { tests.submit(request, "GET", by: a) } }
         #expect(rig.jobs.count == 2)
         #expect(rig.core.ledger.flights.joined == 0)
     }
@@ -65,7 +65,7 @@ struct MethodTests {
     mutating func `a method that may not be asked so is not supported`(method: String, coalesces: Bool) {
         _ = rig.worker()
         let a = rig.client(1)
-        pass { $0.ask("1", method, body: $0.body(1), coalesces: coalesces, by: a) }
+        pass { $0.submit("1", method, body: $0.body(1), coalesces: coalesces, by: a) }
         #expect(rig.terminals(for: a) == ["h 1 unsupported-method"])
         #expect(released(body(1)) == 1)
     }
@@ -74,8 +74,8 @@ struct MethodTests {
         let a = rig.client(1)
         rig.core.limits.requestBodyBytes = 100
         pass { tests in
-            tests.ask("1", "GET", body: tests.body(1), by: a)
-            tests.ask("2", "POST", body: tests.body(2, bytes: 101), by: a)
+            tests.submit("1", "GET", body: tests.body(1), by: a)
+            tests.submit("2", "POST", body: tests.body(2, bytes: 101), by: a)
         }
         let codes = rig.replies(to: a).compactMap { if case .error(let reply) = $0 { reply.code } else { nil } }
         #expect(codes == ["bad-message", "limit"])
@@ -89,10 +89,10 @@ struct MethodTests {
         let clients = [rig.client(1), rig.client(2)]
         pass { tests in
             for number in 1...3 as ClosedRange<UInt64> {
-                tests.ask("\(number)", "PUT", body: tests.body(number), by: clients[0])
+                tests.submit("\(number)", "PUT", body: tests.body(number), by: clients[0])
             }
             for number in 4...5 as ClosedRange<UInt64> {
-                tests.ask("\(number)", "PUT", body: tests.body(number), by: clients[1])
+                tests.submit("\(number)", "PUT", body: tests.body(number), by: clients[1])
             }
         }
         #expect(
@@ -109,11 +109,11 @@ struct MethodTests {
     @Test mutating func `what may not be done twice is not tried again`() {
         let worker = rig.worker()
         let a = rig.client(1)
-        pass { $0.ask("1", "POST", by: a) { $0.options.retries = 9 } }
+        pass { $0.submit("1", "POST", by: a) { $0.options.retries = 9 } }
         let job = rig.jobs[0]
         pass { $0.rig.failed(job, "reset", by: worker) }
         #expect(rig.terminals(for: a) == ["h 1 reset"])
-        pass { $0.ask("2", "PUT", by: a) { $0.options.retries = 9 } }
+        pass { $0.submit("2", "PUT", by: a) { $0.options.retries = 9 } }
         let put = rig.jobs[0]
         pass { $0.rig.failed(put, "reset", by: worker) }
         #expect(rig.terminals(for: a) == [])
@@ -125,7 +125,7 @@ struct MethodTests {
     mutating func `a worker's death ends what may not be done twice, and a refusal of a worker that leaves does not`() {
         let first = rig.worker(1)
         let a = rig.client(1)
-        pass { $0.ask("1", "POST", body: $0.body(1), by: a) }
+        pass { $0.submit("1", "POST", body: $0.body(1), by: a) }
         let refused = jobs[0].job
         pass { $0.rig.failed(refused, "worker-lost", by: first) }
         #expect(rig.terminals(for: a) == [])
@@ -144,7 +144,9 @@ struct MethodTests {
         let worker = rig.worker()
         let a = rig.client(1)
         pass { tests in
-            tests.ask("1", method, body: tests.body(1), by: a) { $0.httpFields = Array("content-type: a/b\nx: y".utf8) }
+            tests.submit("1", method, body: tests.body(1), by: a) {
+                $0.httpFields = Array("content-type: a/b\nx: y".utf8)
+            }
         }
         let job = jobs[0].job
         pass { $0.rig.done(job, by: worker, status: status, fields: "location: http://other/b") }
@@ -160,7 +162,7 @@ struct MethodTests {
     @Test mutating func `a loop is told though nobody meets anybody in it`() {
         let worker = rig.worker()
         let a = rig.client(1)
-        pass { $0.ask("1", "POST", body: $0.body(1), by: a) }
+        pass { $0.submit("1", "POST", body: $0.body(1), by: a) }
         for target in ["http://o/b", "http://o/a"] {
             let job = jobs[0].job
             pass { $0.rig.done(job, by: worker, status: 307, fields: "location: \(target)") }
@@ -172,13 +174,13 @@ struct MethodTests {
     @Test mutating func `the same again is the same request, with another body it is another`() {
         _ = rig.worker()
         let a = rig.client(1)
-        pass { $0.ask("1", "POST", body: $0.body(1), by: a) }
+        pass { $0.submit("1", "POST", body: $0.body(1), by: a) }
         var again = body(1)
         again.id = BodyID(rawValue: 7)
-        pass { $0.ask("1", "POST", body: again, by: a) }
+        pass { $0.submit("1", "POST", body: again, by: a) }
         #expect(rig.replies(to: a) == [])
         #expect(released(again) == 1 && released(body(1)) == 0)
-        pass { $0.ask("1", "POST", body: $0.body(2), by: a) }
+        pass { $0.submit("1", "POST", body: $0.body(2), by: a) }
         guard case .error(let reply)? = rig.replies(to: a).first else {
             Issue.record("\(rig.actions)")
             return
@@ -188,7 +190,7 @@ struct MethodTests {
 
     @Test mutating func `a removed request lets go of its body`() {
         let a = rig.client(1)
-        pass { $0.ask("1", "POST", body: $0.body(1), by: a) }
+        pass { $0.submit("1", "POST", body: $0.body(1), by: a) }
         pass { $0.rig.remove("h", by: a) }
         pass()
         #expect(rig.core.records.requests.bodies == RequestBodies())

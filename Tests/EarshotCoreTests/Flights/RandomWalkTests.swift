@@ -13,7 +13,7 @@ struct RandomWalkTests {
         var workers: [WorkerID: [AttemptID: Job]] = [:]
         /// Sequence numbers of the last terminal received on the current connection, and on an earlier one.
         var unacknowledged: [ClientID: UInt64] = [:]
-        var told: [ClientID: UInt64] = [:]
+        var reported: [ClientID: UInt64] = [:]
         /// Sequence number of the last acknowledged terminal.
         var acknowledged: [ClientID: UInt64] = [:]
         var windows: [ClientID: Int] = [:]
@@ -26,7 +26,7 @@ struct RandomWalkTests {
         var faults: [String] = []
         var cache = FakeCache()
         /// URL and credential of each request.
-        var asked: [String: (url: String, scope: String)] = [:]
+        var requested: [String: (url: String, scope: String)] = [:]
         var isEnding = false
         /// Replies of the cache that are still due.
         var lateAnswers: [(inout BrokerCore, Tick) -> Void] = []
@@ -47,7 +47,7 @@ struct RandomWalkTests {
                 limits.claimsPerPass = 1
             }
             rig = CoreRig(limits: limits)
-            rig.core.facilities.isCaching = seed % 2 == 1
+            rig.core.features.isCaching = seed % 2 == 1
             rig.core.calendarSeconds = 1_000_000
         }
 
@@ -115,7 +115,7 @@ struct RandomWalkTests {
             let slots = 1 + pick(8)
             if pick(2) == 0 {
                 guard let client = clients.first else { return }
-                rig.say(.set(SettingWords(["slots", "\(slots)"])!), by: client)
+                rig.send(.set(SettingWords(["slots", "\(slots)"])!), by: client)
             } else if let id = workers.keys.min(by: { $0.rawValue < $1.rawValue }) {
                 rig.core.received(.slots(slots), body: nil, from: id, now: rig.now)
             }
@@ -137,7 +137,7 @@ struct RandomWalkTests {
             open[id] = open.removeValue(forKey: old)
             acknowledged[id] = acknowledged[old]
             unacknowledged[id] = acknowledged[old]
-            told[id] = max(told[old] ?? 0, unacknowledged[old] ?? 0)
+            reported[id] = max(reported[old] ?? 0, unacknowledged[old] ?? 0)
             greet(id, token: tokens[old])
         }
 
@@ -152,11 +152,11 @@ struct RandomWalkTests {
 
         private mutating func welcomed(_ welcome: Welcome, _ id: ClientID) {
             tokens[id] = welcome.token
-            guard welcome.heard == nil else { return }
+            guard welcome.lastReceived == nil else { return }
             open[id] = []
             unacknowledged[id] = nil
             acknowledged[id] = nil
-            told[id] = nil
+            reported[id] = nil
         }
 
         private mutating func fetch() {
@@ -183,7 +183,7 @@ struct RandomWalkTests {
                 default: break
                 }
             }
-            asked["\(handler) \(request)"] = (url, choice == 6 || choice == 7 ? "cookie: \(choice)" : "")
+            requested["\(handler) \(request)"] = (url, choice == 6 || choice == 7 ? "cookie: \(choice)" : "")
             if choice != 0 { open[id]?.insert("\(handler) \(request)") }
         }
 
@@ -204,7 +204,7 @@ struct RandomWalkTests {
             case 1: rig.failed(job, "too-large", by: id)
             case 2: rig.done(job, by: id, status: 302, fields: "location: http://h\(pick(3))/\(pick(12))")
             case 3: rig.done(job, by: id, status: 404)
-            case 4..<9 where rig.core.facilities.isCaching: answerForCache(job, by: id)
+            case 4..<9 where rig.core.features.isCaching: answerForCache(job, by: id)
             default: rig.done(job, by: id)
             }
             if pick(50) == 0 { rig.done(job, by: id) }
@@ -233,19 +233,21 @@ struct RandomWalkTests {
                 let body
             else { return }
             let content = cache.contents[body] ?? "nothing"
-            guard let asked = asked["\(terminal.handler) \(terminal.request)"] else { return }
+            guard let requested = requested["\(terminal.handler) \(terminal.request)"] else { return }
             // A redirect may have led to another origin, which receives no credential.
             let isRight =
-                content == "\(response.url) \(asked.scope)"
-                || asked.url != response.url && content == "\(response.url) "
-            if !isRight { faults.append("cache: \(response.url) for '\(asked.scope)' is answered with '\(content)'") }
+                content == "\(response.url) \(requested.scope)"
+                || requested.url != response.url && content == "\(response.url) "
+            if !isRight {
+                faults.append("cache: \(response.url) for '\(requested.scope)' is answered with '\(content)'")
+            }
         }
 
         private mutating func acknowledge() {
             guard !clients.isEmpty else { return }
             let id = clients[pick(clients.count)]
             guard let last = unacknowledged[id] else { return }
-            rig.say(.acknowledge(last), by: id)
+            rig.send(.acknowledge(last), by: id)
             acknowledged[id] = last
         }
 
@@ -253,7 +255,7 @@ struct RandomWalkTests {
             guard !clients.isEmpty else { return }
             let id = clients[pick(clients.count)]
             let pattern = HandlerPattern(["a", "a/", "c", "c/", "f"][pick(5)])!
-            rig.say(.remove(pattern), by: id)
+            rig.send(.remove(pattern), by: id)
             stopWaiting(id, pattern)
         }
 
@@ -262,10 +264,10 @@ struct RandomWalkTests {
             let id = clients[pick(clients.count)]
             let pattern = HandlerPattern(["a", "a/", "c", "c/", "f"][pick(5)])!
             guard pick(2) == 0 else {
-                rig.say(.subscribe(pattern), by: id)
+                rig.send(.subscribe(pattern), by: id)
                 return
             }
-            rig.say(.unsubscribe(pattern), by: id)
+            rig.send(.unsubscribe(pattern), by: id)
             stopWaiting(id, pattern)
         }
 
@@ -301,10 +303,10 @@ struct RandomWalkTests {
             }
             let seen = unacknowledged[id] ?? 0
             // Some of the repeated terminals may have been withdrawn.
-            let told = told[id] ?? 0
+            let reported = reported[id] ?? 0
             let isRight =
-                terminal.sequence > told ? terminal.sequence == max(seen, told) + 1 : terminal.sequence > seen
-            if !isRight { faults.append("1: sequence \(terminal.sequence) after \(seen), told \(told)") }
+                terminal.sequence > reported ? terminal.sequence == max(seen, reported) + 1 : terminal.sequence > seen
+            if !isRight { faults.append("1: sequence \(terminal.sequence) after \(seen), told \(reported)") }
             unacknowledged[id] = terminal.sequence
             open[id]?.remove("\(terminal.handler) \(terminal.request)")
         }
@@ -315,7 +317,7 @@ struct RandomWalkTests {
             pass { walk in
                 for client in walk.clients {
                     for pattern in ["a", "a/b", "c", "c/d/e", "f"] {
-                        walk.rig.say(.subscribe(HandlerPattern(pattern)!), by: client)
+                        walk.rig.send(.subscribe(HandlerPattern(pattern)!), by: client)
                     }
                 }
             }
@@ -325,7 +327,7 @@ struct RandomWalkTests {
                 rig.now = rig.now.advanced(byMilliseconds: 500)
                 pass { walk in
                     for client in walk.clients {
-                        if let last = walk.unacknowledged[client] { walk.rig.say(.acknowledge(last), by: client) }
+                        if let last = walk.unacknowledged[client] { walk.rig.send(.acknowledge(last), by: client) }
                     }
                 }
             }

@@ -11,27 +11,27 @@ struct ReaderTests {
     private var cache = FakeCache()
     private let client: ClientID
     private let worker: WorkerID
-    private var asked = 0
+    private var requested = 0
     private let url = "http://o.test/a"
     private let fresh = "cache-control: max-age=100\netag: \"1\""
 
     init() {
-        rig.core.facilities.isCaching = true
+        rig.core.features.isCaching = true
         rig.core.calendarSeconds = 1_000_000
         client = rig.client(1)
         worker = rig.worker(slots: 64)
     }
 
     /// Makes a request for each text of fields, in one pass.
-    private mutating func ask(
+    private mutating func submit(
         _ fields: [String], decoding: Bool = false, _ change: (inout Fetch) -> Void = { _ in }
     ) {
         let client = client
         let url = url
         rig.pass { rig in
             for fields in fields {
-                asked += 1
-                rig.fetch("h", "q\(asked)", url, by: client) { fetch in
+                requested += 1
+                rig.fetch("h", "q\(requested)", url, by: client) { fetch in
                     fetch.options.retries = 0
                     fetch.options.route.decodes = decoding
                     fetch.httpFields = Array(fields.utf8)
@@ -39,10 +39,10 @@ struct ReaderTests {
                 }
             }
         }
-        settle()
+        runUntilIdle()
     }
 
-    private mutating func settle() {
+    private mutating func runUntilIdle() {
         cache.answer(&rig)
         #expect(rig.core.audit() == [])
     }
@@ -50,7 +50,7 @@ struct ReaderTests {
     private mutating func answer(_ job: Job, status: Int = 200, _ fields: String) {
         let worker = worker
         rig.pass { $0.done(job, by: worker, status: status, length: status == 304 ? 0 : 3, fields: fields) }
-        settle()
+        runUntilIdle()
     }
 
     /// Ends all attempts with a response of these fields, until none is assigned.
@@ -63,7 +63,7 @@ struct ReaderTests {
             count += jobs.count
             let worker = worker
             rig.pass { rig in for job in jobs { rig.done(job, by: worker, fields: fields) } }
-            settle()
+            runUntilIdle()
         }
         return count
     }
@@ -92,11 +92,11 @@ struct ReaderTests {
             ("if-none-match: \"1\"\nif-modified-since: Thu, 01 Jan 1970 00:00:00 GMT", 304),
         ], [true, false])
     mutating func conditions(_ condition: (String, Int), decoding: Bool) throws {
-        ask([""], decoding: decoding)
+        submit([""], decoding: decoding)
         answer(
             try #require(rig.jobs.first),
             fresh + "\nlast-modified: Thu, 01 Jan 1970 00:00:20 GMT\ncontent-type: text/plain\ncontent-location: /b")
-        ask([condition.0], decoding: decoding)
+        submit([condition.0], decoding: decoding)
         #expect(rig.jobs.isEmpty && terminals == ["h q2 \(condition.1)"] && sources == ["cache"])
         guard condition.1 == 304, case .client(.deliver(_, let terminal, let body))? = rig.actions.last else { return }
         let response = try #require(terminal.response)
@@ -107,24 +107,24 @@ struct ReaderTests {
     }
 
     @Test mutating func `a condition alone goes to the server, whose 304 is the result`() throws {
-        ask(["accept: x\nif-none-match: \"1\""], decoding: true)
+        submit(["accept: x\nif-none-match: \"1\""], decoding: true)
         #expect(fieldsOfJobs == ["accept: x\nif-none-match: \"1\""])
         answer(try #require(rig.jobs.first), status: 304, fresh)
         #expect(terminals == ["h q1 304"] && cache.count == 0)
     }
 
     @Test mutating func `requests with and without conditions share a fetch without any`() throws {
-        ask(["if-none-match: \"1\"", "", "if-none-match: \"2\""], decoding: true)
+        submit(["if-none-match: \"1\"", "", "if-none-match: \"2\""], decoding: true)
         #expect(fieldsOfJobs == [""])
         answer(try #require(rig.jobs.first), fresh)
         #expect(terminals == ["h q1 304", "h q2 200", "h q3 200"] && cache.count == 1)
     }
 
     @Test mutating func `equal conditions share their 304, and a request that joined without them is fetched`() throws {
-        ask(["if-none-match: \"1\"", "if-none-match: \"1\""], decoding: true)
+        submit(["if-none-match: \"1\"", "if-none-match: \"1\""], decoding: true)
         #expect(fieldsOfJobs == ["if-none-match: \"1\""])
         let first = try #require(rig.jobs.first)
-        ask(["", "if-none-match: \"2\""], decoding: true)
+        submit(["", "if-none-match: \"2\""], decoding: true)
         #expect(rig.jobs.isEmpty)
         answer(first, status: 304, fresh)
         #expect(terminals == ["h q1 304", "h q2 304"] && fieldsOfJobs == [""])
@@ -133,25 +133,25 @@ struct ReaderTests {
     }
 
     @Test mutating func `a stale response is validated with its own condition`() throws {
-        ask([""], decoding: true)
+        submit([""], decoding: true)
         answer(try #require(rig.jobs.first), "cache-control: max-age=0\netag: \"1\"")
-        ask(["if-none-match: \"0\"", "if-none-match: \"1\""], decoding: true)
+        submit(["if-none-match: \"0\"", "if-none-match: \"1\""], decoding: true)
         #expect(fieldsOfJobs == ["if-none-match: \"1\""])
         answer(try #require(rig.jobs.first), status: 304, "cache-control: max-age=0\netag: \"1\"")
         #expect(terminals == ["h q2 200", "h q3 304"] && sources == ["revalidated", "revalidated"])
     }
 
     @Test mutating func `a streaming request gets the response whose bytes it may have read`() throws {
-        ask(["", "if-none-match: \"1\""], decoding: true) { $0.options.streams = true }
+        submit(["", "if-none-match: \"1\""], decoding: true) { $0.options.streams = true }
         answer(try #require(rig.jobs.first), fresh)
         #expect(terminals == ["h q1 200", "h q2 200"])
-        ask(["if-none-match: \"1\""], decoding: true) { $0.options.streams = true }
+        submit(["if-none-match: \"1\""], decoding: true) { $0.options.streams = true }
         #expect(terminals == ["h q3 304"])
     }
 
     @Test(arguments: [404, 301, 206])
     mutating func `only a 200 is compared`(status: Int) throws {
-        ask(["if-none-match: \"1\"", ""], decoding: true) {
+        submit(["if-none-match: \"1\"", ""], decoding: true) {
             $0.options.redirect = .manual
             $0.options.route.deliversErrors = true
         }
@@ -161,7 +161,7 @@ struct ReaderTests {
 
     @Test mutating func `long conditions, and those beside a range, go to the server`() {
         let long = "if-none-match: \"\(String(repeating: "x", count: 600))\""
-        ask([long, "range: bytes=0-1\nif-none-match: \"1\"", ""], decoding: true)
+        submit([long, "range: bytes=0-1\nif-none-match: \"1\"", ""], decoding: true)
         #expect(Set(fieldsOfJobs) == [long, "range: bytes=0-1\nif-none-match: \"1\"", ""])
     }
 
@@ -175,11 +175,11 @@ struct ReaderTests {
     ]
 
     @Test(arguments: shared) mutating func `fields that describe a client do not split a flight`(field: String) {
-        ask(["", field])
+        submit(["", field])
         #expect(rig.jobs.count == 1)
-        ask(["x-a: 1\n\(field)", "x-a: 1"])
+        submit(["x-a: 1\n\(field)", "x-a: 1"])
         #expect(rig.jobs.count == 1)
-        ask(["", field], decoding: true)
+        submit(["", field], decoding: true)
         #expect(rig.jobs.count == 2)
     }
 
@@ -193,25 +193,25 @@ struct ReaderTests {
         "access-control-request-method: GET", "sec-purpose: prefetch", "cache-control: max-stale=9",
     ])
     mutating func `every other field splits a flight`(field: String) {
-        ask(["", field])
+        submit(["", field])
         #expect(rig.jobs.count == 2)
     }
 
     @Test mutating func `Cache-Control and Pragma choose the mode`() throws {
-        ask([""])
+        submit([""])
         answer(try #require(rig.jobs.first), fresh)
-        ask(["cache-control: no-transform"])
+        submit(["cache-control: no-transform"])
         #expect(sources == ["cache"])
-        ask(["cache-control: no-cache", "pragma: no-cache", "cache-control: max-age=0", ""])
+        submit(["cache-control: no-cache", "pragma: no-cache", "cache-control: max-age=0", ""])
         #expect(rig.jobs.count == 1 && fieldsOfJobs[0].contains("if-none-match: \"1\""))
         answer(try #require(rig.jobs.first), status: 304, fresh)
         #expect(terminals.count == 4 && !sources.contains("cache"))
-        ask(["cache-control: no-store"])
+        submit(["cache-control: no-store"])
         #expect(rig.jobs.count == 1 && !fieldsOfJobs[0].contains("if-none-match"))
     }
 
     @Test mutating func `a response that varies by a field serves those with its value, and the others are fetched`() {
-        ask(["user-agent: a", "user-agent: b", "user-agent: a", "user-agent: c", "user-agent: b\naccept: x/y"])
+        submit(["user-agent: a", "user-agent: b", "user-agent: a", "user-agent: c", "user-agent: b\naccept: x/y"])
         let first = rig.jobs
         #expect(first.count == 1)
         answer(first[0], "vary: user-agent\n\(fresh)")
@@ -219,13 +219,13 @@ struct ReaderTests {
         #expect(Set(fieldsOfJobs) == ["user-agent: b", "user-agent: c", "user-agent: b\naccept: x/y"])
         #expect(answerAll("vary: user-agent\n\(fresh)") == 3)
         #expect(cache.count == 3)
-        ask(["user-agent: c"])
+        submit(["user-agent: c"])
         #expect(sources == ["cache"])
     }
 
     @Test(arguments: ["", "accept-ranges: none", "vary: user-agent", "content-encoding: gzip"])
     mutating func `a growing body is named to those whom its head suits`(head: String) throws {
-        ask(["user-agent: a\naccept-encoding: gzip", "user-agent: b"]) { $0.options.streams = true }
+        submit(["user-agent: a\naccept-encoding: gzip", "user-agent: b"]) { $0.options.streams = true }
         let job = try #require(rig.jobs.first)
         let part = BodyPart(file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array(head.utf8))
         rig.pass { [worker] rig in
@@ -240,7 +240,7 @@ struct ReaderTests {
     }
 
     @Test mutating func `a response that varies by everything serves only the same fields`() {
-        ask(["dnt: 1", "dnt: 1", "dnt: 2"])
+        submit(["dnt: 1", "dnt: 1", "dnt: 2"])
         #expect(answerAll("vary: *") == 2)
     }
 
@@ -260,16 +260,16 @@ struct ReaderTests {
             ("accept: image/webp", "", "content-type: image/webp", 1),
         ])
     mutating func accepted(_ first: String, _ second: String, _ response: String, _ fetches: Int) {
-        ask([first, second])
+        submit([first, second])
         #expect(answerAll("\(fresh)\n\(response)") == fetches)
         #expect(rig.core.ledger.requests.answered == 2)
         // A stored response that the client does not accept is not used either.
-        ask([second])
+        submit([second])
         #expect(rig.jobs.count == fetches - 1 && (sources == ["cache"]) == (fetches == 1))
     }
 
     @Test mutating func `a flight that only joiners are left of ends if its response suits none`() throws {
-        ask(["user-agent: a", "user-agent: b"])
+        submit(["user-agent: a", "user-agent: b"])
         let job = try #require(rig.jobs.first)
         rig.pass { [client] in $0.remove("h", "q1", by: client) }
         answer(job, "vary: user-agent")
@@ -278,7 +278,7 @@ struct ReaderTests {
     }
 
     @Test mutating func `a redirect that varies is followed for each by its own`() throws {
-        ask(["user-agent: a", "user-agent: b"])
+        submit(["user-agent: a", "user-agent: b"])
         answer(try #require(rig.jobs.first), status: 302, "vary: user-agent\nlocation: http://o.test/mobile")
         let jobs = rig.jobs
         #expect(Set(jobs.map(\.url)) == [url, "http://o.test/mobile"])
@@ -295,11 +295,11 @@ struct ReaderTests {
 
     @Test mutating func `a long head that joins with other fields is counted until its end`() throws {
         let long = "user-agent: \(String(repeating: "x", count: 2_000))"
-        ask(["user-agent: a", long])
+        submit(["user-agent: a", long])
         #expect(rig.core.records.requests.heads.byteCount > 2_000)
         let job = try #require(rig.jobs.first)
         answer(job, "")
-        rig.pass { [client] in $0.say(.acknowledge(2), by: client) }
+        rig.pass { [client] in $0.send(.acknowledge(2), by: client) }
         #expect(rig.core.records.requests.heads == RequestHeads() && rig.core.audit() == [])
     }
 }

@@ -13,7 +13,7 @@ struct RedirectDepthTests {
         rig.pass { rig in
             for page in 0..<pages { rig.fetch("h", "\(page)", "http://h/\(page)", by: a) }
         }
-        var told: [String: Int] = [:]
+        var reported: [String: Int] = [:]
         for _ in 0..<(2 * pages) {
             guard let job = rig.jobs.first else { break }
             let page = Int(job.url.dropFirst("http://h/".count)) ?? 0
@@ -26,14 +26,14 @@ struct RedirectDepthTests {
             }
             for case .client(.deliver(_, let terminal, _)) in rig.actions {
                 if case .failed(let failure) = terminal.outcome {
-                    told[failure.code, default: 0] += 1
+                    reported[failure.code, default: 0] += 1
                 } else {
-                    told["result", default: 0] += 1
+                    reported["result", default: 0] += 1
                 }
             }
         }
         // Ten redirects lead the last eleven pages to the end. All other pages are further away.
-        #expect(told == ["result": 11, "too-many-redirects": pages - 11])
+        #expect(reported == ["result": 11, "too-many-redirects": pages - 11])
         #expect(rig.core.ledger.requests.pending == 0)
     }
 }

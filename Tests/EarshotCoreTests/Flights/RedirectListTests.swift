@@ -14,7 +14,7 @@ struct RedirectListTests {
         client = rig.client(1)
     }
 
-    private mutating func ask(_ request: String, _ url: String = "http://o/a", by client: ClientID) {
+    private mutating func submit(_ request: String, _ url: String = "http://o/a", by client: ClientID) {
         rig.fetch("h", request, url, by: client)
     }
 
@@ -65,13 +65,13 @@ struct RedirectListTests {
 
     @Test mutating func `all subscribers learn the redirects of a request`() {
         let other = rig.client(2)
-        rig.say(.subscribe(HandlerPattern("h")!), by: other)
-        ask("1", by: client)
-        ask("2", by: client)
+        rig.send(.subscribe(HandlerPattern("h")!), by: other)
+        submit("1", by: client)
+        submit("2", by: client)
         rig.pass()
         answer()
         // Joins the flight of the first target.
-        ask("3", "http://o/b?token=1", by: client)
+        submit("3", "http://o/b?token=1", by: client)
         answer()
         answer()
         #expect(redirects(for: client) == ["1": Self.all, "2": Self.all, "3": [Self.all[1]]])
@@ -80,13 +80,13 @@ struct RedirectListTests {
     }
 
     @Test mutating func `an error page has the redirects, and a response without redirects has none`() {
-        ask("1", by: client)
+        submit("1", by: client)
         rig.pass()
         answer()
         answer()
         answer(404)
         #expect(redirects(for: client) == ["1": Self.all])
-        ask("2", "http://o/c", by: client)
+        submit("2", "http://o/c", by: client)
         rig.pass()
         answer()
         #expect(redirects(for: client) == ["2": []])

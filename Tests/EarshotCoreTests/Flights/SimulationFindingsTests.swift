@@ -11,7 +11,7 @@ struct SimulationFindingsTests {
         let a = rig.client(1)
         let b = rig.client(2, window: 1)
         rig.pass { rig in
-            rig.say(.subscribe(HandlerPattern("h")!), by: b)
+            rig.send(.subscribe(HandlerPattern("h")!), by: b)
             rig.fetch("h", "1", "http://h/1", by: a)
             rig.fetch("h", "2", "http://h/2", by: a)
         }
@@ -20,9 +20,9 @@ struct SimulationFindingsTests {
         #expect(rig.terminals(for: b) == ["h 1 200"])
         rig.pass { $0.remove("h", by: a) }
         rig.pass { $0.remove("h", by: b) }
-        rig.pass { $0.say(.acknowledge(1), by: b) }
+        rig.pass { $0.send(.acknowledge(1), by: b) }
         #expect(rig.terminals(for: b) == [])
-        rig.pass { $0.say(.acknowledge(2), by: a) }
+        rig.pass { $0.send(.acknowledge(2), by: a) }
         #expect(rig.core.ledger.deliveries.outstanding == 0)
         #expect(rig.core.audit() == [])
     }
@@ -33,7 +33,7 @@ struct SimulationFindingsTests {
         let a = rig.client(1)
         let b = rig.client(2, window: 1)
         rig.pass { rig in
-            rig.say(.subscribe(HandlerPattern("h")!), by: b)
+            rig.send(.subscribe(HandlerPattern("h")!), by: b)
             rig.fetch("h", "1", "http://h/1", by: a)
             rig.fetch("h", "2", "http://h/2", by: a)
         }
@@ -42,7 +42,7 @@ struct SimulationFindingsTests {
         rig.pass { $0.remove("h", "2", by: a) }
         rig.pass { $0.remove("h", "2", by: b) }
         rig.pass { $0.fetch("h", "2", "nonsense", by: a) }
-        rig.pass { $0.say(.acknowledge(1), by: b) }
+        rig.pass { $0.send(.acknowledge(1), by: b) }
         #expect(rig.terminals(for: b) == ["h 2 malformed-url"])
     }
 
@@ -95,14 +95,14 @@ struct SimulationFindingsTests {
         let pattern = HandlerPattern("h")!
         let a = rig.client(1)
         rig.pass { rig in
-            rig.say(.subscribe(pattern), by: a)
+            rig.send(.subscribe(pattern), by: a)
             rig.fetch("h", "1", "http://h/1", by: a) { $0.options.subscribes = false }
-            rig.say(.unsubscribe(pattern), by: a)
+            rig.send(.unsubscribe(pattern), by: a)
         }
         rig.wait(milliseconds: 900)
         rig.pass { rig in
-            rig.say(.subscribe(pattern), by: a)
-            rig.say(.unsubscribe(pattern), by: a)
+            rig.send(.subscribe(pattern), by: a)
+            rig.send(.unsubscribe(pattern), by: a)
             rig.fetch("h", "2", "http://h/2", by: a) { $0.options.subscribes = false }
         }
         rig.wait(milliseconds: 999)

@@ -20,7 +20,7 @@ struct TriedOnceTests {
         rig.pass { $0.done(job, by: worker, status: 500, fields: "x: y") }
         #expect(rig.terminals(for: a) == ["h 2 http-status"])
         #expect(rig.releasedBodies == 0 && rig.core.audit() == [])
-        rig.pass { $0.say(.acknowledge(1), by: a) }
+        rig.pass { $0.send(.acknowledge(1), by: a) }
         #expect(rig.releasedBodies == 1)
         rig.wait(milliseconds: 1_000)
         let second = rig.jobs[0]

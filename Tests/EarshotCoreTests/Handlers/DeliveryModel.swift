@@ -34,7 +34,7 @@ struct DeliveryModel {
     typealias Sent = (sequence: UInt64, tag: Int, isWithdrawn: Bool)
 
     /// Message that awaits its answer: a removal, or a FETCH with an ID that another request has.
-    struct Question {
+    struct PendingMessage {
         var refused: String?
         var pattern = ""
         var endsSubscriptions = false
@@ -54,7 +54,7 @@ struct DeliveryModel {
         /// Terminals that a resumed session gets again.
         var again: [Sent] = []
         var lastSequence: UInt64 = 0
-        var questions: [Question] = []
+        var questions: [PendingMessage] = []
         /// Handler and ID of a FETCH that replaces and is not carried out yet.
         var replacing: String?
         /// Numbers of its last message, and of the last one with an answer.
@@ -172,7 +172,7 @@ struct DeliveryModel {
         sessions[session]?.replacing = nil
         var request = Request(handler: handler, id: id, url: url, owner: session)
         if let old = named[request.name], requests[old]?.url != url {
-            sessions[session]?.questions.append(Question(refused: request.name))
+            sessions[session]?.questions.append(PendingMessage(refused: request.name))
             return
         }
         subscribe(session, to: handler)
@@ -250,8 +250,8 @@ struct DeliveryModel {
     }
 
     /// Returns a question with the bounds of its count.
-    private mutating func removeAll(by session: Int, isSliced: Bool, _ isMeant: (Request) -> Bool) -> Question {
-        var question = Question()
+    private mutating func removeAll(by session: Int, isSliced: Bool, _ isMeant: (Request) -> Bool) -> PendingMessage {
+        var question = PendingMessage()
         for (tag, request) in requests where isMeant(request) {
             if isSliced, named[request.name] == tag { unsettled.insert(request.name) }
             switch request.phase {
@@ -282,7 +282,7 @@ struct DeliveryModel {
         guard let request = requests[tag] else { return }
         free(tag, as: request.phase)
         for listener in listeners(request.handler) where listener != session {
-            owe(tag, "removed", to: listener)
+            expectTerminal(tag, "removed", to: listener)
         }
     }
 
@@ -304,7 +304,7 @@ struct DeliveryModel {
     private mutating func end(_ tag: Int, _ outcome: String, now: Int) {
         guard let request = requests[tag] else { return }
         let listeners = listeners(request.handler)
-        for session in listeners { owe(tag, outcome, to: session) }
+        for session in listeners { expectTerminal(tag, outcome, to: session) }
         // A removal may or may not have ended a subscription.
         let subscribers = listeners.filter { !isRemoving($0, request.handler) }
         requests[tag]?.awaited = subscribers.contains(request.owner) ? request.owner : nil
@@ -314,7 +314,7 @@ struct DeliveryModel {
     }
 
     /// A subscriber gets the outcome of a request, unless that may have ended before.
-    private mutating func owe(_ tag: Int, _ outcome: String, to session: Int) {
+    private mutating func expectTerminal(_ tag: Int, _ outcome: String, to session: Int) {
         guard let request = requests[tag] else { return }
         let isRequired = request.doubt.isEmpty && !isRemoving(session, request.handler)
         sessions[session]?.due[tag] = (request.doubt.union([outcome]), isRequired)
@@ -398,7 +398,7 @@ struct DeliveryModel {
 
     /// The broker has nothing left to do before another event. `running`: URLs of the attempts that it has not cancelled.
     /// `pending`: requests that have not ended, by its ledger.
-    mutating func settle(running: [String], pending: Int) {
+    mutating func checkIdle(running: [String], pending: Int) {
         for (number, session) in sessions where session.isOpen {
             if let (tag, due) = session.due.first(where: { $0.value.isRequired }) {
                 fault(1, "session \(number) never gets \(due.outcomes) of \(requests[tag]?.name ?? "?"), tag \(tag)")

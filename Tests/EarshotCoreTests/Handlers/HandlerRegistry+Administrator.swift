@@ -8,7 +8,7 @@ extension HandlerRegistry {
 
     mutating func add(_ id: HandlerID) -> (number: Handle<HandlerEntry>, isFirstOfRoot: Bool) { add(Self.key(id)) }
 
-    func number(of id: HandlerID) -> Handle<HandlerEntry>? { number(of: Self.key(id)) }
+    func handle(of id: HandlerID) -> Handle<HandlerEntry>? { handle(of: Self.key(id)) }
 
     func removing(_ id: HandlerID) -> [Handle<HandlerEntry>] { removing(Self.key(id)) }
 

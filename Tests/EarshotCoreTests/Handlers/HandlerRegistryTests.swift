@@ -74,7 +74,7 @@ struct HandlerRegistryTests {
         var (registry, handler) = Self.registry(phase)
         #expect(registry.checkInvariants() == [])
         #expect(Phase(registry[handler].phase) == phase)
-        #expect((registry.number(of: Self.id) == handler) == (phase == .named))
+        #expect((registry.handle(of: Self.id) == handler) == (phase == .named))
         #expect(registry.removing(Self.id) == (phase == .removing ? [handler] : []))
         switch event {
         case .unname: registry.unname(handler, HandlerRemoval(listeners: [], message: Self.remover))
@@ -223,7 +223,7 @@ struct HandlerRegistryTests {
         registry.requestAdded(1, to: handler, owner: nil)
         _ = registry.subscribe(3, to: handler)
         registry.unname(handler, HandlerRemoval(listeners: [3], message: Self.remover))
-        let successor = try #require(registry.number(of: Self.id))
+        let successor = try #require(registry.handle(of: Self.id))
         #expect(successor != handler)
         #expect(registry[successor].subscribers == [3] && registry[handler].subscribers == [])
         #expect(registry.subscriptions(of: 3).handlers == [successor])
@@ -234,7 +234,7 @@ struct HandlerRegistryTests {
 
     @Test func `a removed handler without subscribers has no successor`() {
         let (registry, _) = Self.registry(.removing)
-        #expect(registry.number(of: Self.id) == nil && registry.count == 1 && registry.hasRoot("a"))
+        #expect(registry.handle(of: Self.id) == nil && registry.count == 1 && registry.hasRoot("a"))
     }
 
     @Test func `a client is withdrawn from the listeners of a removed handler once`() {
@@ -279,9 +279,9 @@ struct HandlerRegistryTests {
             _ = registry.unsubscribe(1, from: handler)
             _ = registry.dropIfIdle(handler)
         }
-        #expect(registry.hasSpareRoom(least: 8))
+        #expect(registry.canShrink(least: 8))
         registry.releaseRoom(beyond: 3, least: 8)
-        #expect(!registry.hasSpareRoom(least: 8))
+        #expect(!registry.canShrink(least: 8))
         #expect(registry.namedCount == 3 && registry.subscriptions(of: 1).handlers == Set(all.prefix(3)))
         #expect(registry.checkInvariants() == [])
     }

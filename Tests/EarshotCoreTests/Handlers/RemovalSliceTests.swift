@@ -14,7 +14,7 @@ struct RemovalSliceTests {
         rig = CoreRig(limits: limits)
     }
 
-    private mutating func ask(_ count: Int, _ handler: String = "h", by client: ClientID) {
+    private mutating func submit(_ count: Int, _ handler: String = "h", by client: ClientID) {
         for number in 0..<count { rig.fetch(handler, "\(number)", "http://h\(number)/", by: client) }
     }
 
@@ -34,7 +34,7 @@ struct RemovalSliceTests {
     @Test mutating func `a large REMOVE is carried out in slices, which are counted as they come, and then answered`() {
         let a = rig.client(1)
         rig.pass { _ in }
-        ask(100, by: a)
+        submit(100, by: a)
         rig.pass { $0.remove("h", by: a) }
         #expect(rig.replies(to: a) == [] && rig.core.isRemoving(a))
         #expect(rig.core.ledger.requests.pending == 96 && rig.core.doomedRequests == 96)
@@ -50,16 +50,16 @@ struct RemovalSliceTests {
     @Test mutating func `the end of a removal is the one pass that ends with spare room`() {
         let a = rig.client(1)
         rig.pass { _ in }
-        ask(100, by: a)
-        #expect(!rig.core.endPass().hasSpareRoom)
+        submit(100, by: a)
+        #expect(!rig.core.endPass().canShrink)
         rig.pass { $0.remove("h", by: a) }
         while rig.core.isRemoving {
             let end = rig.core.endPass()
-            #expect(!end.hasSpareRoom && end.nextTimer == Tick(nanoseconds: .min))
+            #expect(!end.canShrink && end.nextTimer == Tick(nanoseconds: .min))
             rig.pass()
         }
-        #expect(rig.core.endPass() == PassEnd(nextTimer: nil, hasSpareRoom: true))
-        #expect(rig.core.endPass() == PassEnd(nextTimer: nil, hasSpareRoom: false))
+        #expect(rig.core.endPass() == PassEnd(nextTimer: nil, canShrink: true))
+        #expect(rig.core.endPass() == PassEnd(nextTimer: nil, canShrink: false))
     }
 
     @Test mutating func `a transfer that many removed requests share ends without a wait for the client's messages`() {
@@ -147,7 +147,7 @@ struct RemovalSliceTests {
         let worker = rig.worker(slots: 100)
         rig.pass { rig in
             for number in 0..<20 {
-                rig.say(.subscribe(HandlerPattern("h\(number)/")!), by: a)
+                rig.send(.subscribe(HandlerPattern("h\(number)/")!), by: a)
                 rig.fetch("h\(number)/x", "1", "http://h\(number)/", by: b)
             }
         }
@@ -165,7 +165,7 @@ struct RemovalSliceTests {
         let a = rig.client(1)
         for pass in 0..<100 {
             rig.pass { _ in }
-            ask(20, "h\(pass)", by: a)
+            submit(20, "h\(pass)", by: a)
             rig.pass { $0.remove("h\(pass)", by: a) }
             #expect(rig.core.records.requests.count <= 40)
         }
@@ -175,7 +175,7 @@ struct RemovalSliceTests {
 
     @Test mutating func `what runs is cut off with the message, before the slices`() {
         let a = rig.client(1)
-        ask(100, by: a)
+        submit(100, by: a)
         rig.fetch("h", "urgent", "http://urgent/", by: a) { $0.options.priority = .high }
         let worker = rig.worker(slots: 2)
         rig.pass()
@@ -191,7 +191,7 @@ struct RemovalSliceTests {
 
     @Test mutating func `a request that comes in during a removal joins nothing of it, and has its ID at once`() {
         let (a, b) = (rig.client(1), rig.client(2))
-        ask(100, by: a)
+        submit(100, by: a)
         let worker = rig.worker(slots: 1)
         rig.pass { rig in
             rig.remove("h", by: a)
@@ -217,7 +217,7 @@ struct RemovalSliceTests {
         let a = rig.client(1)
         let worker = rig.worker(slots: 1)
         rig.pass { _ in }
-        ask(50, by: a)
+        submit(50, by: a)
         rig.pass { rig in
             rig.fetch("h", "0", "http://new/", by: a) { $0.options.replacesHandler = true }
         }
@@ -235,7 +235,7 @@ struct RemovalSliceTests {
     @Test mutating func `the body of a FETCH that replaces is released when its client is lost before`() {
         let a = rig.client(1)
         rig.pass { _ in }
-        ask(50, by: a)
+        submit(50, by: a)
         rig.pass { rig in
             var fetch = Fetch(handler: HandlerID("h")!, request: RequestID("0")!, url: "http://new/")
             fetch.options.method = "POST"
@@ -260,8 +260,8 @@ struct RemovalSliceTests {
         rig = CoreRig(limits: limits)
         let (a, b) = (rig.client(1), rig.client(2))
         rig.pass { _ in }
-        ask(640, "long", by: a)
-        ask(65, "short", by: b)
+        submit(640, "long", by: a)
+        submit(65, "short", by: b)
         rig.pass { rig in
             rig.remove("long", by: a)
             rig.remove("short", by: b)
@@ -276,33 +276,33 @@ struct RemovalSliceTests {
     @Test mutating func `a listener gets one FAILED removed for each request, before anything new of that name`() {
         let (a, b, c) = (rig.client(1), rig.client(2, window: 1_000), rig.client(3))
         let worker = rig.worker(slots: 1)
-        rig.say(.subscribe(HandlerPattern("h")!), by: b)
+        rig.send(.subscribe(HandlerPattern("h")!), by: b)
         rig.core.workerDisconnected(worker, isProcessAlive: false, now: rig.now)
-        ask(100, by: a)
-        var heard: [String] = []
+        submit(100, by: a)
+        var received: [String] = []
         rig.pass { rig in
             rig.remove("h", by: a)
             rig.fetch("h", "50", "nonsense", by: c)
         }
-        heard += rig.terminals(for: b)
+        received += rig.terminals(for: b)
         #expect(rig.terminals(for: c) == ["h 50 malformed-url"])
         while rig.core.isRemoving {
             rig.pass()
-            heard += rig.terminals(for: b)
+            received += rig.terminals(for: b)
         }
-        #expect(heard.count == 101)
-        #expect(Set(heard).count == 101)
-        #expect(heard.firstIndex(of: "h 50 removed")! < heard.firstIndex(of: "h 50 malformed-url")!)
+        #expect(received.count == 101)
+        #expect(Set(received).count == 101)
+        #expect(received.firstIndex(of: "h 50 removed")! < received.firstIndex(of: "h 50 malformed-url")!)
         #expect(rig.core.audit() == [])
     }
 
     @Test mutating func `a listener that removes the handler too gets nothing after its answer`() {
         let (a, b) = (rig.client(1), rig.client(2, window: 1_000))
-        rig.say(.subscribe(HandlerPattern("h")!), by: b)
-        ask(100, by: a)
+        rig.send(.subscribe(HandlerPattern("h")!), by: b)
+        submit(100, by: a)
         rig.pass { $0.remove("h", by: a) }
-        let told = rig.terminals(for: b).count
-        #expect(told < 100)
+        let reported = rig.terminals(for: b).count
+        #expect(reported < 100)
         rig.pass { $0.remove("h", by: b) }
         #expect(rig.core.isRemoving(b) && rig.replies(to: b) == [])
         while rig.core.isRemoving {
@@ -321,7 +321,7 @@ struct RemovalSliceTests {
         limits.requestsPerClient = 50
         rig = CoreRig(limits: limits)
         let a = rig.client(1)
-        ask(50, by: a)
+        submit(50, by: a)
         rig.pass { rig in
             rig.remove("h", by: a)
             for number in 0..<50 { rig.fetch("g", "\(number)", "http://g/", by: a) }
@@ -333,7 +333,7 @@ struct RemovalSliceTests {
 
     @Test mutating func `a dead client's requests go in slices, what runs first, and none of it starts meanwhile`() {
         let (a, b) = (rig.client(1), rig.client(2))
-        ask(100, by: a)
+        submit(100, by: a)
         rig.fetch("h", "urgent", "http://urgent/", by: a) { $0.options.priority = .high }
         let worker = rig.worker(slots: 1)
         rig.pass()
@@ -353,26 +353,26 @@ struct RemovalSliceTests {
 
     @Test mutating func `a connection that says BYE and HELLO again hears nothing of its old requests`() {
         let a = rig.client(1)
-        ask(100, by: a)
+        submit(100, by: a)
         rig.pass { rig in
-            rig.say(.bye, by: a)
-            rig.say(.hello(Hello()), by: a)
-            rig.say(.subscribe(HandlerPattern("h")!), by: a)
+            rig.send(.bye, by: a)
+            rig.send(.hello(Hello()), by: a)
+            rig.send(.subscribe(HandlerPattern("h")!), by: a)
         }
-        var heard = rig.terminals(for: a)
+        var received = rig.terminals(for: a)
         while rig.core.isRemoving {
             rig.pass()
-            heard += rig.terminals(for: a)
+            received += rig.terminals(for: a)
         }
         // It subscribes again while its old requests are removed.
-        #expect(heard.allSatisfy { $0.hasSuffix(" removed") })
-        #expect(Set(heard).count == heard.count)
+        #expect(received.allSatisfy { $0.hasSuffix(" removed") })
+        #expect(Set(received).count == received.count)
         #expect(rig.core.ledger.requests.removed == 100)
     }
 
     @Test mutating func `what is asked again by a new connection during the removal of the old one's is a new one`() {
         let a = rig.client(1)
-        ask(100, by: a)
+        submit(100, by: a)
         rig.pass { $0.core.clientLost(a, now: $0.now) }
         let again = rig.client(2)
         rig.pass { $0.fetch("h", "99", "http://h99/", by: again) }
@@ -386,7 +386,7 @@ struct RemovalSliceTests {
         let worker = rig.worker(slots: 64)
         rig.pass { rig in
             for n in 0..<30 {
-                rig.say(.subscribe(HandlerPattern("h\(n)")!), by: a)
+                rig.send(.subscribe(HandlerPattern("h\(n)")!), by: a)
                 rig.fetch("h\(n)", "1", "http://h\(n)/", by: b)
             }
         }
@@ -398,7 +398,7 @@ struct RemovalSliceTests {
         #expect(rig.terminals(for: a) == [])
         #expect(rig.terminals(for: b).count == 10)
         #expect(finish() > 5)
-        rig.pass { $0.say(.acknowledge(30), by: b) }
+        rig.pass { $0.send(.acknowledge(30), by: b) }
         #expect(rig.core.ledger.deliveries.lost == 20)
         rig.pass { $0.core.clientLost(b, now: $0.now) }
         _ = finish()
@@ -413,7 +413,7 @@ struct RemovalSliceTests {
         rig.pass { rig in
             for number in 10..<20 {
                 rig.fetch("s/\(number)", "1", "http://h\(number)/", by: a)
-                rig.say(.subscribe(HandlerPattern("s/\(number)")!), by: b)
+                rig.send(.subscribe(HandlerPattern("s/\(number)")!), by: b)
             }
             rig.fetch("t", "1", "http://t/", by: a)
         }
@@ -447,7 +447,7 @@ struct RemovalSliceTests {
         #expect(rig.core.ledger.requests.removed == 6, "the dispatch of the pass was the second turn of the first")
         rig.pass()
         #expect(rig.core.ledger.requests.removed == 8)
-        rig.pass { $0.say(.bye, by: b) }
+        rig.pass { $0.send(.bye, by: b) }
         #expect(rig.replies(to: b).first == .removed(HandlerPattern("u/")!, count: 20))
         _ = finish()
         #expect(rig.replies(to: a) == [.removed(HandlerPattern("s/")!, count: 20)])
@@ -467,8 +467,8 @@ struct RemovalSliceTests {
             for n in 0..<50 {
                 rig.fetch("own", "\(n)", "http://h\(n)/", by: a) { $0.options.subscribes = false }
             }
-            rig.say(.subscribe(HandlerPattern("own")!), by: a)
-            rig.say(.unsubscribe(HandlerPattern("own")!), by: a)
+            rig.send(.subscribe(HandlerPattern("own")!), by: a)
+            rig.send(.unsubscribe(HandlerPattern("own")!), by: a)
         }
         var ends: [Int] = []
         rig.wait(milliseconds: 100)

@@ -43,8 +43,8 @@ struct RemovalTests {
     mutating func `a removal below a name looks at the handlers below it and at one more, not at its 20,000 neighbors`()
     {
         let a = rig.client(1)
-        for number in 0..<20_000 { rig.say(.subscribe(.handler(HandlerID("q/h\(number)")!)), by: a) }
-        for number in 0..<3 { rig.say(.subscribe(.handler(HandlerID("q/x/\(number)")!)), by: a) }
+        for number in 0..<20_000 { rig.send(.subscribe(.handler(HandlerID("q/h\(number)")!)), by: a) }
+        for number in 0..<3 { rig.send(.subscribe(.handler(HandlerID("q/x/\(number)")!)), by: a) }
         let pattern = HandlerPattern("q/x/")!
         var looks = 0
         let found = rig.core.records.handlers.order.handles(
@@ -64,8 +64,8 @@ struct RemovalTests {
     @Test mutating func `other listeners of a removed handler get one FAILED removed each, the remover none`() {
         let (a, b) = (rig.client(1), rig.client(2))
         rig.pass { rig in
-            rig.say(.subscribe(HandlerPattern("h")!), by: b)
-            rig.say(.subscribe(HandlerPattern("h/")!), by: b)
+            rig.send(.subscribe(HandlerPattern("h")!), by: b)
+            rig.send(.subscribe(HandlerPattern("h/")!), by: b)
             rig.fetch("h", "1", "http://h/", by: a)
         }
         rig.pass { $0.remove("h", by: a) }
@@ -145,7 +145,7 @@ struct RemovalTests {
         let job = rig.jobs[0]
         rig.pass(unread: [a]) { $0.remove("row/", by: a) }
         let holder =
-            rig.core.records.workers.number(of: worker).map { rig.core.records.workers[$0].leases[job.attempt] != nil }
+            rig.core.records.workers.handle(of: worker).map { rig.core.records.workers[$0].leases[job.attempt] != nil }
             == true
         rig.pass(unread: [a]) { $0.core.workerLost(holder ? worker : other, now: $0.now) }
         #expect(rig.jobs == [])
@@ -223,7 +223,7 @@ struct RemovalTests {
         #expect(rig.cancellations == [jobs[0].attempt])
         rig.pass(unread: [b]) { $0.remove("b", by: b) }
         for _ in 0..<100 {
-            rig.pass(unread: [a, b]) { $0.say(.query(.ping), by: a) }
+            rig.pass(unread: [a, b]) { $0.send(.query(.ping), by: a) }
             #expect(rig.cancellations == [])
         }
         rig.pass { $0.fetch("c", "1", "http://two/", by: b) }
@@ -239,10 +239,10 @@ struct RemovalTests {
         let job = rig.jobs[0]
         rig.pass(unread: [a]) { $0.remove("a", by: a) }
         for _ in 1..<16 {
-            rig.pass(unread: [a]) { rig in for _ in 0..<32 { rig.say(.query(.ping), by: a) } }
+            rig.pass(unread: [a]) { rig in for _ in 0..<32 { rig.send(.query(.ping), by: a) } }
             #expect(rig.cancellations == [])
         }
-        rig.pass(unread: [a]) { rig in for _ in 0..<32 { rig.say(.query(.ping), by: a) } }
+        rig.pass(unread: [a]) { rig in for _ in 0..<32 { rig.send(.query(.ping), by: a) } }
         #expect(rig.cancellations == [job.attempt])
         #expect(rig.core.audit() == [])
     }
@@ -282,7 +282,7 @@ struct RemovalTests {
         rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
         #expect(rig.terminals(for: a).count == 1)
         rig.pass { $0.remove("h", by: a) }
-        rig.pass { $0.say(.acknowledge(1), by: a) }
+        rig.pass { $0.send(.acknowledge(1), by: a) }
         #expect(rig.terminals(for: a) == [])
         #expect(rig.core.ledger.deliveries.lost == 1)
         #expect(rig.core.isIdle)
@@ -299,7 +299,7 @@ struct RemovalTests {
         rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
         rig.pass { $0.remove("h", by: b) }
         rig.pass { $0.remove("h", by: a) }
-        rig.pass { $0.say(.acknowledge(1), by: a) }
+        rig.pass { $0.send(.acknowledge(1), by: a) }
         #expect(rig.terminals(for: a) == [])
         #expect(rig.core.isIdle)
     }
@@ -352,7 +352,7 @@ struct RemovalTests {
         let worker = rig.worker()
         let (a, b) = (rig.client(1), rig.client(2))
         rig.pass { rig in
-            rig.say(.subscribe(HandlerPattern("h")!), by: b)
+            rig.send(.subscribe(HandlerPattern("h")!), by: b)
             rig.fetch("h", "1", "http://1/", by: a)
         }
         let job = rig.jobs[0]

@@ -63,7 +63,7 @@ struct RemovalWalkTests {
         /// FETCH of each client that the broker has read and not carried out.
         var fetches: [ClientID: (handler: String, id: String, url: String, tag: Int)] = [:]
         /// Handlers and IDs of the FETCHes of each session by number, because an ERROR has only the number.
-        var asked: [Int: [UInt64: String]] = [:]
+        var requested: [Int: [UInt64: String]] = [:]
         /// Clients whose loss the broker hears after their removal.
         var lost: Set<ClientID> = []
         /// Messages that the broker has not read.
@@ -142,7 +142,7 @@ struct RemovalWalkTests {
             case 59..<68: write(.acknowledge)
             case 68: if pick(3) == 0 { write(.bye) }
             case 69..<72: rig.now = rig.now.advanced(byMilliseconds: pick(3_000))
-            case 72..<75: settle()
+            case 72..<75: checkIdle()
             default: rig.now = rig.now.advanced(byMilliseconds: pick(20))
             }
             pass()
@@ -217,7 +217,7 @@ struct RemovalWalkTests {
             case .acknowledge: model.acknowledge(session, sequence)
             case .bye: model.ended(session)
             }
-            say(message.text(variant: variant, sequence: sequence), of: session, by: client)
+            send(message.text(variant: variant, sequence: sequence), of: session, by: client)
             fetchesCarriedOut()
             take()
             if case .bye = message { lose(client) }
@@ -232,15 +232,15 @@ struct RemovalWalkTests {
             }
         }
 
-        private mutating func say(_ head: String, of session: Int, by client: ClientID) {
+        private mutating func send(_ head: String, of session: Int, by client: ClientID) {
             do {
                 let message = try ClientMessage(head: Array(head.utf8))
                 if message.canHaveNumber { model.sessions[session]?.lastNumber += 1 }
                 let number = message.canHaveNumber ? model.sessions[session]?.lastNumber : nil
                 if case .fetch(let fetch) = message, let number {
-                    asked[session, default: [:]][number] = "\(fetch.handler) \(fetch.request)"
+                    requested[session, default: [:]][number] = "\(fetch.handler) \(fetch.request)"
                 }
-                rig.say(message, number: number, by: client)
+                rig.send(message, number: number, by: client)
             } catch {
                 Issue.record("\(head): \(error)")
             }
@@ -263,7 +263,7 @@ struct RemovalWalkTests {
             connections[client] = session
             rig.connect(client)
             let lease = state.leaseMilliseconds / 1_000
-            say(
+            send(
                 "HELLO EAR/1\nclient: walker\nwindow: \(state.window)\nlease: \(lease)\n" + more, of: session,
                 by: client)
             take()
@@ -391,7 +391,7 @@ struct RemovalWalkTests {
             case "OK": break
             case "REMOVED", "ERROR":
                 if canary == .lostReply { return }
-                let error = words[0] == "ERROR" ? number.flatMap { asked[session]?[$0] } ?? "?" : nil
+                let error = words[0] == "ERROR" ? number.flatMap { requested[session]?[$0] } ?? "?" : nil
                 model.reply(session, error: error, count: words[0] == "REMOVED" ? words.last.flatMap { Int($0) } : nil)
                 if canary == .terminalAfterRemoval, error == nil, let name = removed[session] {
                     let last = model.sessions[session]?.lastSequence ?? 0
@@ -409,14 +409,14 @@ struct RemovalWalkTests {
         }
 
         /// Runs passes until nothing is left to do before another event, and checks.
-        mutating func settle() {
+        mutating func checkIdle() {
             var passes = 0
             repeat {
                 pass(readsAll: true)
                 passes += 1
             } while passes < 20_000 && isBusy
             if passes == 20_000 { Issue.record("the broker is never quiet") }
-            model.settle(running: running.values.map(\.job.url), pending: rig.core.ledger.requests.pending)
+            model.checkIdle(running: running.values.map(\.job.url), pending: rig.core.ledger.requests.pending)
             for fault in rig.core.audit() { Issue.record("\(fault)") }
         }
 
@@ -430,14 +430,14 @@ struct RemovalWalkTests {
                 while !away.isEmpty { resume() }
                 for _ in 0..<4 { finish() }
                 rig.now = rig.now.advanced(byMilliseconds: 500)
-                settle()
+                checkIdle()
                 rounds += 1
             } while rounds < 5_000 && model.faults.isEmpty && !model.isFinished
             if rounds == 5_000 { Issue.record("some requests never end") }
             for client in connections.keys.sorted(by: { $0.rawValue < $1.rawValue }) { lose(client) }
             rig.now = rig.now.advanced(byMilliseconds: 60_000)
             while !running.isEmpty || !cancelling.isEmpty { finish() }
-            settle()
+            checkIdle()
             if !rig.core.isIdle { Issue.record("something is left: \(rig.core.ledger)") }
         }
     }

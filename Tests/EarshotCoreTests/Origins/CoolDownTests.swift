@@ -94,13 +94,15 @@ struct CoolDownTests {
     @Test mutating func `a server that refuses one credential is still asked with another`() {
         let worker = rig.worker()
         let a = rig.client(1)
-        func asking(_ who: String) -> (inout Fetch) -> Void { { $0.httpFields = Array("authorization: \(who)".utf8) } }
-        rig.pass { $0.fetch("h", "1", "http://api/", by: a, asking("x")) }
+        func requesting(_ credentials: String) -> (inout Fetch) -> Void {
+            { $0.httpFields = Array("authorization: \(credentials)".utf8) }
+        }
+        rig.pass { $0.fetch("h", "1", "http://api/", by: a, requesting("x")) }
         let job = rig.jobs[0]
         rig.pass { $0.done(job, by: worker, status: 429, fields: "retry-after: 60") }
         rig.pass { rig in
-            rig.fetch("h", "2", "http://api/2", by: a, asking("x"))
-            rig.fetch("h", "3", "http://api/2", by: a, asking("y"))
+            rig.fetch("h", "2", "http://api/2", by: a, requesting("x"))
+            rig.fetch("h", "3", "http://api/2", by: a, requesting("y"))
         }
         #expect(rig.jobs.map { String(decoding: $0.httpFields, as: UTF8.self) } == ["authorization: y"])
     }
@@ -168,27 +170,27 @@ struct CoolDownTests {
         rig = CoreRig(limits: limits)
         let worker = rig.worker(slots: 64)
         let a = rig.client(1)
-        func ask(_ user: Int) -> [Job] {
+        func submit(_ user: Int) -> [Job] {
             rig.pass { rig in
                 rig.fetch("h", "\(user)", "http://u\(user)@h/", by: a) { $0.options.retries = 0 }
             }
             return rig.jobs
         }
         for user in 1...5 {
-            let job = ask(user)[0]
+            let job = submit(user)[0]
             rig.pass { $0.done(job, by: worker, status: 429, fields: "retry-after: 30000000") }
-            rig.pass { $0.say(.acknowledge(UInt64(user)), by: a) }
+            rig.pass { $0.send(.acknowledge(UInt64(user)), by: a) }
         }
         #expect(rig.core.records.governor.scopes.count == 3)
         #expect(rig.core.records.governor.restingScopes == 3)
         // The first three are refused at once, the others are sent.
-        #expect(ask(11).count == 1)
-        #expect(ask(3).isEmpty)
+        #expect(submit(11).count == 1)
+        #expect(submit(3).isEmpty)
         #expect(rig.core.audit() == [])
         // A cool-down beyond one setting may be within another.
         limits.coolDownMilliseconds = 40_000_000
         rig.core.limitsChanged(limits, now: rig.now)
-        #expect(ask(1).count == 1)
+        #expect(submit(1).count == 1)
     }
 
     @Test mutating func `the timer of refusals that a setting ended lets no second probe start`() {

@@ -212,7 +212,7 @@ struct CoolDownWaitTests {
         _ = cool(5, by: a)
         rig.pass { $0.fetch("h", "1", "http://slow/1", by: a, Self.waiting(0)) }
         #expect(rig.terminals(for: a).isEmpty)
-        rig.pass { $0.say(.acknowledge(1), by: a) }
+        rig.pass { $0.send(.acknowledge(1), by: a) }
         #expect(rig.terminals(for: a) == ["h 1 origin-cooling"] && retryAfter(a) == [5])
         #expect(rig.core.audit() == [])
     }

@@ -44,7 +44,7 @@ struct OriginGovernorTests {
 
         mutating func refuse(_ seconds: Int?) -> OriginGovernor.CoolDownStart? {
             governor.cool(
-                scope, asked: seconds.flatMap { OriginGovernorTests.retryAfter($0) }, using: &generator, now: now)
+                scope, retryAfter: seconds.flatMap { OriginGovernorTests.retryAfter($0) }, using: &generator, now: now)
         }
 
         /// Refuses a request, which starts or extends the cool-down.
@@ -117,20 +117,20 @@ struct OriginGovernorTests {
         var bed = try Bed()
         bed.enter(phase)
         let before = bed.phase
-        let isTold: Bool
+        let isReported: Bool
         switch event {
-        case .refused: isTold = bed.refuse(nil) != nil
-        case .refusedForShort: isTold = bed.refuse(50) != nil
-        case .refusedForLong: isTold = bed.refuse(800)?.isRefusing == true
+        case .refused: isReported = bed.refuse(nil) != nil
+        case .refusedForShort: isReported = bed.refuse(50) != nil
+        case .refusedForLong: isReported = bed.refuse(800)?.isRefusing == true
         case .flightStarts:
             bed.governor.probeStarted(bed.scope, 2)
-            isTold = bed.phase != before
-        case .probeAnswered: isTold = bed.governor.probeEnded(bed.scope, 1, isAnswered: true)
-        case .probeUnanswered: isTold = bed.governor.probeEnded(bed.scope, 1, isAnswered: false)
-        case .otherAnswered: isTold = bed.governor.probeEnded(bed.scope, 2, isAnswered: true)
+            isReported = bed.phase != before
+        case .probeAnswered: isReported = bed.governor.probeEnded(bed.scope, 1, isAnswered: true)
+        case .probeUnanswered: isReported = bed.governor.probeEnded(bed.scope, 1, isAnswered: false)
+        case .otherAnswered: isReported = bed.governor.probeEnded(bed.scope, 2, isAnswered: true)
         }
         #expect(Phase(bed.phase) == Self.expected(event, phase))
-        #expect(isTold == (bed.phase != before))
+        #expect(isReported == (bed.phase != before))
         #expect(bed.governor.checkInvariants() == [])
     }
 
@@ -272,7 +272,7 @@ struct OriginGovernorTests {
         let other = bed.governor.scope(try Self.privateScope(1), at: bed.origin)
         bed.governor.flightJoined(other)
         for scope in [bed.scope, other] {
-            _ = bed.governor.cool(scope, asked: Self.retryAfter(10), using: &bed.generator, now: bed.now)
+            _ = bed.governor.cool(scope, retryAfter: Self.retryAfter(10), using: &bed.generator, now: bed.now)
         }
         #expect(bed.governor.flightLeft(bed.scope) == nil)
         #expect(bed.governor.restingScopes == 1)
@@ -321,8 +321,8 @@ struct OriginGovernorTests {
             case 4:
                 guard let scope = flights.randomElement(using: &random) else { continue }
                 let seconds = [nil, 5, 700].randomElement(using: &random) ?? nil
-                let asked = seconds.flatMap { OriginGovernorTests.retryAfter($0) }
-                _ = bed.governor.cool(scope, asked: asked, using: &bed.generator, now: bed.now)
+                let retryAfter = seconds.flatMap { OriginGovernorTests.retryAfter($0) }
+                _ = bed.governor.cool(scope, retryAfter: retryAfter, using: &bed.generator, now: bed.now)
             case 5:
                 for scope in bed.governor.scopes.indices where bed.governor.scopes[scope].coolDown?.end != nil {
                     #expect(bed.governor.coolDownEnded(scope) == nil)

@@ -15,7 +15,7 @@ struct OriginTests {
         return limits
     }
 
-    private mutating func ask(_ count: Int, _ host: String, by client: ClientID) {
+    private mutating func submit(_ count: Int, _ host: String, by client: ClientID) {
         for n in 1...count { rig.fetch("h", "\(host)\(n)", "http://\(host)/\(n)", by: client) }
     }
 
@@ -24,10 +24,10 @@ struct OriginTests {
         _ = rig.worker(slots: 64)
         let a = rig.client(1)
         rig.pass { _ in }
-        ask(9, "one", by: a)
-        ask(9, "a.example", by: a)
-        ask(9, "b.example", by: a)
-        ask(9, "other", by: a)
+        submit(9, "one", by: a)
+        submit(9, "a.example", by: a)
+        submit(9, "b.example", by: a)
+        submit(9, "other", by: a)
         rig.pass()
         let started = Dictionary(grouping: rig.jobs.map { $0.url.split(separator: "/")[1] }, by: \.self)
         #expect(started.mapValues(\.count) == ["one": 1, "a.example": 2, "b.example": 2, "other": 5])
@@ -36,7 +36,7 @@ struct OriginTests {
     @Test mutating func `a limit that is raised opens the origin, one that is lowered lets it drain`() {
         let worker = rig.worker(slots: 64)
         let a = rig.client(1)
-        ask(30, "one", by: a)
+        submit(30, "one", by: a)
         rig.pass()
         var jobs = rig.jobs
         #expect(jobs.count == 5)
@@ -61,7 +61,7 @@ struct OriginTests {
     @Test mutating func `the audit sees one transfer more than a lowered limit lets run out`() {
         let worker = rig.worker(slots: 64)
         let a = rig.client(1)
-        ask(5, "one", by: a)
+        submit(5, "one", by: a)
         rig.pass()
         let job = rig.jobs[0]
         rig.pass { $0.core.limitsChanged(Self.limits(["one": 2]), now: $0.now) }
@@ -75,7 +75,7 @@ struct OriginTests {
         rig = CoreRig(limits: Self.limits(["one": 0]))
         _ = rig.worker()
         let a = rig.client(1)
-        ask(2, "one", by: a)
+        submit(2, "one", by: a)
         rig.pass()
         #expect(rig.jobs.isEmpty)
         rig.pass { $0.core.limitsChanged(CoreLimits(), now: $0.now) }
@@ -116,7 +116,7 @@ struct OriginTests {
         rig = CoreRig(limits: Self.limits(["one": limit]))
         _ = [rig.worker(1, slots: 64), rig.worker(2, slots: 64)]
         let a = rig.client(1, window: 1_000)
-        ask(600, "one", by: a)
+        submit(600, "one", by: a)
         rig.pass()
         var running = Array(zip(rig.jobs, workersOfJobs))
         for _ in 0..<300 {
@@ -152,7 +152,7 @@ struct OriginTests {
         let first = rig.worker(1)
         let second = rig.worker(2)
         let a = rig.client(1)
-        ask(2, "slow", by: a)
+        submit(2, "slow", by: a)
         rig.pass()
         let answered = rig.actions.compactMap { action -> Job? in
             if case .worker(.send(second, .job(let job))) = action { job } else { nil }

@@ -29,7 +29,7 @@ struct OutageTests {
                 }
             }
             ends += rig.terminals(for: a)
-            rig.say(.acknowledge(UInt64(ends.count)), by: a)
+            rig.send(.acknowledge(UInt64(ends.count)), by: a)
         }
         #expect(ends.count { $0.hasSuffix(" 200") } == 290 && ends.count { $0.hasSuffix(" http-status") } == 10)
         #expect(rig.core.ledger.flights.coolDowns == 0)
@@ -57,7 +57,7 @@ struct OutageTests {
             rig.pass { rig in for job in jobs { rig.done(job, by: worker, status: isDown ? 503 : 200) } }
             if isDown { refused += jobs.count }
             ends += rig.terminals(for: a)
-            rig.say(.acknowledge(UInt64(ends.count)), by: a)
+            rig.send(.acknowledge(UInt64(ends.count)), by: a)
             if rig.jobs.isEmpty {
                 rig.wait(milliseconds: 20)
                 ends += rig.terminals(for: a)

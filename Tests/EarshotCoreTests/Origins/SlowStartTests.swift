@@ -100,7 +100,7 @@ struct SlowStartTests {
 
     private func rig(awaiting processes: Set<Int32>, isSupervised: Bool = true) -> CoreRig {
         var rig = CoreRig()
-        rig.core.facilities.isSupervised = isSupervised
+        rig.core.features.isSupervised = isSupervised
         rig.core.brokerDied(awaiting: processes, until: rig.now.advanced(byMilliseconds: 1_000), now: rig.now)
         let client = rig.client(1)
         rig.pass { rig in for number in 1...8 { rig.fetch("h", "\(number)", "http://h/\(number)", by: client) } }

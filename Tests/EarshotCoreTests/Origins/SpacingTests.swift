@@ -58,7 +58,7 @@ struct SpacingTests {
         rig.pass { $0.fetch("h", "1", "http://spaced/1", by: a) }
         let job = rig.jobs[0]
         rig.pass { $0.done(job, by: worker) }
-        rig.pass { $0.say(.acknowledge(1), by: a) }
+        rig.pass { $0.send(.acknowledge(1), by: a) }
         rig.pass { $0.fetch("h", "2", "http://spaced/2", by: a) }
         #expect(rig.jobs.isEmpty)
         rig.pass { $0.remove("h", by: a) }
@@ -100,13 +100,15 @@ struct SpacingTests {
     @Test mutating func `what cools down does not use it up, and the probe waits for it`() {
         let worker = rig.worker()
         let a = rig.client(1)
-        func asking(_ who: String) -> (inout Fetch) -> Void { { $0.httpFields = Array("authorization: \(who)".utf8) } }
-        rig.pass { $0.fetch("h", "1", "http://spaced/1", by: a, asking("x")) }
+        func requesting(_ credentials: String) -> (inout Fetch) -> Void {
+            { $0.httpFields = Array("authorization: \(credentials)".utf8) }
+        }
+        rig.pass { $0.fetch("h", "1", "http://spaced/1", by: a, requesting("x")) }
         let job = rig.jobs[0]
         rig.pass { $0.done(job, by: worker, status: 429, fields: "retry-after: 1") }
         rig.pass { rig in
-            rig.fetch("h", "2", "http://spaced/2", by: a, asking("x"))
-            for n in 3...12 { rig.fetch("h", "\(n)", "http://spaced/\(n)", by: a, asking("y")) }
+            rig.fetch("h", "2", "http://spaced/2", by: a, requesting("x"))
+            for n in 3...12 { rig.fetch("h", "\(n)", "http://spaced/\(n)", by: a, requesting("y")) }
         }
         for n in 3...5 {
             rig.wait(milliseconds: 100)

@@ -88,7 +88,7 @@ struct OutcomeStoreTests {
 
     // MARK: Bodies
 
-    enum Place: CaseIterable {
+    enum State: CaseIterable {
         case memory, spilled, gone
     }
 
@@ -96,7 +96,7 @@ struct OutcomeStoreTests {
         case spill, unspill, release
     }
 
-    private static func store(_ place: Place) -> OutcomeStore {
+    private static func store(_ place: State) -> OutcomeStore {
         var store = store(response())
         switch place {
         case .memory: break
@@ -106,14 +106,14 @@ struct OutcomeStoreTests {
         return store
     }
 
-    private static func place(in store: OutcomeStore) -> Place {
+    private static func place(in store: OutcomeStore) -> State {
         guard store.contains(0) else { return .gone }
         if store[0].response?.body == .inline(body) { return .memory }
         #expect(store[0].response?.body == .file(spillName, spilled: body))
         return .spilled
     }
 
-    private static func expected(_ event: Event, _ place: Place) -> (Place, Freed?) {
+    private static func expected(_ event: Event, _ place: State) -> (State, Freed?) {
         switch (event, place) {
         case (.spill, .memory), (.spill, .spilled): (.spilled, nil)
         case (.unspill, .spilled): (.memory, Freed(files: [spillName]))
@@ -125,8 +125,8 @@ struct OutcomeStoreTests {
         }
     }
 
-    @Test(arguments: Event.allCases, Place.allCases)
-    func `each event leaves a body where the diagram says`(event: Event, place: Place) {
+    @Test(arguments: Event.allCases, State.allCases)
+    func `each event leaves a body where the diagram says`(event: Event, place: State) {
         var store = Self.store(place)
         #expect(Self.place(in: store) == place)
         // The core never names a released body again.
@@ -185,20 +185,20 @@ struct OutcomeStoreTests {
     // MARK: Owed failures
 
     /// Adds the owed failure of a request, which holds no outcome of its own afterwards.
-    private static func owe(
+    private static func addCompactFailure(
         _ failure: Outcome, of interest: Handle<Interest>, in store: inout OutcomeStore
-    ) throws -> Handle<OwedFailure> {
+    ) throws -> Handle<CompactFailure> {
         let outcome = store.insert(failure)
         store.retain(outcome)
-        let number = store.addOwed(
+        let number = store.addCompact(
             try #require(RequestID("1")), of: interest, 0, outcome: outcome)
         _ = store.release(outcome)
         return number
     }
 
-    private static func end(_ number: Handle<OwedFailure>, in store: inout OutcomeStore) -> Bool {
-        let outcome = store.owed[number].outcome
-        guard store.releaseOwed(number) else { return false }
+    private static func end(_ number: Handle<CompactFailure>, in store: inout OutcomeStore) -> Bool {
+        let outcome = store.compact[number].outcome
+        guard store.releaseCompact(number) else { return false }
         _ = store.release(outcome)
         return true
     }
@@ -207,17 +207,17 @@ struct OutcomeStoreTests {
         isDetached: Bool
     ) throws {
         var store = Self.store()
-        let number = try Self.owe(Outcome(failure: .removed), of: 7, in: &store)
-        for _ in 0..<2 { store.retainOwed(number) }
-        #expect(store.owedNumber(of: 7) == number && store.owed[number].interest == 7)
+        let number = try Self.addCompactFailure(Outcome(failure: .removed), of: 7, in: &store)
+        for _ in 0..<2 { store.retainCompact(number) }
+        #expect(store.compactNumber(of: 7) == number && store.compact[number].interest == 7)
         #expect(store.checkInvariants() == [])
         if isDetached {
-            store.detachOwed(number)
-            #expect(store.owedNumber(of: 7) == nil && store.owed[number].interest == nil)
+            store.detachCompact(number)
+            #expect(store.compactNumber(of: 7) == nil && store.compact[number].interest == nil)
         }
         #expect(Self.end(number, in: &store) == false && store.checkInvariants() == [])
-        #expect(Self.end(number, in: &store) == true && store.owedNumber(of: 7) == nil)
-        #expect(store.isEmpty && store.owed.capacity == 0, "the memory of very many is released")
+        #expect(Self.end(number, in: &store) == true && store.compactNumber(of: 7) == nil)
+        #expect(store.isEmpty && store.compact.capacity == 0, "the memory of very many is released")
     }
 
     @Test func `failures with the same text share an outcome, whatever their URLs`() throws {
@@ -229,10 +229,10 @@ struct OutcomeStoreTests {
             Outcome(failure: .originCooling, detail: "5 s", url: "http://a.example/4"),
             Outcome(failure: .originCooling, detail: "6 s", url: "http://a.example/5"),
         ]
-        let numbers = try texts.indices.map { try Self.owe(texts[$0], of: Handle(index: $0), in: &store) }
-        for number in numbers { store.retainOwed(number) }
+        let numbers = try texts.indices.map { try Self.addCompactFailure(texts[$0], of: Handle(index: $0), in: &store) }
+        for number in numbers { store.retainCompact(number) }
         #expect(store.count == 3 && store.checkInvariants() == [])
-        #expect(numbers.map { store.owedURLs[$0] } == texts.map(\.url))
+        #expect(numbers.map { store.compactURLs[$0] } == texts.map(\.url))
         for number in numbers { #expect(Self.end(number, in: &store) == true) }
         #expect(store.isEmpty)
     }
@@ -240,11 +240,11 @@ struct OutcomeStoreTests {
     /// With its ID in place, the byte that marks a place of the slab and the entry of a window, 500,000 of them take less
     /// than 25 MB. An ID of more than 15 bytes has memory of its own.
     @Test func `an owed failure takes 32 bytes`() throws {
-        #expect(MemoryLayout<OwedFailure>.stride == 32)
-        var slab = Slab<OwedFailure>()
+        #expect(MemoryLayout<CompactFailure>.stride == 32)
+        var slab = Slab<CompactFailure>()
         let request = try #require(RequestID("123456789012345"))
-        for _ in 0..<500_000 { _ = slab.insert(OwedFailure(request: request, handler: 0, outcome: 0)) }
-        let bytes = slab.capacity * (MemoryLayout<OwedFailure>.stride + 1)
+        for _ in 0..<500_000 { _ = slab.insert(CompactFailure(request: request, handler: 0, outcome: 0)) }
+        let bytes = slab.capacity * (MemoryLayout<CompactFailure>.stride + 1)
         // A deque grows by half at most.
         #expect(bytes + 750_000 * MemoryLayout<DueTerminal>.stride <= 25_000_000)
     }
@@ -254,9 +254,9 @@ struct OutcomeStoreTests {
             var store = OutcomeStore(limits: OutcomeStore.Limits(waitingBytes: 0))
             let request = try #require(RequestID("1"))
             let outcome = store.insert(Outcome(failure: .removed))
-            let number = store.addOwed(request, of: 7, 0, outcome: outcome)
-            store.detachOwed(number)
-            store.detachOwed(number)
+            let number = store.addCompact(request, of: 7, 0, outcome: outcome)
+            store.detachCompact(number)
+            store.detachCompact(number)
         }
     }
 
@@ -301,7 +301,7 @@ struct OutcomeStoreTests {
         var (lastBody, lastInterest): (UInt64, Handle<Interest>) = (0, 0)
         let files = ["a", "b", "c"]
         var held: [Handle<Outcome>] = []
-        var owed: [Handle<OwedFailure>] = []
+        var compact: [Handle<CompactFailure>] = []
         for _ in 0..<5_000 {
             switch Int.random(in: 0..<8, using: &random) {
             case 0:
@@ -322,25 +322,25 @@ struct OutcomeStoreTests {
                 lastInterest = lastInterest.advanced(by: 1)
                 let detail = files.randomElement(using: &random)
                 let url = Bool.random(using: &random) ? "http://a.example/" : nil
-                let number = try Self.owe(
+                let number = try Self.addCompactFailure(
                     Outcome(failure: .timeout, detail: detail, url: url), of: lastInterest, in: &store)
                 for _ in 0...Int.random(in: 0...1, using: &random) {
-                    store.retainOwed(number)
-                    owed.append(number)
+                    store.retainCompact(number)
+                    compact.append(number)
                 }
             case 6:
-                guard let number = owed.randomElement(using: &random), store.owed[number].interest != nil else {
+                guard let number = compact.randomElement(using: &random), store.compact[number].interest != nil else {
                     continue
                 }
-                store.detachOwed(number)
+                store.detachCompact(number)
             default:
-                guard let index = owed.indices.randomElement(using: &random) else { continue }
-                _ = Self.end(owed.remove(at: index), in: &store)
+                guard let index = compact.indices.randomElement(using: &random) else { continue }
+                _ = Self.end(compact.remove(at: index), in: &store)
             }
             #expect(store.checkInvariants() == [])
         }
         for number in held { _ = store.release(number) }
-        for number in owed { _ = Self.end(number, in: &store) }
+        for number in compact { _ = Self.end(number, in: &store) }
         #expect(store.isEmpty && store.spooledBytes == 0)
     }
 }

@@ -29,7 +29,7 @@ import Testing
         let job = try #require(rig.jobs.first)
         #expect(job.resume == Job.Resume(bytes: 400, total: 1000, validator: "\"a\""))
         let kept = AttemptID(broker: job.attempt.broker, flight: 1, attempt: 1)
-        #expect(rig.actions.contains(.spool(.lendPart("\(kept).kept", as: "3-\(job.attempt).part"))))
+        #expect(rig.actions.contains(.spool(.assignPart("\(kept).kept", as: "3-\(job.attempt).part"))))
         rig.pass { $0.resumed(job, by: worker, length: 1000, fields: "content-range: bytes 400-999/1000\nx-new: 1") }
         let terminal = try #require(rig.result(for: client))
         #expect(terminal.source == .resumed && terminal.resumedBytes == 400)
@@ -124,7 +124,7 @@ import Testing
         var limits = CoreLimits()
         limits.origins.limit = 20
         var rig = CoreRig(limits: limits)
-        rig.core.facilities.isKeepingParts = true
+        rig.core.features.isKeepingParts = true
         let (client, worker) = (rig.client(1), rig.worker(3))
         return (rig, client, worker)
     }
@@ -153,8 +153,8 @@ import Testing
         #expect(rig.stored == [file] && rig.removedParts.isEmpty)
         #expect(rig.recorded.map(\.keys) == [keys] && rig.recorded.map(\.part.validator) == ["\"a\""])
         rig.pass { $0.fetch("h", "2", "http://a.example/x", by: client) }
-        let (next, asked) = try #require(rig.resumeJobs.first)
-        #expect(asked == keys)
+        let (next, requested) = try #require(rig.resumeJobs.first)
+        #expect(requested == keys)
         // The shell has found it.
         rig.pass {
             $0.core.partFound(Self.description(job), bytes: Self.mebibyte, for: next.attempt, by: worker)
@@ -383,7 +383,7 @@ extension CoreRig {
         rig.replies(to: client).compactMap { if case .progress(let progress) = $0 { progress } else { nil } }
     }
 
-    private func tell(_ job: Job, _ received: Int, file: Bool = true, by worker: WorkerID, _ rig: inout CoreRig) {
+    private func report(_ job: Job, _ received: Int, file: Bool = true, by worker: WorkerID, _ rig: inout CoreRig) {
         let part = BodyPart(
             file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
         rig.pass {
@@ -400,7 +400,7 @@ extension CoreRig {
         rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.streams = true } }
         let job = try #require(rig.jobs.first)
         #expect(job.streams && job.progressMilliseconds == 50)
-        tell(job, 10, by: worker, &rig)
+        report(job, 10, by: worker, &rig)
         let first = try #require(progress(rig, to: client).first)
         #expect(
             first.file == "/spool/" + SpoolName.path("3-\(job.attempt).part")
@@ -420,18 +420,18 @@ extension CoreRig {
         let worker = rig.worker(3)
         rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.progressMilliseconds = 200 } }
         let job = try #require(rig.jobs.first)
-        for received in [10, 20, 30] { tell(job, received, by: worker, &rig) }
+        for received in [10, 20, 30] { report(job, received, by: worker, &rig) }
         rig.wait(milliseconds: 199)
         #expect(progress(rig, to: client).isEmpty)
         rig.wait(milliseconds: 1)
         #expect(progress(rig, to: client).map(\.received) == [30])
         rig.wait(milliseconds: 1_000)
         #expect(progress(rig, to: client).isEmpty)
-        tell(job, 40, by: worker, &rig)
+        report(job, 40, by: worker, &rig)
         #expect(progress(rig, to: client).map(\.received) == [40])
-        tell(job, 50, by: worker, &rig)
+        report(job, 50, by: worker, &rig)
         rig.now = rig.now.advanced(byMilliseconds: 200)
-        tell(job, 60, by: worker, &rig)
+        report(job, 60, by: worker, &rig)
         #expect(progress(rig, to: client).map(\.received) == [60], "the timer of 50 is then stale")
         rig.wait(milliseconds: 1_000)
         #expect(progress(rig, to: client).isEmpty)
@@ -440,7 +440,7 @@ extension CoreRig {
     /// The running job, interrupted after 10 bytes, and the job that resumes them.
     private func brokenOff(by worker: WorkerID, _ rig: inout CoreRig) throws -> (Job, Job) {
         let first = try #require(rig.jobs.first)
-        tell(first, 10, by: worker, &rig)
+        report(first, 10, by: worker, &rig)
         rig.pass {
             $0.core.partKept(of: first.attempt, bytes: 10, by: worker)
             $0.failed(first, "reset", by: worker)
@@ -456,7 +456,7 @@ extension CoreRig {
         let worker = rig.worker(3)
         rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.streams = true } }
         let (first, second) = try brokenOff(by: worker, &rig)
-        tell(second, 20, by: worker, &rig)
+        report(second, 20, by: worker, &rig)
         #expect(progress(rig, to: client).map(\.generation) == [Generation(first.attempt)])
         rig.wait(milliseconds: 1_000)
         rig.pass {

@@ -13,19 +13,19 @@ struct PartitionTests {
     private let worker: WorkerID
 
     init() {
-        rig.core.facilities.publicSuffixes = PublicSuffixes { _ in false }
+        rig.core.features.publicSuffixes = PublicSuffixes { _ in false }
         worker = rig.worker(slots: 64)
         for (id, user) in [(Self.first, "uid:33"), (Self.second, "uid:34"), (Self.administrator, nil)] {
             rig.pass { rig in
                 rig.connect(id, user: user.flatMap { PrincipalName($0) })
-                rig.say(.hello(Hello()), by: id)
+                rig.send(.hello(Hello()), by: id)
             }
         }
     }
 
     private mutating func share(_ isSharing: Bool) throws {
         let words = try #require(SettingWords(["share-between-users", isSharing ? "on" : "off"]))
-        rig.pass { $0.say(.set(words), by: Self.administrator) }
+        rig.pass { $0.send(.set(words), by: Self.administrator) }
     }
 
     /// The jobs for one request each of two users.
@@ -85,7 +85,7 @@ struct PartitionTests {
     }
 
     @Test mutating func `a stored response belongs to the user whose request fetched it`() throws {
-        rig.core.facilities.isCaching = true
+        rig.core.features.isCaching = true
         func partitions(_ rig: inout CoreRig) -> [String] {
             rig.pass { rig in
                 for client in [Self.first, Self.second, Self.administrator] {

@@ -14,7 +14,7 @@ struct PrincipalDurableTests {
         for (id, user) in [(Self.first, "uid:33"), (Self.second, "uid:34"), (Self.administrator, nil)] {
             bed.pass { rig in
                 rig.connect(id, user: user.flatMap { PrincipalName($0) })
-                rig.say(.hello(Hello()), by: id)
+                rig.send(.hello(Hello()), by: id)
             }
         }
     }
@@ -37,7 +37,7 @@ struct PrincipalDurableTests {
         #expect(bed.rig.jobs.count == 3)
         bed.finishJobs(worker)
         for client in clients {
-            bed.pass { $0.say(.subscribe(HandlerPattern("h")!), by: client) }
+            bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: client) }
             #expect(bed.rig.terminals(for: client) == ["h 1 200"])
             for other in clients where other != client { #expect(bed.rig.terminals(for: other) == []) }
         }
@@ -49,13 +49,13 @@ struct PrincipalDurableTests {
     {
         let proof = try #require(GatewayProof(String(repeating: "ab", count: 32)))
         let laptop = try #require(PrincipalName("key:laptop"))
-        bed.rig.core.facilities.gatewayProof = proof
+        bed.rig.core.features.gatewayProof = proof
         func open(_ rig: inout CoreRig, _ id: ClientID, isGateway: Bool) {
             rig.core.clientConnected(id, token: CoreRig.token(of: id), user: nil, isGateway: isGateway)
             var hello = Hello()
             hello.principal = laptop
             hello.proof = isGateway ? proof : nil
-            rig.say(.hello(hello), by: id)
+            rig.send(.hello(hello), by: id)
         }
         bed.pass { rig in
             open(&rig, Self.first, isGateway: true)
@@ -92,7 +92,7 @@ struct PrincipalDurableTests {
                 rig.core.durableRowsRead([entry], now: rig.now)
             }
         }
-        #expect(bed.said.count { if case .durable(.forget) = $0 { true } else { false } } == 3)
+        #expect(bed.sent.count { if case .durable(.forget) = $0 { true } else { false } } == 3)
         #expect(bed.rig.core.ledger.requests.pending == 0)
     }
 
@@ -120,10 +120,10 @@ struct PrincipalDurableTests {
         let back = ClientID(rawValue: 9)
         bed.pass { rig in
             rig.connect(back, user: PrincipalName("uid:33"))
-            rig.say(.hello(Hello()), by: back)
-            rig.say(.query(.why(HandlerID("h")!, RequestID("1")!)), by: back)
+            rig.send(.hello(Hello()), by: back)
+            rig.send(.query(.why(HandlerID("h")!, RequestID("1")!)), by: back)
         }
-        let answers = bed.said.compactMap { action -> String? in
+        let answers = bed.sent.compactMap { action -> String? in
             if case .client(.answer(back, _, let json)) = action {
                 String(decoding: json, as: UTF8.self)
             } else {

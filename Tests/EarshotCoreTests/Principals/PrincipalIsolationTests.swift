@@ -102,7 +102,7 @@ struct PrincipalIsolationTests {
 
     init() {
         worker = bed.rig.worker()
-        bed.rig.core.facilities.gatewayProof = GatewayProof(String(repeating: "0123456789abcdef", count: 4))
+        bed.rig.core.features.gatewayProof = GatewayProof(String(repeating: "0123456789abcdef", count: 4))
         connect(Self.administrator, nil)
         connect(Self.intruder, "uid:33")
     }
@@ -112,22 +112,22 @@ struct PrincipalIsolationTests {
             rig.connect(id, user: user.flatMap { PrincipalName($0) })
             var hello = Hello()
             hello.leaseMilliseconds = 60_000
-            rig.say(.hello(hello), by: id)
+            rig.send(.hello(hello), by: id)
         }
     }
 
     /// Sends a message and returns all messages to a client, those before the end of the pass included.
-    private mutating func say(_ text: String, by client: ClientID, heardBy listener: ClientID? = nil) -> String {
+    private mutating func send(_ text: String, by client: ClientID, receivedBy listener: ClientID? = nil) -> String {
         guard let message = try? ClientMessage(head: Array((text + "\n").utf8)) else {
             Issue.record("\(text) is not a message")
             return ""
         }
-        bed.pass { $0.say(message, by: client) }
-        return heard(by: listener ?? client)
+        bed.pass { $0.send(message, by: client) }
+        return received(by: listener ?? client)
     }
 
-    private func heard(by client: ClientID) -> String {
-        let texts = bed.said.compactMap { action -> String? in
+    private func received(by client: ClientID) -> String {
+        let texts = bed.sent.compactMap { action -> String? in
             switch action {
             case .client(.send(client, let message)): String(decoding: message.encoded(), as: UTF8.self)
             case .client(.deliver(client, let terminal, _)):
@@ -164,18 +164,18 @@ struct PrincipalIsolationTests {
             rig.fetch("h/x", "1", "http://one/", by: Self.victim) { $0.options.streams = true }
             rig.fetch("h/x", "2", "http://two/", by: Self.victim) { $0.options.usesCookies = true }
         }
-        _ = say("COOKIES h/x http://two/\n\nset-cookie: s=1", by: Self.victim)
+        _ = send("COOKIES h/x http://two/\n\nset-cookie: s=1", by: Self.victim)
     }
 
     /// Answers of the other user to the questions about everything it has.
     private mutating func view(of client: ClientID) -> [String] {
         ["handlers", "requests", "ledger", "status", "cookies h/x", "why h/x 1", "why h/x 2", "why h/x 3", "why h/d 4"]
-            .map { say("QUERY \($0)", by: client) }
+            .map { send("QUERY \($0)", by: client) }
     }
 
     @Test mutating func `every verb and subject gets the answer of a bus without the other user`() {
         for (message, answer) in Self.attempts {
-            #expect(say(message, by: Self.intruder) == answer, "\(message)")
+            #expect(send(message, by: Self.intruder) == answer, "\(message)")
         }
         #expect(Self.attempts.count >= 40)
     }
@@ -187,8 +187,8 @@ struct PrincipalIsolationTests {
         for count in counts { #expect(before[2].contains(count)) }
         #expect(before[4].contains("\"value\":\"1\""))
         for (message, answer) in Self.attempts {
-            #expect(say(message, by: Self.intruder) == answer, "\(message)")
-            #expect(heard(by: Self.victim) == "", "\(message)")
+            #expect(send(message, by: Self.intruder) == answer, "\(message)")
+            #expect(received(by: Self.victim) == "", "\(message)")
         }
         #expect(view(of: Self.victim) == before)
     }
@@ -219,11 +219,11 @@ struct PrincipalIsolationTests {
                 rig.fetch("h/y", "1", "http://one/", by: client)
             }
         }
-        #expect(say("REMOVE h/", by: Self.intruder) == "REMOVED h/ 2")
+        #expect(send("REMOVE h/", by: Self.intruder) == "REMOVED h/ 2")
         #expect(bed.rig.core.ledger.requests.pending == 4)
-        #expect(say("REMOVE h/", by: Self.administrator) == "REMOVED h/ 2")
+        #expect(send("REMOVE h/", by: Self.administrator) == "REMOVED h/ 2")
         #expect(bed.rig.core.ledger.requests.pending == 2)
-        #expect(say("QUERY why h/x 1", by: Self.victim).contains("\"state\":\"running\""))
+        #expect(send("QUERY why h/x 1", by: Self.victim).contains("\"state\":\"running\""))
     }
 
     @Test mutating func `a removal in slices withdraws nothing of an equal name of another principal`() {
@@ -242,26 +242,26 @@ struct PrincipalIsolationTests {
         for _ in 0..<8 { bed.pass() }
         #expect(!bed.rig.core.isRemoving)
         #expect(bed.rig.core.ledger.requests.pending == 7)
-        #expect(say("QUERY ledger", by: Self.victim).contains("\"pending\":7"))
+        #expect(send("QUERY ledger", by: Self.victim).contains("\"pending\":7"))
     }
 
     @Test mutating func `the administrator sees the handlers of all, with their principals, and acts for one by name`()
     {
         makeVictim()
         bed.pass { $0.fetch("h/x", "1", "http://one/", by: Self.administrator) }
-        let handlers = say("QUERY handlers", by: Self.administrator)
+        let handlers = send("QUERY handlers", by: Self.administrator)
         let names = handlers.split(separator: "{\"handler\":").dropFirst().map { Self.start(of: $0) }
         #expect(
             names == [
                 "\"h/x\",", "\"h/d\",\"principal\":\"uid:34\",", "\"h/x\",\"principal\":\"uid:34\",",
             ])
-        let requests = say("QUERY requests", by: Self.administrator)
+        let requests = send("QUERY requests", by: Self.administrator)
         #expect(requests.split(separator: "\"principal\":\"uid:34\"").count - 1 == 4)
         // Pages end where the next one begins.
         var after = ""
         var pages: [String] = []
         for _ in 0..<4 {
-            let page = say("QUERY handlers\nlimit: 1" + after, by: Self.administrator)
+            let page = send("QUERY handlers\nlimit: 1" + after, by: Self.administrator)
             pages.append(Self.start(of: page.split(separator: "{\"handler\":")[1]))
             guard let next = page.split(separator: "\"handlers-next\":\"").dropFirst().first else { break }
             after = "\nafter: " + next.prefix { $0 != "\"" }
@@ -272,10 +272,10 @@ struct PrincipalIsolationTests {
             rig.connect(acting)
             var hello = Hello()
             hello.principal = PrincipalName("uid:34")
-            rig.say(.hello(hello), by: acting)
+            rig.send(.hello(hello), by: acting)
         }
-        #expect(say("REMOVE h/", by: acting) == "REMOVED h/ 3")
-        #expect(say("QUERY settings", by: acting).hasPrefix("ERROR not-authorized"))
+        #expect(send("REMOVE h/", by: acting) == "REMOVED h/ 3")
+        #expect(send("QUERY settings", by: acting).hasPrefix("ERROR not-authorized"))
         #expect(bed.rig.core.ledger.requests.pending == 1)
     }
 
@@ -303,7 +303,7 @@ struct PrincipalIsolationTests {
         var after = ""
         var found: [String] = []
         for _ in 0..<10 {
-            let page = say("QUERY requests\nlimit: 2" + after, by: Self.intruder)
+            let page = send("QUERY requests\nlimit: 2" + after, by: Self.intruder)
             for entry in page.split(separator: "{\"handler\":\"").dropFirst() {
                 let words = entry.split(separator: "\"")
                 found.append("\(words[0]) \(words[4])")
@@ -313,7 +313,7 @@ struct PrincipalIsolationTests {
         }
         #expect(found == ["a", "b", "b/c"].flatMap { name in (0..<5).map { "\(name) /\($0)" } })
         bed.rig.core.limits.examinedRequests = 5
-        let empty = say("QUERY requests\nstate: held", by: Self.intruder)
+        let empty = send("QUERY requests\nstate: held", by: Self.intruder)
         #expect(empty.contains("\"requests\":[],\"requests-next\":\"a//\""))
     }
 }

@@ -178,16 +178,16 @@ struct PrincipalPoolTests {
             rig.pass { $0.fetch("h", "\(number)", "http://h/", by: a) }
             #expect(rig.jobs.isEmpty)
         }
-        #expect(rig.core.workersTakenIn == 0)
+        #expect(rig.core.acceptingWorkers == 0)
         #expect(rig.core.audit() == [])
     }
 
     @Test mutating func `its LIMITS name no path`() throws {
         worker(1, of: 0)
         collect()
-        let told = try #require(limits.first)
-        #expect(told.spool.isEmpty && told.inlineBytes == WireLimits.remoteBodyBytes)
-        #expect(told.addressPolicy.isEmpty && told.slots == nil && told.sandbox == 1)
+        let reported = try #require(limits.first)
+        #expect(reported.spool.isEmpty && reported.inlineBytes == WireLimits.remoteBodyBytes)
+        #expect(reported.addressPolicy.isEmpty && reported.slots == nil && reported.sandbox == 1)
     }
 
     @Test mutating func `its files are refused, and its growing files are unknown`() {

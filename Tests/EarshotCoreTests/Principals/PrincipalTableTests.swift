@@ -20,8 +20,8 @@ struct PrincipalTableTests {
         #expect(number != PrincipalTable.administrator)
         #expect(table.add(Self.name(1)) { [] } == number)
         #expect(table.add(Self.name(2)) { [] } != number)
-        #expect(table.number(of: Self.name(1)) == number && table.name(of: number) == Self.name(1))
-        #expect(table.number(of: Self.name(3)) == nil)
+        #expect(table.handle(of: Self.name(1)) == number && table.name(of: number) == Self.name(1))
+        #expect(table.handle(of: Self.name(3)) == nil)
     }
 
     @Test func `a million names one after the other leave a small table, and those in use stay`() {
@@ -32,7 +32,7 @@ struct PrincipalTableTests {
             #expect(principal != kept && principal != PrincipalTable.administrator)
         }
         #expect(table.count <= 64)
-        #expect(table.number(of: Self.name(0)) == kept)
+        #expect(table.handle(of: Self.name(0)) == kept)
         #expect(table.checkInvariants(used: [kept]) == [])
     }
 

@@ -21,7 +21,7 @@ struct PrincipalTests {
                 id, token: CoreRig.token(of: id), user: user, isGateway: isGateway)
             var hello = Hello()
             change(&hello)
-            rig.say(.hello(hello), by: id)
+            rig.send(.hello(hello), by: id)
         }
         #expect(rig.core.audit() == [])
         return rig.replies(to: id)
@@ -49,7 +49,7 @@ struct PrincipalTests {
 
     @Test func `the gateway's proof names any key, and a wrong or missing one none`() {
         var rig = CoreRig()
-        rig.core.facilities.gatewayProof = Self.proof
+        rig.core.features.gatewayProof = Self.proof
         for user in [nil, Self.user] {
             let replies = hello(&rig, user == nil ? 1 : 2, user: user) {
                 $0.principal = Self.laptop
@@ -74,7 +74,7 @@ struct PrincipalTests {
 
     @Test func `a proof names no local user`() {
         var rig = CoreRig()
-        rig.core.facilities.gatewayProof = Self.proof
+        rig.core.features.gatewayProof = Self.proof
         for (number, name) in ["uid:0", "uid:33", "keys", "key", "root"].enumerated() {
             let replies = hello(&rig, UInt64(number + 1), isGateway: number % 2 == 0) {
                 $0.principal = PrincipalName(name)
@@ -88,8 +88,8 @@ struct PrincipalTests {
         throws
     {
         var rig = CoreRig()
-        rig.core.facilities.gatewayProof = Self.proof
-        rig.core.doorNews(.proof(Self.other))
+        rig.core.features.gatewayProof = Self.proof
+        rig.core.doorReported(.proof(Self.other))
         let own = hello(&rig, 1, isGateway: true) {
             $0.proof = Self.other
             $0.hasUserRights = true
@@ -103,7 +103,7 @@ struct PrincipalTests {
         #expect(isPulling(named) == false)
         #expect(rig.core.principal(of: ClientID(rawValue: 2)) == Self.user)
         let setting = try #require(SettingWords(["origin-limit", "2"]))
-        rig.pass { $0.say(.set(setting), by: ClientID(rawValue: 1)) }
+        rig.pass { $0.send(.set(setting), by: ClientID(rawValue: 1)) }
         guard case .error(let error)? = rig.replies(to: ClientID(rawValue: 1)).last else {
             Issue.record("the door has changed a setting")
             return
@@ -129,7 +129,7 @@ struct PrincipalTests {
 
     @Test func `a connection of the gateway has no right of its user, with any kind of HELLO`() throws {
         var rig = CoreRig()
-        rig.core.facilities.gatewayProof = Self.proof
+        rig.core.features.gatewayProof = Self.proof
         let names = [nil, "key:laptop", "node:shop", "uid:0", "uid:33", "key", "root"]
             .map { $0.flatMap { PrincipalName($0) } }
         let setting = try #require(SettingWords(["slots", "3"]))
@@ -147,10 +147,10 @@ struct PrincipalTests {
                     opened += isOpen ? 1 : 0
                     let id = ClientID(rawValue: number)
                     rig.pass { rig in
-                        rig.say(.set(setting), by: id)
-                        rig.say(.bye, by: id)
-                        rig.say(.hello(Hello()), by: id)
-                        rig.say(.set(setting), by: id)
+                        rig.send(.set(setting), by: id)
+                        rig.send(.bye, by: id)
+                        rig.send(.hello(Hello()), by: id)
+                        rig.send(.set(setting), by: id)
                     }
                     #expect(!rig.replies(to: id).contains { if case .welcome = $0 { true } else { false } })
                     #expect(rig.core.settings[.slots] != 3)
@@ -163,7 +163,7 @@ struct PrincipalTests {
 
     @Test func `a token gives a connection of the gateway no session of the administrator`() {
         var rig = CoreRig()
-        rig.core.facilities.gatewayProof = Self.proof
+        rig.core.features.gatewayProof = Self.proof
         _ = hello(&rig, 1) { $0.leaseMilliseconds = 60_000 }
         rig.pass { $0.core.clientLost(ClientID(rawValue: 1), now: $0.now) }
         let replies = hello(&rig, 2, isGateway: true) {
@@ -175,7 +175,7 @@ struct PrincipalTests {
 
     @Test func `a session that is away ends when its key is no longer valid, and so do its requests`() {
         var rig = CoreRig()
-        rig.core.facilities.gatewayProof = Self.proof
+        rig.core.features.gatewayProof = Self.proof
         func open(_ number: UInt64, _ name: PrincipalName?, isGateway: Bool) {
             _ = hello(&rig, number, isGateway: isGateway) {
                 $0.leaseMilliseconds = 60_000
@@ -228,7 +228,7 @@ struct PrincipalTests {
                 $0.token = token
             }
             guard case .welcome(let welcome) = try #require(replies.first) else { return false }
-            return welcome.heard != nil
+            return welcome.lastReceived != nil
         }
         #expect(try !isResumed(2, nil))
         #expect(try !isResumed(3, PrincipalName("uid:34")))
@@ -243,7 +243,7 @@ struct PrincipalTests {
         _ = hello(&rig, 2, user: Self.user) { _ in }
         for (id, isPermitted) in [(own, true), (other, false)] {
             rig.pass { rig in
-                rig.say(.set(setting), by: id)
+                rig.send(.set(setting), by: id)
                 rig.fetch("h\(id.rawValue)", "1", "http://h/", by: id) { $0.options.route.caFile = "/ca" }
                 rig.fetch("h\(id.rawValue)", "2", "http://h/", by: id) { $0.options.route.clientCertificate = "/cert" }
                 rig.fetch("h\(id.rawValue)", "3", "http://h/", by: id) { $0.options.route.clientKey = "/key" }
@@ -263,8 +263,8 @@ struct PrincipalTests {
         let id = ClientID(rawValue: 1)
         _ = hello(&rig, 1) { $0.principal = Self.laptop }
         rig.pass {
-            $0.say(.bye, by: id)
-            $0.say(.hello(Hello()), by: id)
+            $0.send(.bye, by: id)
+            $0.send(.hello(Hello()), by: id)
         }
         #expect(rig.core.principal(of: id) == nil)
     }

@@ -12,7 +12,7 @@ struct QuotaPoolTests {
         var rig = CoreRig(limits: limits)
         let client = ClientID(rawValue: 1)
         rig.connect(client, user: PrincipalName("uid:1"))
-        rig.say(.hello(Hello()), by: client)
+        rig.send(.hello(Hello()), by: client)
         _ = rig.worker(1)
         let own = rig.worker(2, schemes: ["x"])
         rig.pass { $0.fetch("h", "web", "http://o/", by: client) }

@@ -20,10 +20,10 @@ struct QuotaTests {
 
     private static func connect(_ client: ClientID, _ user: String, _ rig: inout CoreRig) {
         rig.connect(client, user: PrincipalName(user)!)
-        rig.say(.hello(Hello()), by: client)
+        rig.send(.hello(Hello()), by: client)
     }
 
-    private static func ask(
+    private static func submit(
         _ requests: ClosedRange<Int>, by client: ClientID, under handler: String = "h", _ rig: inout CoreRig,
         _ change: (inout Fetch) -> Void = { _ in }
     ) {
@@ -40,20 +40,20 @@ struct QuotaTests {
 
     @Test func `requests beyond the quota of a user are refused, and those of another are not`() {
         var (rig, worker) = Self.rig { $0.requestsPerUser = 2 }
-        rig.pass { Self.ask(1...3, by: Self.a, &$0) }
+        rig.pass { Self.submit(1...3, by: Self.a, &$0) }
         #expect(rig.terminals(for: Self.a) == ["h 3 quota"])
         let jobs = rig.jobs
-        rig.pass { Self.ask(1...2, by: Self.b, &$0) }
+        rig.pass { Self.submit(1...2, by: Self.b, &$0) }
         #expect(rig.terminals(for: Self.b) == [] && rig.jobs.count == 2)
         Self.expectSound(rig)
         rig.pass { rig in
             rig.done(jobs[0], by: worker)
-            Self.ask(4...4, by: Self.a, &rig)
+            Self.submit(4...4, by: Self.a, &rig)
         }
         #expect(rig.terminals(for: Self.a) == ["h 1 200"], "one has ended, so another is accepted")
         rig.pass { rig in
             rig.remove("h", by: Self.a)
-            Self.ask(5...7, by: Self.a, &rig)
+            Self.submit(5...7, by: Self.a, &rig)
         }
         #expect(rig.terminals(for: Self.a) == ["h 7 quota"])
         Self.expectSound(rig)
@@ -66,7 +66,7 @@ struct QuotaTests {
 
     @Test func `no terminal of a refused request waits for a subscriber, so refusals take no memory`() {
         var (rig, _) = Self.rig(slots: 1) { $0.requestsPerUser = 2 }
-        rig.pass { Self.ask(1...20, by: Self.a, &$0) { $0.options.subscribes = false } }
+        rig.pass { Self.submit(1...20, by: Self.a, &$0) { $0.options.subscribes = false } }
         #expect(rig.core.records.requests.count == 2 && rig.core.records.quotas.use(by: 1).requests == 2)
         Self.expectSound(rig)
     }
@@ -76,10 +76,10 @@ struct QuotaTests {
             $0.requestsPerUser = 500
             $0.removalsPerPass = 10
         }
-        rig.pass { Self.ask(1...500, by: Self.a, &$0) }
+        rig.pass { Self.submit(1...500, by: Self.a, &$0) }
         rig.pass { rig in
             rig.remove("h", by: Self.a)
-            Self.ask(501...900, by: Self.a, under: "i", &rig)
+            Self.submit(501...900, by: Self.a, under: "i", &rig)
         }
         #expect(rig.terminals(for: Self.a) == [] && !rig.core.isRemoving)
         Self.expectSound(rig)
@@ -89,13 +89,13 @@ struct QuotaTests {
 
     @Test func `a user at the quota of transfers waits, and the slots serve another`() throws {
         var (rig, worker) = Self.rig(slots: 16) { $0.transfersPerUser = 2 }
-        rig.pass { Self.ask(1...6, by: Self.a, &$0) { $0.options.priority = .high } }
+        rig.pass { Self.submit(1...6, by: Self.a, &$0) { $0.options.priority = .high } }
         #expect(rig.jobs.count == 2)
         let first = rig.jobs
-        rig.pass { Self.ask(1...2, by: Self.b, &$0) }
+        rig.pass { Self.submit(1...2, by: Self.b, &$0) }
         #expect(rig.jobs.count == 2 && rig.jobs.allSatisfy { $0.url.hasPrefix("http://u2/") })
         Self.expectSound(rig)
-        rig.pass { $0.say(.query(.why(HandlerID("h")!, RequestID("6")!), QueryPage()), by: Self.a) }
+        rig.pass { $0.send(.query(.why(HandlerID("h")!, RequestID("6")!), QueryPage()), by: Self.a) }
         let answer = try #require(self.answer(rig))
         #expect(answer.contains(#""waits-for":"quota""#) && answer.contains(#""running":2,"limit":2"#), "\(answer)")
         rig.pass { $0.done(first[0], by: worker) }
@@ -118,9 +118,9 @@ struct QuotaTests {
     @Test func `a raised quota starts waiting requests, and a lost worker frees it`() {
         var (rig, worker) = Self.rig(slots: 16) { $0.transfersPerUser = 1 }
         let administrator = rig.client(3)
-        rig.pass { Self.ask(1...6, by: Self.a, &$0) }
+        rig.pass { Self.submit(1...6, by: Self.a, &$0) }
         #expect(rig.jobs.count == 1)
-        rig.pass { $0.say(.set(SettingWords(["transfers-per-user", "3"])!), by: administrator) }
+        rig.pass { $0.send(.set(SettingWords(["transfers-per-user", "3"])!), by: administrator) }
         #expect(rig.jobs.count == 2)
         rig.pass { $0.core.workerLost(worker, now: $0.now) }
         #expect(rig.core.records.quotas.use(by: 1).transfers == 0)
@@ -131,7 +131,7 @@ struct QuotaTests {
 
     @Test func `the number of a user who left is not reused while a transfer counts for it`() {
         var (rig, _) = Self.rig { $0.transfersPerUser = 1 }
-        rig.pass { Self.ask(1...1, by: Self.a, &$0) }
+        rig.pass { Self.submit(1...1, by: Self.a, &$0) }
         rig.pass { $0.core.clientLost(Self.a, now: $0.now) }
         #expect(rig.core.records.quotas.use(by: 1).transfers == 1, "the worker has not confirmed the cancellation")
         // Enough users that the table of principals sweeps.
@@ -166,7 +166,7 @@ struct QuotaTests {
         }
         var jobs: [String: Job] = [:]
         for (client, requests) in [(Self.a, 1...5), (Self.b, 1...1)] {
-            rig.pass { Self.ask(requests, by: client, &$0) }
+            rig.pass { Self.submit(requests, by: client, &$0) }
             for job in rig.jobs { jobs[job.url] = job }
         }
         done(try #require(jobs["http://u1/h/1"]), "one", length: 600, by: worker, &rig)
@@ -179,7 +179,7 @@ struct QuotaTests {
         done(try #require(jobs["http://u2/h/1"]), "three", length: 1_000, by: worker, &rig)
         #expect(rig.terminals(for: Self.b) == ["h 1 200"], "another user has its own quota")
         Self.expectSound(rig)
-        rig.pass { $0.say(.acknowledge(1), by: Self.a) }
+        rig.pass { $0.send(.acknowledge(1), by: Self.a) }
         done(try #require(jobs["http://u1/h/3"]), "four", length: 1_000, by: worker, &rig)
         #expect(rig.terminals(for: Self.a) == ["h 3 200"])
         Self.expectSound(rig)
@@ -193,23 +193,23 @@ struct QuotaTests {
     @Test(arguments: [true, false])
     func `header fields in memory count, whether somebody listens or not`(subscribes: Bool) throws {
         var (rig, worker) = Self.rig { $0.memoryBytesPerUser = 1_000 }
-        rig.pass { Self.ask(1...3, by: Self.a, &$0) { $0.options.subscribes = subscribes } }
+        rig.pass { Self.submit(1...3, by: Self.a, &$0) { $0.options.subscribes = subscribes } }
         for job in rig.jobs {
             rig.pass { $0.done(job, by: worker, fields: "x: " + String(repeating: "y", count: 600)) }
         }
         Self.expectSound(rig)
-        if !subscribes { rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: Self.a) } }
+        if !subscribes { rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: Self.a) } }
         // Fields, URL and a body of 3 bytes.
         #expect(rig.core.records.quotas.use(by: 1).memoryBytes == 603 + "http://u1/h/1".utf8.count + 3)
         #expect(rig.core.ledger.requests.failed == ["quota": 2] && rig.core.ledger.requests.answered == 1)
-        rig.pass { $0.say(.acknowledge(3), by: Self.a) }
+        rig.pass { $0.send(.acknowledge(3), by: Self.a) }
         #expect(rig.core.records.quotas.use(by: 1).memoryBytes == 0)
         Self.expectSound(rig)
     }
 
     @Test func `a body that is not small has no part of the memory`() throws {
         var (rig, worker) = Self.rig { $0.memoryBytesPerUser = 1_000 }
-        rig.pass { Self.ask(1...1, by: Self.a, &$0) }
+        rig.pass { Self.submit(1...1, by: Self.a, &$0) }
         done(try #require(rig.jobs.first), "large", length: CoreLimits().memoryBodyBytes + 1, by: worker, &rig)
         #expect(rig.terminals(for: Self.a) == ["h 1 200"])
         #expect(rig.core.records.quotas.use(by: 1).memoryBytes == "http://u1/h/1".utf8.count)
@@ -222,8 +222,8 @@ struct QuotaTests {
         rig.connect(other, user: PrincipalName("uid:1"))
         var hello = Hello()
         hello.window = 1
-        rig.say(.hello(hello), by: other)
-        rig.say(.subscribe(HandlerPattern("h")!), by: other)
+        rig.send(.hello(hello), by: other)
+        rig.send(.subscribe(HandlerPattern("h")!), by: other)
         func refused(_ requests: ClosedRange<Int>, by client: ClientID) -> [ClientID] {
             rig.pass { rig in for request in requests { rig.fetch("h", "\(request)", "none:\(request)", by: client) } }
             Self.expectSound(rig)
@@ -239,7 +239,7 @@ struct QuotaTests {
 
     @Test func `a growing body counts, and is cut off at the quota`() throws {
         var (rig, worker) = Self.rig { $0.spoolBytesPerUser = 1_000 }
-        rig.pass { Self.ask(1...1, by: Self.a, &$0) }
+        rig.pass { Self.submit(1...1, by: Self.a, &$0) }
         let job = try #require(rig.jobs.first)
         let part = BodyPart(file: "9-\(job.attempt).part", httpFields: [])
         for (bytes, isWithin) in [(1_000, true), (1_001, false)] {
@@ -261,7 +261,7 @@ struct QuotaTests {
                 $0.spoolBytesPerUser = bytes
             }
             func breakOff(_ client: ClientID) -> Int {
-                rig.pass { Self.ask(1...4, by: client, &$0) }
+                rig.pass { Self.submit(1...4, by: client, &$0) }
                 for job in rig.jobs {
                     rig.pass { rig in
                         let part = BodyPart(file: "9-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
@@ -286,13 +286,13 @@ struct QuotaTests {
 
     @Test func `outcomes that wait for a subscriber count too`() throws {
         var (rig, worker) = Self.rig { $0.spoolBytesPerUser = 1_000 }
-        rig.pass { Self.ask(1...2, by: Self.a, &$0) { $0.options.subscribes = false } }
+        rig.pass { Self.submit(1...2, by: Self.a, &$0) { $0.options.subscribes = false } }
         let jobs = rig.jobs
         done(jobs[0], "one", length: 900, by: worker, &rig)
         #expect(rig.core.records.quotas.use(by: 1).spoolBytes == 900)
         done(jobs[1], "two", length: 900, by: worker, &rig)
         Self.expectSound(rig)
-        rig.pass { $0.say(.subscribe(HandlerPattern("h")!), by: Self.a) }
+        rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: Self.a) }
         #expect(rig.terminals(for: Self.a) == ["h 1 200", "h 2 quota"])
         Self.expectSound(rig)
     }
@@ -305,12 +305,12 @@ struct QuotaTests {
         let administrator = bed.rig.client(3)
         let worker = bed.rig.worker(9)
         func durable(_ fetch: inout Fetch) { fetch.options.isDurable = true }
-        bed.pass { Self.ask(1...1, by: Self.a, &$0, durable) }
+        bed.pass { Self.submit(1...1, by: Self.a, &$0, durable) }
         let bytes = bed.rig.core.records.quotas.use(by: 1).durableBytes
         #expect(bytes > 256 && bytes < 500)
         bed.finishJobs(worker)
         #expect(bed.rig.core.records.quotas.use(by: 1).durableBytes > bytes + 3, "the result counts")
-        bed.pass { Self.ask(2...9, by: Self.a, &$0, durable) }
+        bed.pass { Self.submit(2...9, by: Self.a, &$0, durable) }
         #expect(bed.rig.refusals(to: Self.a).contains("h 9 quota"))
         bed.pass { rig in
             for request in 1...9 { rig.fetch("h", "\(request)", "http://u3/\(request)", by: administrator, durable) }

@@ -15,13 +15,13 @@ struct SharingTests {
     private let worker: WorkerID
 
     init() throws {
-        rig.core.facilities.isCaching = true
+        rig.core.features.isCaching = true
         rig.core.calendarSeconds = 1_000_000
         worker = rig.worker(slots: 64)
         for (id, user) in [(Self.first, "uid:33"), (Self.second, "uid:34"), (Self.administrator, nil)] {
             rig.pass { rig in
                 rig.connect(id, user: user.flatMap { PrincipalName($0) })
-                rig.say(.hello(Hello(window: 256)), by: id)
+                rig.send(.hello(Hello(window: 256)), by: id)
             }
         }
         try share(true)
@@ -31,14 +31,14 @@ struct SharingTests {
 
     private mutating func share(_ isSharing: Bool) throws {
         let words = try #require(SettingWords(["share-between-users", isSharing ? "on" : "off"]))
-        rig.pass { $0.say(.set(words), by: Self.administrator) }
+        rig.pass { $0.send(.set(words), by: Self.administrator) }
     }
 
-    private mutating func ask(_ clients: [ClientID], _ request: String, _ url: String = Self.url) {
+    private mutating func submit(_ clients: [ClientID], _ request: String, _ url: String = Self.url) {
         rig.pass { rig in
             for client in clients { rig.fetch("h", request, url, by: client) { $0.options.retries = 0 } }
         }
-        settle()
+        runUntilIdle()
     }
 
     /// Answers a job. The field `x-fetch` names the fetch.
@@ -46,11 +46,11 @@ struct SharingTests {
         let worker = worker
         let length = status < 300 ? 3 : 0
         rig.pass { $0.done(job, by: worker, status: status, length: length, fields: "\(fields)\nx-fetch: \(name)") }
-        settle()
+        runUntilIdle()
     }
 
     /// Passes the cache's replies to the core until there are none. The actions of all passes remain.
-    private mutating func settle() {
+    private mutating func runUntilIdle() {
         cache.answer(&rig)
         #expect(rig.core.audit() == [])
     }
@@ -124,7 +124,7 @@ struct SharingTests {
 
     @Test("RFC 9111 decides what two users share", arguments: rows)
     mutating func sharing(_ row: Row) throws {
-        ask([Self.first, Self.second], "1")
+        submit([Self.first, Self.second], "1")
         let job = try #require(rig.jobs.first)
         #expect(rig.jobs.count == 1)
         answer(job, "a", status: row.status, row.fields)
@@ -136,15 +136,15 @@ struct SharingTests {
             #expect(received(by: Self.first) == [])
             #expect(received(by: Self.second) == ["b"])
         }
-        ask([Self.second], "2")
+        submit([Self.second], "2")
         #expect(received(by: Self.second) == (row.isReused ? ["a"] : []))
         #expect(urls == (row.isReused ? [] : [Self.url]))
     }
 
     @Test mutating func `all requests of the first user get its response, and those of each other user one`() throws {
-        ask([Self.second, Self.first, Self.administrator], "1")
+        submit([Self.second, Self.first, Self.administrator], "1")
         let job = try #require(rig.jobs.first)
-        ask([Self.first, Self.second, Self.administrator], "2")
+        submit([Self.first, Self.second, Self.administrator], "2")
         #expect(rig.jobs.isEmpty)
         answer(job, "a", "cache-control: private")
         #expect(received(by: Self.second) == ["a", "a"])
@@ -164,13 +164,13 @@ struct SharingTests {
             ("location: http://two/\nvary: *", false),
         ])
     mutating func redirects(_ fields: String, isShared: Bool) throws {
-        ask([Self.first, Self.second], "1")
+        submit([Self.first, Self.second], "1")
         answer(try #require(rig.jobs.first), "a", status: 302, fields)
         let targets = rig.jobs.filter { $0.url != Self.url }
         #expect(targets.count == 1)
         #expect(rig.jobs.count == (isShared ? 1 : 2))
         // A later request of a third user cannot join what follows the redirect.
-        ask([Self.administrator], "2")
+        submit([Self.administrator], "2")
         #expect(urls == (isShared ? [] : [Self.url]))
         answer(try #require(targets.first), "b", "cache-control: max-age=60")
         #expect(received(by: Self.first) == ["b"])
@@ -179,9 +179,9 @@ struct SharingTests {
     }
 
     @Test mutating func `a response behind a redirect sends other users back to their own URL`() throws {
-        ask([Self.first], "1", "http://two/")
+        submit([Self.first], "1", "http://two/")
         let direct = try #require(rig.jobs.first)
-        ask([Self.second, Self.administrator], "1")
+        submit([Self.second, Self.administrator], "1")
         answer(try #require(rig.jobs.first), "a", status: 302, "location: http://two/")
         #expect(rig.jobs.isEmpty, "the target is being fetched")
         answer(direct, "b", "cache-control: private")
@@ -194,19 +194,19 @@ struct SharingTests {
 
     @Test mutating func `what the administrator's private cache holds is not for users`() throws {
         try share(false)
-        ask([Self.administrator], "1")
+        submit([Self.administrator], "1")
         answer(try #require(rig.jobs.first), "a", "cache-control: private, max-age=60")
-        ask([Self.administrator], "2")
+        submit([Self.administrator], "2")
         #expect(received(by: Self.administrator) == ["a"])
         try share(true)
-        ask([Self.first], "1")
+        submit([Self.first], "1")
         #expect(urls == [Self.url])
     }
 
     @Test mutating func `a 304 that makes a stored response private ends its sharing`() throws {
-        ask([Self.first], "1")
+        submit([Self.first], "1")
         answer(try #require(rig.jobs.first), "a", "cache-control: max-age=0\netag: \"1\"")
-        ask([Self.first, Self.second], "2")
+        submit([Self.first, Self.second], "2")
         answer(try #require(rig.jobs.first), "b", status: 304, "cache-control: private\netag: \"1\"")
         #expect(received(by: Self.first) == ["b"])
         #expect(received(by: Self.second) == [])
@@ -215,7 +215,7 @@ struct SharingTests {
     }
 
     @Test mutating func `requests that wait while sharing is switched off are separated as well`() throws {
-        ask([Self.first, Self.second], "1")
+        submit([Self.first, Self.second], "1")
         let job = try #require(rig.jobs.first)
         try share(false)
         answer(job, "a", "cache-control: private")
@@ -225,30 +225,30 @@ struct SharingTests {
     }
 
     @Test mutating func `a kept response for one user has no other user`() throws {
-        ask([Self.first], "1")
+        submit([Self.first], "1")
         let (job, worker) = (try #require(rig.jobs.first), worker)
         rig.pass(unread: [Self.first]) { $0.remove("h", by: Self.first) }
         rig.pass(unread: [Self.first]) { $0.done(job, by: worker, fields: "cache-control: private") }
         rig.pass(unread: [Self.first]) { $0.fetch("h", "1", Self.url, by: Self.second) }
-        settle()
+        runUntilIdle()
         #expect(received(by: Self.second) == [])
         #expect(urls == [Self.url])
     }
 
     @Test mutating func `a stored response takes the room of the user whose request fetched it`() throws {
         let fields = "cache-control: max-age=0, stale-while-revalidate=100\netag: \"1\""
-        ask([Self.second, Self.first], "1")
+        submit([Self.second, Self.first], "1")
         answer(try #require(rig.jobs.first), "a", fields)
         #expect(owners == ["uid:34"])
-        ask([Self.first], "2")
+        submit([Self.first], "2")
         #expect(received(by: Self.first) == ["a"])
         answer(try #require(rig.jobs.first), "b", fields)
         #expect(owners == ["uid:33"], "a revalidation is for the user of the stale response")
-        ask([Self.administrator], "1", "http://two/")
+        submit([Self.administrator], "1", "http://two/")
         answer(try #require(rig.jobs.first), "c", "cache-control: max-age=60")
         #expect(owners == ["administrator"])
         try share(false)
-        ask([Self.first], "3")
+        submit([Self.first], "3")
         answer(try #require(rig.jobs.first), "d", "cache-control: private, max-age=60")
         #expect(owners == ["uid:33"])
     }

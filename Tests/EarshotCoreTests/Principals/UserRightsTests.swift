@@ -26,10 +26,10 @@ struct UserRightsTests {
         let door = rig.client(1) { $0.hasUserRights = true }
         let setting = try #require(SettingWords(["slots", "3"]))
         for query in [Query.origins, .workers, .settings, .cluster] {
-            rig.pass { $0.say(.query(query), by: door) }
+            rig.pass { $0.send(.query(query), by: door) }
             #expect(!isAuthorized(door), "\(query)")
         }
-        rig.pass { $0.say(.set(setting), by: door) }
+        rig.pass { $0.send(.set(setting), by: door) }
         #expect(!isAuthorized(door) && rig.core.settings[.slots] != 3)
         for change: @Sendable (inout Route) -> Void in [
             { $0.caFile = "/f" }, { $0.clientCertificate = "/f" }, { $0.clientKey = "/f" },
@@ -57,34 +57,34 @@ struct UserRightsTests {
     }
 
     @Test mutating func `it names no other principal, and sees none`() throws {
-        let stranger = rig.client(1) { $0.principal = Self.laptop }
+        let other = rig.client(1) { $0.principal = Self.laptop }
         let (own, door) = (rig.client(2), rig.client(3) { $0.hasUserRights = true })
         rig.pass { rig in
-            rig.fetch("theirs", "1", "http://h/theirs", by: stranger)
+            rig.fetch("theirs", "1", "http://h/theirs", by: other)
             rig.fetch("ours", "1", "http://h/ours", by: own)
         }
         for query in [Query.handlers, .requests, .status, .ledger] {
-            rig.pass { $0.say(.query(query), by: own) }
+            rig.pass { $0.send(.query(query), by: own) }
             let all = try #require(answer(own))
-            rig.pass { $0.say(.query(query), by: door) }
+            rig.pass { $0.send(.query(query), by: door) }
             let seen = try #require(answer(door))
             #expect(!seen.contains("theirs") && !seen.contains("key:laptop"), "\(query)")
             #expect(seen.contains("ours") == all.contains("ours"), "\(query)")
             #expect(!seen.contains("flights") && !seen.contains("workers"), "\(query)")
         }
         let ours = (HandlerID("ours"), RequestID("1"))
-        rig.pass { $0.say(.query(.why(ours.0!, ours.1!)), by: own) }
+        rig.pass { $0.send(.query(.why(ours.0!, ours.1!)), by: own) }
         #expect(answer(own)?.contains("worker") == true)
-        rig.pass { $0.say(.query(.why(ours.0!, ours.1!)), by: door) }
+        rig.pass { $0.send(.query(.why(ours.0!, ours.1!)), by: door) }
         #expect(answer(door)?.contains("ours") == true && answer(door)?.contains("slots") == false)
-        let other = ClientID(rawValue: 9)
+        let claimant = ClientID(rawValue: 9)
         rig.pass { rig in
-            rig.connect(other)
+            rig.connect(claimant)
             var hello = Hello()
             (hello.principal, hello.hasUserRights) = (Self.laptop, true)
-            rig.say(.hello(hello), by: other)
+            rig.send(.hello(hello), by: claimant)
         }
-        #expect(!isAuthorized(other))
+        #expect(!isAuthorized(claimant))
     }
 
     @Test mutating func `a token resumes a session with the same rights only`() {
@@ -102,7 +102,7 @@ struct UserRightsTests {
                 }
             }
             let isResumed = rig.replies(to: id!).contains {
-                if case .welcome(let welcome) = $0 { welcome.heard != nil } else { false }
+                if case .welcome(let welcome) = $0 { welcome.lastReceived != nil } else { false }
             }
             #expect(isResumed == (first == second))
         }

@@ -16,7 +16,7 @@ struct ReasonTests {
 
     /// The reply without its constant prefix.
     private mutating func why(_ handler: String, _ request: String, by client: ClientID) -> String {
-        rig.pass { $0.say(.query(.why(HandlerID(handler)!, RequestID(request)!)), by: client) }
+        rig.pass { $0.send(.query(.why(HandlerID(handler)!, RequestID(request)!)), by: client) }
         for case .client(.answer(_, _, let json)) in rig.actions { return String(decoding: json, as: UTF8.self) }
         return ""
     }
@@ -96,7 +96,7 @@ struct ReasonTests {
         expect(
             #""waits-for":"spacing""#, #""origin":"http://spaced","spacing-ms":100,"starts-in-ms":70"#, of: "h", "2",
             by: a)
-        rig.pass { $0.say(.query(.origins), by: a) }
+        rig.pass { $0.send(.query(.origins), by: a) }
         guard case .client(.answer(_, _, let json))? = rig.actions.first else {
             Issue.record("no answer")
             return

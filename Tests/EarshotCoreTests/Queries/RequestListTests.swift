@@ -11,7 +11,7 @@ struct RequestListTests {
     private mutating func list(
         _ page: QueryPage = QueryPage(), _ query: Query = .requests, by client: ClientID
     ) -> String {
-        rig.pass { $0.say(.query(query, page), by: client) }
+        rig.pass { $0.send(.query(query, page), by: client) }
         for case .client(.answer(_, _, let json)) in rig.actions {
             return String(decoding: json.dropFirst(#"{"broker":"0000000000000001","#.utf8.count), as: UTF8.self)
         }
@@ -76,7 +76,7 @@ struct RequestListTests {
         #expect(json.contains(result + #","received":3}"#))
         let failure = #""state":"delivering","class":"normal","age-ms":0,"url":"http://y/2","attempts":1"#
         #expect(json.contains(failure + #","code":"connect-refused"}"#))
-        rig.pass { $0.say(.acknowledge(2), by: client) }
+        rig.pass { $0.send(.acknowledge(2), by: client) }
         #expect(list(by: client) == #""requests":[]}"#)
     }
 
@@ -123,7 +123,7 @@ struct RequestListTests {
     @Test mutating func `a filter of handlers selects a name or a subtree`() {
         let client = rig.client(1)
         let names = ["a", "a-b", "a/1", "a/1/x", "a/2", "a0", "b"]
-        rig.pass { rig in for name in names { rig.say(.subscribe(HandlerPattern(name)!), by: client) } }
+        rig.pass { rig in for name in names { rig.send(.subscribe(HandlerPattern(name)!), by: client) } }
         func handlers(_ pattern: String, after: String? = nil, limit: Int? = nil) -> String {
             list(QueryPage(after: after, limit: limit, handler: HandlerPattern(pattern)), .handlers, by: client)
         }

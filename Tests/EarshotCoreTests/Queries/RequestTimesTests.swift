@@ -78,7 +78,7 @@ import Testing
 
     @Test mutating func `status has the buckets and their bounds`() {
         let a = rig.client(1)
-        rig.pass { $0.say(.query(.status), by: a) }
+        rig.pass { $0.send(.query(.status), by: a) }
         var text = ""
         for case .client(.answer(_, _, let json)) in rig.actions { text = String(decoding: json, as: UTF8.self) }
         let zeros = Array(repeating: "0", count: DurationHistogram.bucketCount).joined(separator: ",")

@@ -51,8 +51,8 @@ struct FairQueueTests {
         root: Handle<RootEntry> = 1, client: Handle<ClientSession> = 1,
         origin: Handle<OriginEntry> = 2,
         scope: Handle<OriginScope> = 3, handler: Handle<HandlerEntry> = 4
-    ) -> FairQueue.Place {
-        FairQueue.Place(
+    ) -> FairQueue.QueueKey {
+        FairQueue.QueueKey(
             pool: pool, principal: principal, priority: priority, root: root, client: client, origin: origin,
             scope: scope, handler: handler)
     }
@@ -95,11 +95,11 @@ struct FairQueueTests {
     func `each event in each phase of a lane leads where the diagram says`(event: Event, phase: Phase) {
         var queue = Self.queue(phase)
         #expect(Phase.of(queue) == phase)
-        var asked = 0
+        var requested = 0
         func turn(_ obstacle: FairQueue.Obstacle) -> Handle<Interest>? {
             queue.next(in: 0, isForHigh: false) { principal, client, scope, priority in
                 #expect(principal == 5 && client == 1 && scope == 3 && priority == .normal)
-                asked += 1
+                requested += 1
                 return obstacle
             }
         }
@@ -123,7 +123,7 @@ struct FairQueueTests {
             queue.originOpened(3)
         }
         #expect(Phase.of(queue) == Self.expected(event, phase))
-        #expect(asked <= 1 && (asked == 0 || canTurn))
+        #expect(requested <= 1 && (requested == 0 || canTurn))
         #expect(queue.checkInvariants() == [])
     }
 
@@ -154,7 +154,7 @@ struct FairQueueTests {
     @Test mutating func `fresh handlers have three of four turns, the newest first`() {
         for request in 0..<3 as Range<Handle<Interest>> { queue.push(request, at: Self.place(handler: 0)) }
         for handler in 1...5 as ClosedRange<Handle<HandlerEntry>> {
-            queue.push(Handle(index: 10 + handler.index), at: Self.place(handler: handler), isFresh: true)
+            queue.push(Handle(index: 10 + handler.index), at: Self.place(handler: handler), isReplacement: true)
         }
         #expect(queue.checkInvariants() == [])
         #expect(Self.drain(&queue) == [15, 14, 13, 0, 12, 11, 1, 2])

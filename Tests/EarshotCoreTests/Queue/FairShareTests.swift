@@ -11,11 +11,11 @@ struct FairShareTests {
         private let worker: WorkerID
         private var running: [Job] = []
 
-        init(slots: Int = 8, originLimit: Int = 1_000, asking: (inout CoreRig) -> Void) {
+        init(slots: Int = 8, originLimit: Int = 1_000, requesting: (inout CoreRig) -> Void) {
             var limits = CoreLimits()
             limits.origins.limit = originLimit
             rig = CoreRig(limits: limits)
-            rig.pass(asking)
+            rig.pass(requesting)
             worker = rig.worker(slots: slots)
             rig.pass()
             running = rig.jobs
@@ -35,7 +35,7 @@ struct FairShareTests {
         }
     }
 
-    private static func ask(
+    private static func submit(
         _ count: Int, _ priority: PriorityClass, of origin: String, by client: ClientID, root: String? = nil,
         _ rig: inout CoreRig
     ) {
@@ -52,8 +52,8 @@ struct FairShareTests {
     func starvation(high: String, low: String, originLimit: Int) {
         var bus = FullBus(originLimit: originLimit) { rig in
             let a = rig.client(1, window: 4_096)
-            Self.ask(2_000, .high, of: high, by: a, &rig)
-            Self.ask(200, .low, of: low, by: a, &rig)
+            Self.submit(2_000, .high, of: high, by: a, &rig)
+            Self.submit(200, .low, of: low, by: a, &rig)
         }
         let starts = bus.starts(1_700)
         #expect(starts.count == 1_700)
@@ -64,7 +64,7 @@ struct FairShareTests {
     func shares() {
         var bus = FullBus { rig in
             let a = rig.client(1, window: 4_096)
-            for priority in PriorityClass.allCases { Self.ask(2_000, priority, of: "origin", by: a, &rig) }
+            for priority in PriorityClass.allCases { Self.submit(2_000, priority, of: "origin", by: a, &rig) }
         }
         let starts = bus.starts(1_700)
         for (priority, share) in [(PriorityClass.high, 1_280), (.normal, 320), (.low, 80), (.background, 20)] {
@@ -77,12 +77,12 @@ struct FairShareTests {
     func reserve() {
         var bus = FullBus(slots: 16) { rig in
             let a = rig.client(1, window: 4_096)
-            Self.ask(1_000, .normal, of: "origin", by: a, &rig)
+            Self.submit(1_000, .normal, of: "origin", by: a, &rig)
         }
         #expect(bus.rig.core.runningAttempts == 12)
         bus.rig.pass { rig in
             let b = rig.client(2, window: 4_096)
-            Self.ask(4, .high, of: "origin", by: b, &rig)
+            Self.submit(4, .high, of: "origin", by: b, &rig)
         }
         #expect(bus.rig.jobs.count == 4)
     }
@@ -92,9 +92,9 @@ struct FairShareTests {
         var bus = FullBus { rig in
             let a = rig.client(1, window: 4_096)
             let b = rig.client(2, window: 4_096)
-            if smallComesFirst == 1 { Self.ask(20, .low, of: "small", by: b, root: "small", &rig) }
-            Self.ask(1_000, .low, of: "large", by: a, root: "large", &rig)
-            if smallComesFirst == 0 { Self.ask(20, .low, of: "small", by: b, root: "small", &rig) }
+            if smallComesFirst == 1 { Self.submit(20, .low, of: "small", by: b, root: "small", &rig) }
+            Self.submit(1_000, .low, of: "large", by: a, root: "large", &rig)
+            if smallComesFirst == 0 { Self.submit(20, .low, of: "small", by: b, root: "small", &rig) }
         }
         #expect(bus.starts(20).count { $0.hasPrefix("http://small/") } == 10)
     }

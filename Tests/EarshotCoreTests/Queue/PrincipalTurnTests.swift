@@ -11,9 +11,9 @@ struct PrincipalTurnTests {
         _ principal: Handle<Principal>, _ priority: PriorityClass = .normal, pool: Handle<WorkerPool> = 0,
         client: Int? = nil,
         origin: Handle<OriginEntry> = 0
-    ) -> FairQueue.Place {
+    ) -> FairQueue.QueueKey {
         let own = client ?? principal.index
-        return FairQueue.Place(
+        return FairQueue.QueueKey(
             pool: pool, principal: principal, priority: priority, root: Handle(index: own), client: Handle(index: own),
             origin: origin, scope: Handle(index: origin.index), handler: Handle(index: own))
     }
@@ -46,7 +46,8 @@ struct PrincipalTurnTests {
         Handle(index: interest.index % principals)
     }
 
-    private static func push(_ count: Int, _ place: FairQueue.Place, from first: Int = 0, to queue: inout FairQueue) {
+    private static func push(_ count: Int, _ place: FairQueue.QueueKey, from first: Int = 0, to queue: inout FairQueue)
+    {
         for number in first..<(first + count) { queue.push(interest(number, of: place.principal), at: place) }
     }
 
@@ -171,12 +172,12 @@ struct PrincipalTurnTests {
         let starts = Self.starts(10, of: &queue) { principal, _, _, _ in principal == Self.a ? .quota : .none }
         #expect(starts == [Self.b, Self.b])
         #expect(queue.pools[0].turns.count == 0 && queue.lines.count == 1)
-        var asked = 0
+        var requested = 0
         _ = queue.next(in: 0, isForHigh: false) { _, _, _, _ in
-            asked += 1
+            requested += 1
             return .none
         }
-        #expect(asked == 0, "parked lanes cost nothing")
+        #expect(requested == 0, "parked lanes cost nothing")
         queue.quotaOpened(Self.b)
         #expect(queue.pools[0].turns.count == 0)
         queue.quotaOpened(Self.a)
@@ -194,7 +195,7 @@ struct PrincipalTurnTests {
                 Self.b
             ])
         for number in [0, 1, 2, 10, 11, 12] { queue.remove(Self.interest(number, of: Self.a)) }
-        #expect(queue.lines.count == 0 && queue.lineNumbers.count == 0 && queue.parked.isEmpty && queue.count == 0)
+        #expect(queue.lines.count == 0 && queue.lineHandles.count == 0 && queue.parked.isEmpty && queue.count == 0)
         #expect(
             queue.pools.handles.allSatisfy {
                 queue.pools[$0].turns.count == 0 && queue.pools[$0].highTurns.count == 0
@@ -240,7 +241,7 @@ struct PrincipalTurnTests {
                 let client = principal * 3 + Int(random.next() % 3)
                 queue.push(
                     interest,
-                    at: FairQueue.Place(
+                    at: FairQueue.QueueKey(
                         // An origin belongs to one pool.
                         pool: Handle(index: scope / 2 % 2), principal: Handle(index: principal),
                         priority: PriorityClass.allCases[Int(random.next() % 4)],
@@ -248,7 +249,7 @@ struct PrincipalTurnTests {
                         client: random.next() % 3 == 0 ? nil : Handle(index: client),
                         origin: Handle(index: scope / 2), scope: Handle(index: scope),
                         handler: Handle(index: Int(random.next() % 5))), first: random.next() % 9 == 0,
-                    isFresh: random.next() % 5 == 0)
+                    isReplacement: random.next() % 5 == 0)
             case 3:
                 // A set has another order in each process.
                 if let interest = queued.sorted().randomElement(using: &random) {

@@ -10,7 +10,7 @@ struct RateTests {
 
     private mutating func set(_ text: String, by client: ClientID) throws {
         let words = try #require(SettingWords(text.split(separator: " ").map { String($0) }))
-        rig.pass { $0.say(.set(words), by: client) }
+        rig.pass { $0.send(.set(words), by: client) }
     }
 
     /// Sent RATE messages of the last pass by number of the flight.

@@ -12,8 +12,8 @@ struct RequestBookTests {
         let request = try #require(RequestID(id))
         serial += 1
         let record = Interest(
-            request: request, askedAt: Tick(nanoseconds: 0), fingerprint: 0, generation: serial, handler: handler,
-            owner: nil, priority: .normal, isWarm: false, isFresh: false, isTriedOnce: false)
+            request: request, requestedAt: Tick(nanoseconds: 0), fingerprint: 0, generation: serial, handler: handler,
+            owner: nil, priority: .normal, isWarm: false, isReplacement: false, isTriedOnce: false)
         return book.insert(record, RequestBook.hash(request, of: handler))
     }
 
@@ -83,9 +83,9 @@ struct RequestBookTests {
             book.unlist(request)
             book.remove(request)
         }
-        #expect(book.hasSpareRoom(least: 0))
+        #expect(book.canShrink(least: 0))
         book.releaseRoom(least: 0)
-        #expect(!book.hasSpareRoom(least: 0) && book.bound == 1)
+        #expect(!book.canShrink(least: 0) && book.bound == 1)
         #expect(try find("0") == requests[0] && book.checkInvariants() == [])
     }
 }

@@ -10,7 +10,7 @@ struct SettingRequestTests {
             Issue.record("\(text) cannot be said")
             return
         }
-        rig.say(.set(setting), by: client)
+        rig.send(.set(setting), by: client)
     }
 
     private func limits(_ rig: CoreRig) -> [WorkerLimits] {
@@ -53,7 +53,7 @@ struct SettingRequestTests {
 
     @Test func `a supervised core takes the number of workers and their memory`() {
         var rig = CoreRig()
-        rig.core.facilities.isSupervised = true
+        rig.core.features.isSupervised = true
         let a = rig.client(1)
         rig.pass { set("workers 3", by: a, &$0) }
         #expect(rig.actions.first == .supervisor(.settingChanged(.number(.workers, 3))))
@@ -155,7 +155,7 @@ struct SettingRequestTests {
         let a = rig.client(1)
         rig.pass { rig in
             set("origin o.example limit=1", by: a, &rig)
-            rig.say(.query(.settings), by: a)
+            rig.send(.query(.settings), by: a)
         }
         let json = rig.actions.compactMap { action in
             if case .client(.answer(_, .settings, let json)) = action {

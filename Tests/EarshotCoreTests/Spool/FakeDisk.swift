@@ -32,7 +32,7 @@ struct FakeDisk {
 
     /// Queues the disk's actions.
     mutating func take(_ actions: [Action]) {
-        waiting += actions.compactMap { if case .durable(let asked) = $0 { asked } else { nil } }
+        waiting += actions.compactMap { if case .durable(let requested) = $0 { requested } else { nil } }
     }
 
     /// Changes the acceptance time of a row, as damage would.

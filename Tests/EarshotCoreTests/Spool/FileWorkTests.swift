@@ -9,7 +9,7 @@ struct FileWorkTests {
     private let client: ClientID
     private let worker: WorkerID
     private let job: Job
-    private let stranger = WorkerID(rawValue: 99)
+    private let unrelated = WorkerID(rawValue: 99)
 
     init() throws {
         client = rig.client(1)
@@ -56,7 +56,7 @@ struct FileWorkTests {
     }
 
     @Test func `a file of an attempt that is not the worker's is unwanted`() {
-        #expect(rig.fileWork(before: done("x.part"), by: stranger).body == .unwanted)
+        #expect(rig.fileWork(before: done("x.part"), by: unrelated).body == .unwanted)
     }
 
     @Test mutating func `a body in a message needs no file, and the part that it does not continue is kept`() {
@@ -72,7 +72,7 @@ struct FileWorkTests {
         #expect(rig.fileWork(before: failed(), by: worker).parts == [part(file)])
         let other = BodyPart(file: "other.part", httpFields: [])
         #expect(rig.fileWork(before: failed(other), by: worker).parts == [part("other.part")])
-        #expect(rig.fileWork(before: failed(other), by: stranger).parts == [part("other.part", isKept: false)])
+        #expect(rig.fileWork(before: failed(other), by: unrelated).parts == [part("other.part", isKept: false)])
     }
 
     @Test mutating func `a worker that leaves or dies leaves all parts that an attempt can continue`() {
@@ -80,7 +80,7 @@ struct FileWorkTests {
         let file = grow()
         #expect(rig.fileWork(before: .bye, by: worker).parts == [part(file)])
         #expect(rig.fileWork(beforeLossOf: worker).parts == [part(file)])
-        #expect(rig.fileWork(beforeLossOf: stranger).parts.isEmpty)
+        #expect(rig.fileWork(beforeLossOf: unrelated).parts.isEmpty)
     }
 
     @Test func `a file that cannot get its name is a failure`() throws {
@@ -90,7 +90,7 @@ struct FileWorkTests {
             Issue.record("a lost file is not a failure of the spool")
             return
         }
-        guard case .failed(_, "internal", _?, _, _, nil, _, _) = FileFault.notAsSaid.failure(of: completion) else {
+        guard case .failed(_, "internal", _?, _, _, nil, _, _) = FileFault.mismatch.failure(of: completion) else {
             Issue.record("a file that is not as its DONE says is not an internal failure with a detail")
             return
         }

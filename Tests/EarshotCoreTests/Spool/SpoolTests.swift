@@ -46,7 +46,7 @@ import Testing
         #expect(rig.actions.contains(.spool(.releaseFile("two"))))
         done(try fetch("3", by: client, &rig), "one", length: 600, by: worker, &rig)
         #expect(rig.terminals(for: client) == ["h 3 200"], "the same content is there once")
-        rig.pass { $0.say(.acknowledge(3), by: client) }
+        rig.pass { $0.send(.acknowledge(3), by: client) }
         done(try fetch("4", by: client, &rig), "four", length: 1_000, by: worker, &rig)
         #expect(rig.terminals(for: client) == ["h 4 200"])
         #expect(rig.core.audit() == [])
@@ -59,8 +59,8 @@ import Testing
         let worker = rig.worker(3)
         done(try fetch("1", by: client, &rig), "one", length: 600, by: worker, &rig)
         let job = try fetch("2", by: client, &rig)
-        rig.say(.acknowledge(1), by: client)
-        rig.say(.query(.ping), by: client)
+        rig.send(.acknowledge(1), by: client)
+        rig.send(.query(.ping), by: client)
         let actions = rig.core.takeActions()
         #expect(!actions.isEmpty && !actions.contains(.spool(.releaseFile("one"))))
         if isNeeded {
@@ -68,7 +68,7 @@ import Testing
             (completion.length, completion.sha256, completion.file) = (600, "one", "one")
             rig.core.received(.done(completion), body: nil, from: worker, now: rig.now)
             #expect(!rig.takeActions().contains(.spool(.releaseFile("one"))))
-            rig.say(.acknowledge(2), by: client)
+            rig.send(.acknowledge(2), by: client)
         }
         #expect(rig.core.takeActions() == [.spool(.releaseFile("one"))])
         #expect(rig.core.takeActions().isEmpty)

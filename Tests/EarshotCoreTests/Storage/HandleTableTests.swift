@@ -20,8 +20,9 @@ struct HandleTableTests {
             }
             if Int.random(in: 0..<50, using: &random) == 0 { table.releaseRoom(least: 0) }
             #expect(table.count == model.count)
-            let asked = Handle<Int>(index: Int.random(in: 0..<300, using: &random))
-            #expect(table.find(model[asked] ?? 0) { $0 == asked } == (model[asked] == nil ? nil : asked))
+            let requested = Handle<Int>(index: Int.random(in: 0..<300, using: &random))
+            #expect(
+                table.find(model[requested] ?? 0) { $0 == requested } == (model[requested] == nil ? nil : requested))
         }
         for (number, hash) in model { #expect(table.find(hash) { $0 == number } == number) }
     }

@@ -19,7 +19,7 @@ struct SlabTests {
         for value in 0..<10_000 { _ = slab.insert(value) }
         let copy = isShared ? slab : Slab<Int>()
         for number: Handle<Int> in 0..<10_000 where ![3, 700].contains(number) { slab.remove(number) }
-        #expect(slab.hasSpareRoom(least: 0) && !slab.hasSpareRoom(least: slab.capacity))
+        #expect(slab.canShrink(least: 0) && !slab.canShrink(least: slab.capacity))
         slab.releaseRoom(least: 0)
         #expect(slab.indices == [3, 700])
         #expect([slab[3], slab[700]] == [3, 700])
@@ -37,14 +37,14 @@ struct SlabTests {
         var slab = Slab<Int>()
         for value in 0..<1_000 { _ = slab.insert(value) }
         let capacity = slab.capacity
-        #expect(!slab.hasSpareRoom(least: 0))
+        #expect(!slab.canShrink(least: 0))
         slab.releaseRoom(least: 0)
         for number: Handle<Int> in 0..<999 { slab.remove(number) }
         slab.releaseRoom(least: 4_096)
         #expect(slab.capacity == capacity)
         // The last record stays in place, so another attempt would release no more.
         slab.releaseRoom(least: 0)
-        #expect(slab.capacity == capacity && !slab.hasSpareRoom(least: 0))
+        #expect(slab.capacity == capacity && !slab.canShrink(least: 0))
     }
 
     @Test(arguments: [1, 2, 3])

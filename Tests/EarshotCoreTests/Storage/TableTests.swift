@@ -9,7 +9,7 @@ import Testing
 
     /// The reply to a query for one page.
     private mutating func answer(_ query: Query, _ page: QueryPage = QueryPage(), to client: ClientID) -> String {
-        rig.pass { $0.say(.query(query, page), by: client) }
+        rig.pass { $0.send(.query(query, page), by: client) }
         for case .client(.answer(client, query, let json)) in rig.actions {
             return String(decoding: json, as: UTF8.self)
         }
@@ -37,7 +37,7 @@ import Testing
     @Test mutating func `handlers come in the order of their names, each once`() {
         let client = rig.client(1)
         let names = (0..<2_500).map { "h/\(($0 &* 7_919) % 10_007)" }
-        rig.pass { rig in for name in names { rig.say(.subscribe(HandlerPattern(name)!), by: client) } }
+        rig.pass { rig in for name in names { rig.send(.subscribe(HandlerPattern(name)!), by: client) } }
         for limit in [nil, 1_000, 100, 7] as [Int?] {
             let pages = pages("handlers", .handlers, limit: limit, to: client)
             #expect(pages.flatMap { values("handler", in: $0) } == names.sorted())
@@ -48,15 +48,15 @@ import Testing
 
     @Test mutating func `a page goes on behind a handler that is gone`() {
         let client = rig.client(1)
-        rig.pass { rig in for name in ["a", "b", "c"] { rig.say(.subscribe(HandlerPattern(name)!), by: client) } }
-        rig.pass { $0.say(.unsubscribe(HandlerPattern("b")!), by: client) }
+        rig.pass { rig in for name in ["a", "b", "c"] { rig.send(.subscribe(HandlerPattern(name)!), by: client) } }
+        rig.pass { $0.send(.unsubscribe(HandlerPattern("b")!), by: client) }
         #expect(values("handler", in: answer(.handlers, QueryPage(after: "b"), to: client)) == ["c"])
         #expect(values("handler", in: answer(.handlers, QueryPage(after: "z"), to: client)) == [])
     }
 
     @Test mutating func `a full page that is the last one says so`() {
         let client = rig.client(1)
-        rig.pass { rig in for name in ["a", "b"] { rig.say(.subscribe(HandlerPattern(name)!), by: client) } }
+        rig.pass { rig in for name in ["a", "b"] { rig.send(.subscribe(HandlerPattern(name)!), by: client) } }
         #expect(!answer(.handlers, QueryPage(limit: 2), to: client).contains("next"))
         #expect(answer(.handlers, QueryPage(limit: 1), to: client).contains(#""handlers-next":"a""#))
     }

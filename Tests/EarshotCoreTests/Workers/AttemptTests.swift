@@ -190,17 +190,17 @@ struct AttemptTests {
 
     @Test mutating func `a worker that did not say READY settles nothing`() {
         let worker = rig.worker(1)
-        let stranger = WorkerID(rawValue: 2)
+        let other = WorkerID(rawValue: 2)
         let a = rig.client(1)
         rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
         let job = rig.jobs[0]
         rig.pass { rig in
-            rig.core.workerConnected(stranger, now: rig.now)
-            rig.done(job, by: stranger)
+            rig.core.workerConnected(other, now: rig.now)
+            rig.done(job, by: other)
         }
         #expect(rig.terminals(for: a) == [])
         #expect(rig.releasedBodies == 1)
-        #expect(!rig.core.records.workers.holds(job.attempt, stranger))
+        #expect(!rig.core.records.workers.holds(job.attempt, other))
         #expect(rig.core.records.workers.holds(job.attempt, worker))
     }
 

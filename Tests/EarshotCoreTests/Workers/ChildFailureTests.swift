@@ -18,8 +18,8 @@ struct ChildFailureTests {
         for failures in [[], [failure]] {
             rig.core.childFailures = failures
             for query in [Query.workers, .status] {
-                rig.pass { $0.say(.query(query), by: a) }
-                let told = failures.map { _ in
+                rig.pass { $0.send(.query(query), by: a) }
+                let reported = failures.map { _ in
                     #"{"role":"worker","deaths":7,"last-end":"exit code 1","since":"2026-11-21T08:54:38Z"}"#
                 }
                 let answers = rig.actions.compactMap { action in
@@ -30,7 +30,7 @@ struct ChildFailureTests {
                     }
                 }
                 #expect(answers.count == 1)
-                #expect(answers.first?.contains(#""failing":[\#(told.joined())]"#) == true, "\(answers)")
+                #expect(answers.first?.contains(#""failing":[\#(reported.joined())]"#) == true, "\(answers)")
             }
         }
     }
@@ -38,16 +38,16 @@ struct ChildFailureTests {
     @Test func `who asks for the status is told of lost places`() {
         var rig = CoreRig()
         let a = rig.client(1)
-        rig.core.placeFaults = [
-            PlaceFault(place: "spool", path: "/s", count: 2, last: "2026-11-21T08:54:38Z", reason: nil),
-            PlaceFault(place: "bus", path: "/b", count: 1, last: "2026-11-21T08:54:38Z", reason: "why"),
+        rig.core.pathFaults = [
+            PathFault(place: "spool", path: "/s", count: 2, last: "2026-11-21T08:54:38Z", reason: nil),
+            PathFault(place: "bus", path: "/b", count: 1, last: "2026-11-21T08:54:38Z", reason: "why"),
         ]
-        rig.pass { $0.say(.query(.status), by: a) }
-        let told =
+        rig.pass { $0.send(.query(.status), by: a) }
+        let reported =
             #""faults":[{"place":"spool","path":"/s","state":"restored","count":2,"last":"2026-11-21T08:54:38Z"},"#
             + #"{"place":"bus","path":"/b","state":"lost","count":1,"last":"2026-11-21T08:54:38Z","reason":"why"}]"#
         let answers = statuses(of: rig)
-        #expect(answers.count == 1 && answers.first?.contains(told) == true, "\(answers)")
+        #expect(answers.count == 1 && answers.first?.contains(reported) == true, "\(answers)")
     }
 
     /// Answers to `QUERY status` in the last pass.
@@ -62,15 +62,15 @@ struct ChildFailureTests {
         var rig = CoreRig()
         let a = rig.client(1)
         func isReady() -> Bool {
-            rig.pass { $0.say(.query(.status), by: a) }
+            rig.pass { $0.send(.query(.status), by: a) }
             return statuses(of: rig).contains { $0.contains(#""ready":true"#) }
         }
         #expect(!isReady())
         let worker = rig.worker(1)
         #expect(isReady())
-        rig.core.placeFaults = [PlaceFault(place: "spool", path: "/s", count: 1, last: "-", reason: "read-only")]
+        rig.core.pathFaults = [PathFault(place: "spool", path: "/s", count: 1, last: "-", reason: "read-only")]
         #expect(!isReady())
-        rig.core.placeFaults[0].reason = nil
+        rig.core.pathFaults[0].reason = nil
         #expect(isReady())
         rig.core.workerLost(worker, now: rig.now)
         #expect(!isReady())
@@ -78,7 +78,7 @@ struct ChildFailureTests {
         #expect(isReady())
         for (value, expected) in [("closed", false), ("open", true)] {
             let words = try #require(SettingWords(["admission", value]))
-            rig.pass { $0.say(.set(words), by: a) }
+            rig.pass { $0.send(.set(words), by: a) }
             #expect(isReady() == expected)
             #expect(statuses(of: rig).contains { $0.contains(#""admission":"\#(value)""#) })
         }
@@ -90,20 +90,20 @@ struct ChildFailureTests {
         var rig = CoreRig()
         let worker = rig.worker(1)
         rig.pass { $0.core.spoolReplaced() }
-        let told = rig.actions.count { action in
+        let reported = rig.actions.count { action in
             if case .worker(.send(worker, .limits)) = action { true } else { false }
         }
-        #expect(told == 1, "\(rig.actions)")
+        #expect(reported == 1, "\(rig.actions)")
     }
 
     @Test func `workers count as taken in from their READY to their end`() {
         var rig = CoreRig()
-        #expect(rig.core.workersTakenIn == 0)
+        #expect(rig.core.acceptingWorkers == 0)
         let first = rig.worker(1)
         _ = rig.worker(2)
-        #expect(rig.core.workersTakenIn == 2)
+        #expect(rig.core.acceptingWorkers == 2)
         rig.core.workerLost(first, now: rig.now)
-        #expect(rig.core.workersTakenIn == 1)
+        #expect(rig.core.acceptingWorkers == 1)
     }
 
     @Test(arguments: ["", "worker", "worker 7 2026-11-21T08:54:38Z", "worker many 2026-11-21T08:54:38Z signal 9"])

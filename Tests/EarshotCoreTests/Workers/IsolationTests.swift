@@ -71,7 +71,7 @@ struct IsolationTests {
     }
 
     @Test mutating func `a worker whose end is not explained yet gets no jobs, and keeps its flights`() {
-        rig.core.facilities.isSupervised = true
+        rig.core.features.isSupervised = true
         let a = rig.client(1)
         let first = rig.worker(1)
         rig.pass { $0.fetch("h", "1", "http://h/1", by: a) }
@@ -126,7 +126,7 @@ struct IsolationTests {
         rig.wait(milliseconds: 99)
         #expect(rig.actions.isEmpty)
         rig.wait(milliseconds: 1)
-        #expect(asksForLife(last) && rig.jobs.isEmpty, "a worker that hangs clears no suspect")
+        #expect(isPinged(last) && rig.jobs.isEmpty, "a worker that hangs clears no suspect")
         // The PONG clears a slow suspect, and its worker starts the last one beside it.
         rig.pass { $0.pong(by: last) }
         #expect(rig.jobs.count == 1)
@@ -151,7 +151,7 @@ struct IsolationTests {
             }
             // The isolation takes 100 ms the first time, 200 ms the second.
             rig.wait(milliseconds: 200)
-            #expect(asksForLife(worker))
+            #expect(isPinged(worker))
             rig.wait(milliseconds: rig.core.limits.silenceMilliseconds)
             #expect(rig.actions.contains { if case .worker(.kill(worker)) = $0 { true } else { false } })
             let hanging = worker
@@ -218,7 +218,7 @@ struct IsolationTests {
         let last = loseTwoWorkers()
         let job = rig.jobs[0]
         rig.wait(milliseconds: 100)
-        #expect(asksForLife(last))
+        #expect(isPinged(last))
         rig.wait(milliseconds: 1)
         rig.core.received(
             .progress(job.attempt, received: 1, total: nil, part: nil), body: nil, from: last, now: rig.now)
@@ -275,22 +275,22 @@ struct IsolationTests {
         let a = rig.client(1)
         rig.pass { rig in for n in 1...3 { rig.fetch("h", "\(n)", "http://h\(n)/", by: a) } }
         let third = loseTwoWorkers()
-        let accused = try #require(rig.jobs.first?.url)
+        let suspected = try #require(rig.jobs.first?.url)
         // Worker 4 is busy, and takes the only slot of the accused flight's origin after its worker's death.
         let fourth = rig.worker(4)
         rig.pass { $0.fetch("h", "4", "http://h4/", by: a) }
-        rig.pass { $0.fetch("h", "5", accused + "other", by: a) }
+        rig.pass { $0.fetch("h", "5", suspected + "other", by: a) }
         rig.pass { $0.core.workerLost(third, now: $0.now) }
         let other = try #require(rig.jobs.first)
-        #expect(rig.jobs.map(\.url) == [accused + "other"])
+        #expect(rig.jobs.map(\.url) == [suspected + "other"])
         let fifth = WorkerID(rawValue: 5)
         rig.pass { _ = $0.worker(5) }
         let second = try #require(rig.jobs.first)
-        #expect(starts.map(\.worker) == [fifth] && second.url != accused)
+        #expect(starts.map(\.worker) == [fifth] && second.url != suspected)
         rig.pass { $0.done(other, by: fourth) }
         #expect(rig.jobs.isEmpty)
         rig.pass { $0.done(second, by: fifth) }
-        #expect(rig.jobs.map(\.url) == [accused])
+        #expect(rig.jobs.map(\.url) == [suspected])
         #expect(rig.core.audit() == [])
     }
 
@@ -311,7 +311,7 @@ struct IsolationTests {
         return WorkerID(rawValue: 3)
     }
 
-    private func asksForLife(_ worker: WorkerID) -> Bool {
+    private func isPinged(_ worker: WorkerID) -> Bool {
         rig.actions.contains { if case .worker(.send(worker, .ping)) = $0 { true } else { false } }
     }
 
@@ -322,7 +322,7 @@ struct IsolationTests {
     }
 
     private mutating func why(_ request: String, by client: ClientID) -> String {
-        rig.pass { $0.say(.query(.why(HandlerID("h")!, RequestID(request)!)), by: client) }
+        rig.pass { $0.send(.query(.why(HandlerID("h")!, RequestID(request)!)), by: client) }
         for case .client(.answer(_, _, let json)) in rig.actions { return String(decoding: json, as: UTF8.self) }
         return ""
     }

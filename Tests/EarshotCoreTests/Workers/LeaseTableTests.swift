@@ -49,9 +49,9 @@ struct LeaseTableTests {
             }
             #expect(table.count == model.count)
             #expect(table.isEmpty == model.isEmpty)
-            let asked = Self.attempts[Int.random(in: 0..<Self.attempts.count, using: &random)]
-            #expect(table.contains(asked) == (model[asked] != nil))
-            #expect(table[asked]?.flight == model[asked])
+            let requested = Self.attempts[Int.random(in: 0..<Self.attempts.count, using: &random)]
+            #expect(table.contains(requested) == (model[requested] != nil))
+            #expect(table[requested]?.flight == model[requested])
             guard step.index % 500 == 0 else { continue }
             #expect(Dictionary(uniqueKeysWithValues: table.map { ($0.key, $0.value.flight ?? -1) }) == model)
             #expect(table.values.compactMap(\.flight).sorted() == model.values.sorted())

@@ -127,7 +127,7 @@ struct PoolTests {
             rig.fetch("h", "t", "thumb:2", by: a)
         }
         #expect(rig.jobs.isEmpty)
-        rig.pass { $0.say(.acknowledge(1), by: a) }
+        rig.pass { $0.send(.acknowledge(1), by: a) }
         #expect(Set(rig.jobs.map(\.url)) == ["http://h/", "thumb:2"])
     }
 
@@ -137,9 +137,9 @@ struct PoolTests {
         rig.pass { $0.fetch("h", "1", "thumb:x", by: a) }
         let job = rig.jobs[0]
         rig.pass { rig in
-            let said = WorkerMessage.failed(
+            let sent = WorkerMessage.failed(
                 job.attempt, code: "not-an-image", detail: String(repeating: "x", count: 300), receivedBytes: 0)
-            rig.core.received(said, body: nil, from: own, now: rig.now)
+            rig.core.received(sent, body: nil, from: own, now: rig.now)
         }
         guard
             case .client(.deliver(_, let terminal, _)) = rig.actions.first(where: {
@@ -217,7 +217,7 @@ struct PoolTests {
         #expect(rig.terminals(for: wide).count == 20)
         #expect(rig.core.ledger.requests.pending == 19)
         for sequence in 1...19 as ClosedRange<UInt64> {
-            rig.pass { $0.say(.acknowledge(sequence), by: narrow) }
+            rig.pass { $0.send(.acknowledge(sequence), by: narrow) }
             #expect(rig.terminals(for: narrow).count == 1)
         }
         #expect(rig.core.ledger.requests.pending == 0)
@@ -243,15 +243,15 @@ struct PoolTests {
         for _ in 1...6 {
             let job = rig.jobs[0]
             rig.pass { rig in
-                let said = WorkerMessage.failed(job.attempt, code: "reset", detail: nil, receivedBytes: 0)
-                rig.core.received(said, body: nil, from: own, now: rig.now)
+                let sent = WorkerMessage.failed(job.attempt, code: "reset", detail: nil, receivedBytes: 0)
+                rig.core.received(sent, body: nil, from: own, now: rig.now)
             }
             rig.wait(milliseconds: 8_000)
         }
         let job = rig.jobs[0]
         rig.pass { rig in
-            let said = WorkerMessage.failed(job.attempt, code: "reset", detail: nil, receivedBytes: 0)
-            rig.core.received(said, body: nil, from: own, now: rig.now)
+            let sent = WorkerMessage.failed(job.attempt, code: "reset", detail: nil, receivedBytes: 0)
+            rig.core.received(sent, body: nil, from: own, now: rig.now)
             rig.core.workerLost(own, now: rig.now)
         }
         rig.wait(milliseconds: CoreLimits().poolAbsenceMilliseconds)
@@ -276,21 +276,21 @@ struct PoolTests {
         rig.wait(milliseconds: CoreLimits().poolAbsenceMilliseconds - 1)
         #expect(rig.terminals(for: a) + rig.terminals(for: b) == [])
         rig.wait(milliseconds: 1)
-        let told = rig.terminals(for: a) + rig.terminals(for: b)
-        #expect(told.count == 6)
-        #expect(told.allSatisfy { $0.hasSuffix("unsupported-scheme") })
+        let reported = rig.terminals(for: a) + rig.terminals(for: b)
+        #expect(reported.count == 6)
+        #expect(reported.allSatisfy { $0.hasSuffix("unsupported-scheme") })
         #expect(rig.core.audit() == [])
     }
 
     @Test mutating func `a draining broker says so to new children, and to own workers that asked for it`() {
         let quiet = rig.worker(1, schemes: ["thumb"])
-        let told = rig.worker(2, schemes: ["thumb"], hearsDrain: true)
+        let reported = rig.worker(2, schemes: ["thumb"], acceptsDrain: true)
         let a = rig.client(1)
         rig.pass { rig in for n in 1...2 { rig.fetch("h", "\(n)", "thumb:\(n)", by: a) } }
         let jobs = rig.jobs
         #expect(jobs.count == 2)
         rig.pass { $0.core.drain() }
-        #expect(drained == [told])
+        #expect(drained == [reported])
         rig.pass { rig in
             let child = WorkerID(rawValue: 4)
             rig.core.workerConnected(child, now: rig.now)
@@ -298,13 +298,13 @@ struct PoolTests {
             ready.secret = "s"
             rig.core.received(.ready(ready), body: nil, from: child, now: rig.now)
             _ = rig.worker(5, schemes: ["thumb"])
-            _ = rig.worker(6, schemes: ["thumb"], hearsDrain: true)
+            _ = rig.worker(6, schemes: ["thumb"], acceptsDrain: true)
         }
         #expect(drained == [WorkerID(rawValue: 4), WorkerID(rawValue: 6)])
         // Running jobs end, and no others start.
         rig.pass { rig in
             for job in jobs {
-                for own in [quiet, told] where rig.core.records.workers.holds(job.attempt, own) {
+                for own in [quiet, reported] where rig.core.records.workers.holds(job.attempt, own) {
                     rig.done(job, by: own)
                 }
             }
@@ -312,7 +312,7 @@ struct PoolTests {
         }
         #expect(rig.terminals(for: a).sorted() == ["h 1 200", "h 2 200", "h 3 stopping"])
         #expect(drained == [] && rig.jobs == [])
-        for worker in [quiet, told] { #expect(!rig.actions.contains(.worker(.close(worker)))) }
+        for worker in [quiet, reported] { #expect(!rig.actions.contains(.worker(.close(worker)))) }
         #expect(rig.core.audit() == [])
     }
 
@@ -409,7 +409,7 @@ struct PoolTests {
     }
 
     @Test mutating func `its redirects are results, and nothing is asked of the cache`() {
-        rig.core.facilities.isCaching = true
+        rig.core.features.isCaching = true
         let own = rig.worker(1, schemes: ["thumb"])
         let a = rig.client(1)
         rig.pass { $0.fetch("h", "1", "thumb:x", by: a) }

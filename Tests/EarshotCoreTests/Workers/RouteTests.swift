@@ -117,8 +117,8 @@ struct RouteTests {
         }
         let sequence = try #require(sequences.first)
         rig.pass { rig in
-            rig.say(.acknowledge(sequence), by: client)
-            rig.say(.remove(HandlerPattern(root)!), by: client)
+            rig.send(.acknowledge(sequence), by: client)
+            rig.send(.remove(HandlerPattern(root)!), by: client)
         }
         #expect(rig.core.isIdle && rig.core.records.handlers.rootCount == 0)
     }
@@ -129,7 +129,7 @@ struct RouteTests {
         let found = field(try #require(rig.jobs.first), "cookie")
         let worker = worker
         let job = rig.jobs[0]
-        rig.pass { $0.say(.remove(HandlerPattern(root)!), by: client) }
+        rig.pass { $0.send(.remove(HandlerPattern(root)!), by: client) }
         rig.pass { $0.failed(job, "cancelled", by: worker) }
         #expect(rig.core.audit() == [])
         return found
@@ -157,7 +157,7 @@ struct RouteTests {
         let a = rig.client(1)
         try visit("one", by: a, at: worker)
         #expect(rig.core.records.cookieJars.idleCount == 1)
-        rig.pass { $0.say(.set(SettingWords(["cookie-time", "0"])!), by: a) }
+        rig.pass { $0.send(.set(SettingWords(["cookie-time", "0"])!), by: a) }
         #expect(rig.core.records.cookieJars.idleCount == 0)
         try visit("one", by: a, at: worker)
         #expect(try cookies(of: "one", for: a) == nil)

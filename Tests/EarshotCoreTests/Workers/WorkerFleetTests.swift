@@ -41,16 +41,16 @@ struct WorkerFleetTests {
         fleet.connected(id, now: Self.now)
         #expect(fleet.count == 1 && fleet.indices.map { fleet[$0].phase } == [.joining])
         fleet.joined(
-            0, pools: [2], of: PrincipalTable.administrator, slots: 3, pid: 77, hearsDrain: true, speaksHTTP2: false,
+            0, pools: [2], of: PrincipalTable.administrator, slots: 3, pid: 77, acceptsDrain: true, speaksHTTP2: false,
             isDraining: false)
-        #expect(fleet[0].phase == .ready && fleet[0].pid == 77 && fleet[0].hearsDrain && !fleet[0].speaksHTTP2)
+        #expect(fleet[0].phase == .ready && fleet[0].pid == 77 && fleet[0].acceptsDrain && !fleet[0].speaksHTTP2)
         #expect(fleet[0].isOwn && fleet.freeSlots(of: 0) == 3)
         fleet.drain(0)
         fleet.drain(0)
         #expect(fleet[0].phase == .draining && fleet.freeSlots(of: 0) == 0)
-        #expect(fleet.number(of: id) == 0 && fleet.checkInvariants() == [])
+        #expect(fleet.handle(of: id) == 0 && fleet.checkInvariants() == [])
         #expect(fleet.remove(id)?.pools == [2])
-        #expect(fleet.number(of: id) == nil && fleet.remove(id) == nil && fleet.count == 0)
+        #expect(fleet.handle(of: id) == nil && fleet.remove(id) == nil && fleet.count == 0)
     }
 
     @Test func `a drain reaches the workers that are ready, and one that joins later gets no work`() {
@@ -184,13 +184,13 @@ struct WorkerFleetTests {
         (8, nil, 0, 8, 8), (8, 3, 0, 3, 3), (3, 8, 0, 3, 3), (8, nil, 5, 8, 3), (8, 3, 5, 3, 0), (0, nil, 0, 0, 0),
     ])
     func `slots are the smaller of what the worker offers and was told, less its transfers`(
-        offered: Int, told: Int?, leases: Int, slots: Int, free: Int
+        offered: Int, reported: Int?, leases: Int, slots: Int, free: Int
     ) {
         var fleet = Self.fleet()
         let worker = fleet.add(1)
         for flight in 0..<leases { fleet.start(Self.attempt(UInt64(flight)), Self.lease(.flight(1)), at: worker) }
         fleet.offered(offered, by: worker)
-        fleet.announced(slots: told, to: worker)
+        fleet.announced(slots: reported, to: worker)
         #expect(fleet[worker].slots == slots && fleet.freeSlots(of: worker) == free)
         let count = fleet.slotCount(of: WorkerPool.web)
         #expect(count.total == slots && count.free == free && count.lower == leases)
@@ -234,8 +234,8 @@ struct WorkerFleetTests {
         #expect(!fleet.isAwaiting)
         fleet.awaitProcesses([5, 6])
         #expect(fleet.isAwaiting)
-        let (stranger, first, again) = (fleet.stopAwaiting(7), fleet.stopAwaiting(5), fleet.stopAwaiting(5))
-        #expect(!stranger && !first && !again && fleet.isAwaiting)
+        let (other, first, again) = (fleet.stopAwaiting(7), fleet.stopAwaiting(5), fleet.stopAwaiting(5))
+        #expect(!other && !first && !again && fleet.isAwaiting)
         let last = fleet.stopAwaiting(6)
         let later = fleet.stopAwaiting(6)
         #expect(last && !later && !fleet.isAwaiting)
@@ -262,33 +262,34 @@ struct WorkerLivenessTests {
     /// 1,000.
     @Test(
         arguments: [
-            (nil, 99, .waiting(until: Fleet.later(100))), (nil, 100, .asking(until: Fleet.later(200))),
-            (50, 100, .waiting(until: Fleet.later(150))), (50, 150, .asking(until: Fleet.later(250))),
+            (nil, 99, .waiting(until: Fleet.later(100))), (nil, 100, .pinging(until: Fleet.later(200))),
+            (50, 100, .waiting(until: Fleet.later(150))), (50, 150, .pinging(until: Fleet.later(250))),
         ] as [(Int?, Int, WorkerFleet.Heartbeat)])
     func `a silent worker with transfers is asked for a sign of life`(
-        heard: Int?, now: Int, expected: WorkerFleet.Heartbeat
+        lastReceived: Int?, now: Int, expected: WorkerFleet.Heartbeat
     ) {
         var fleet = Fleet.fleet()
         let worker = fleet.add(1)
         #expect(fleet.watch(worker, now: Fleet.now) == Fleet.later(100))
         #expect(fleet.watch(worker, now: Fleet.later(1)) == nil)
         fleet.start(Fleet.attempt(1), Fleet.lease(.flight(1)), at: worker)
-        if let heard { fleet.received(from: worker, now: Fleet.later(heard)) }
+        if let lastReceived { fleet.received(from: worker, now: Fleet.later(lastReceived)) }
         #expect(fleet.heartbeat(of: worker, now: Fleet.later(now)) == expected)
     }
 
     @Test(
         arguments: [
             (nil, 1_099, .waiting(until: Fleet.later(1_100))), (nil, 1_100, .silent(until: Fleet.later(2_100))),
-            (500, 1_100, .asking(until: Fleet.later(1_200))),
+            (500, 1_100, .pinging(until: Fleet.later(1_200))),
         ] as [(Int?, Int, WorkerFleet.Heartbeat)])
-    func `a worker that was asked has its time to answer`(heard: Int?, now: Int, expected: WorkerFleet.Heartbeat) {
+    func `a worker that was asked has its time to answer`(lastReceived: Int?, now: Int, expected: WorkerFleet.Heartbeat)
+    {
         var fleet = Fleet.fleet()
         let worker = fleet.add(1)
         _ = fleet.watch(worker, now: Fleet.now)
         fleet.start(Fleet.attempt(1), Fleet.lease(.flight(1)), at: worker)
-        #expect(fleet.heartbeat(of: worker, now: Fleet.later(100)) == .asking(until: Fleet.later(200)))
-        if let heard { fleet.received(from: worker, now: Fleet.later(heard)) }
+        #expect(fleet.heartbeat(of: worker, now: Fleet.later(100)) == .pinging(until: Fleet.later(200)))
+        if let lastReceived { fleet.received(from: worker, now: Fleet.later(lastReceived)) }
         #expect(fleet.heartbeat(of: worker, now: Fleet.later(now)) == expected)
     }
 
@@ -300,7 +301,7 @@ struct WorkerLivenessTests {
         fleet.limits = WorkerFleet.Limits(heartbeatMilliseconds: heartbeat, silenceMilliseconds: silence)
         let worker = fleet.add(1)
         fleet.start(Fleet.attempt(1), Fleet.lease(.flight(1)), at: worker)
-        #expect(fleet.heartbeat(of: worker, now: Fleet.later(100)) == .asking(until: Fleet.later(expected)))
+        #expect(fleet.heartbeat(of: worker, now: Fleet.later(100)) == .pinging(until: Fleet.later(expected)))
     }
 
     @Test func `a worker without transfers is left alone until it has some`() {
@@ -310,7 +311,7 @@ struct WorkerLivenessTests {
         #expect(fleet.heartbeat(of: worker, now: Fleet.later(100)) == .idle)
         #expect(fleet.watch(worker, now: Fleet.later(300)) == Fleet.later(400))
         fleet.start(Fleet.attempt(1), Fleet.lease(.flight(1)), at: worker)
-        #expect(fleet.heartbeat(of: worker, now: Fleet.later(400)) == .asking(until: Fleet.later(500)))
+        #expect(fleet.heartbeat(of: worker, now: Fleet.later(400)) == .pinging(until: Fleet.later(500)))
     }
 
     /// A fleet with a worker that isolates flight 5 until 100 ms after it joined.
@@ -328,14 +329,14 @@ struct WorkerLivenessTests {
             (101, 1_100, .cleared(flight: 5)),
         ] as [(Int?, Int, WorkerFleet.IsolationEnd)])
     func `after an isolation the worker is asked, and the suspect cleared if it was heard since`(
-        heard: Int?, now: Int, expected: WorkerFleet.IsolationEnd
+        lastReceived: Int?, now: Int, expected: WorkerFleet.IsolationEnd
     ) {
         var (fleet, worker) = isolating()
         #expect(fleet.isolationEnded(at: worker, now: Fleet.later(99)) == .stale)
         #expect(
             fleet.isolationEnded(at: worker, now: Fleet.later(100))
-                == .awaiting(until: Fleet.later(1_100), asks: true))
-        if let heard { fleet.received(from: worker, now: Fleet.later(heard)) }
+                == .awaiting(until: Fleet.later(1_100), pings: true))
+        if let lastReceived { fleet.received(from: worker, now: Fleet.later(lastReceived)) }
         #expect(fleet.isolationEnded(at: worker, now: Fleet.later(now)) == expected)
         #expect((fleet[worker].isolation == nil) == (expected == .cleared(flight: 5)))
     }
@@ -343,10 +344,10 @@ struct WorkerLivenessTests {
     @Test func `a worker that owes an answer is not asked twice`() {
         var (fleet, worker) = isolating()
         _ = fleet.watch(worker, now: Fleet.now)
-        #expect(fleet.heartbeat(of: worker, now: Fleet.later(100)) == .asking(until: Fleet.later(200)))
+        #expect(fleet.heartbeat(of: worker, now: Fleet.later(100)) == .pinging(until: Fleet.later(200)))
         #expect(
             fleet.isolationEnded(at: worker, now: Fleet.later(100))
-                == .awaiting(until: Fleet.later(1_100), asks: false))
+                == .awaiting(until: Fleet.later(1_100), pings: false))
     }
 
     @Test func `a PONG clears a suspect after its isolation, not before`() {
@@ -383,11 +384,13 @@ struct WorkerLivenessTests {
         let (busy, empty) = (fleet.add(1, slots: 2), fleet.add(2))
         fleet.start(Fleet.attempt(1), Fleet.lease(.flight(1)), at: busy)
         func place(_ quarantine: Handle<WorkerSession>?) -> [String] {
-            fleet.placeForSuspect(of: WorkerPool.web, quarantine: quarantine).map { ["\($0.worker)", "\($0.isEmpty)"] }
+            fleet.workerForSuspect(of: WorkerPool.web, quarantine: quarantine).map {
+                ["\($0.worker)", "\($0.isEmpty)"]
+            }
                 ?? []
         }
         #expect(place(nil) == ["1", "true"])
-        #expect(fleet.placeForSuspect(of: 1, quarantine: nil) == nil)
+        #expect(fleet.workerForSuspect(of: 1, quarantine: nil) == nil)
         // The quarantine of another pool is not available, even if empty.
         fleet.setQuarantine(empty, true)
         #expect(place(nil) == [])
@@ -420,7 +423,7 @@ extension WorkerFleet {
         -> Handle<WorkerSession>
     {
         connected(WorkerID(rawValue: id), now: WorkerFleetTests.now)
-        guard let worker = number(of: WorkerID(rawValue: id)) else { preconditionFailure("a worker that connects") }
+        guard let worker = handle(of: WorkerID(rawValue: id)) else { preconditionFailure("a worker that connects") }
         join(worker, slots: slots, pools: pools)
         return worker
     }
@@ -430,7 +433,7 @@ extension WorkerFleet {
         isDraining: Bool = false
     ) {
         joined(
-            worker, pools: pools, of: PrincipalTable.administrator, slots: slots, pid: 1, hearsDrain: false,
+            worker, pools: pools, of: PrincipalTable.administrator, slots: slots, pid: 1, acceptsDrain: false,
             speaksHTTP2: true, isDraining: isDraining)
     }
 }

@@ -61,7 +61,7 @@ struct WorkerPoolsTests {
     }
 
     private func phase(of scheme: String, in pools: WorkerPools) -> Phase {
-        Phase(pools.number(of: scheme, of: Self.owner).map { pools[$0].phase })
+        Phase(pools.handle(of: scheme, of: Self.owner).map { pools[$0].phase })
     }
 
     @Test(arguments: Event.allCases, Phase.allCases)
@@ -70,7 +70,7 @@ struct WorkerPoolsTests {
         var pools = Self.pools(phase)
         #expect(self.phase(of: "s", in: pools) == phase)
         #expect((pools.open(for: "s", of: Self.owner) != nil) == (phase == .served || phase == .awaited))
-        let number = pools.number(of: "s", of: Self.owner)
+        let number = pools.handle(of: "s", of: Self.owner)
         switch event {
         case .register: #expect(pools.register(["s"], of: Self.owner)?.count == 1)
         case .leave:
@@ -86,7 +86,7 @@ struct WorkerPoolsTests {
         case .close: try pools.close(#require(number))
         }
         #expect(self.phase(of: "s", in: pools) == expected)
-        #expect(pools.number(of: "s", of: Self.owner) == number || phase == .absent)
+        #expect(pools.handle(of: "s", of: Self.owner) == number || phase == .absent)
         #expect(pools.checkInvariants() == [])
     }
 
@@ -104,7 +104,7 @@ struct WorkerPoolsTests {
     @Test func `a pool is awaited when its last worker leaves, and a worker that comes makes its timer stale`() throws {
         var pools = Self.pools(.served)
         _ = pools.register(["s"], of: Self.owner)
-        let number = try #require(pools.number(of: "s", of: Self.owner))
+        let number = try #require(pools.handle(of: "s", of: Self.owner))
         #expect(pools[number].workers == 2)
         #expect(pools.leave(number, now: Self.now) == nil)
         let first = pools.leave(number, now: Self.now)
@@ -128,7 +128,7 @@ struct WorkerPoolsTests {
 
     @Test func `a closed pool goes with its last origin, one without origins at once`() throws {
         var pools = Self.pools(.awaited)
-        let number = try #require(pools.number(of: "s", of: Self.owner))
+        let number = try #require(pools.handle(of: "s", of: Self.owner))
         pools.originAdded(to: number)
         pools.returned(FlightName(reference: GenerationalHandle(record: 1, generation: 1)), to: number)
         pools.close(number)
@@ -136,14 +136,14 @@ struct WorkerPoolsTests {
         pools.originForgotten(by: number)
         #expect(pools.count == 2)
         pools.originForgotten(by: number)
-        #expect(pools.count == 1 && pools.number(of: "s", of: Self.owner) == nil)
+        #expect(pools.count == 1 && pools.handle(of: "s", of: Self.owner) == nil)
         let timer = pools.openAwaited("t", now: Self.now)
         let absence = try #require(timer)
         pools.originAdded(to: absence.pool)
         pools.originForgotten(by: absence.pool)
-        #expect(pools.number(of: "t", of: Self.owner) == absence.pool)
+        #expect(pools.handle(of: "t", of: Self.owner) == absence.pool)
         pools.close(absence.pool)
-        #expect(pools.count == 1 && pools.number(of: "t", of: Self.owner) == nil)
+        #expect(pools.count == 1 && pools.handle(of: "t", of: Self.owner) == nil)
         #expect(pools.checkInvariants() == [])
     }
 
@@ -151,8 +151,8 @@ struct WorkerPoolsTests {
         var pools = Self.pools(.served, limit: 3)
         #expect(pools.register(["s", "t", "u"], of: Self.owner) == nil)
         #expect(
-            pools.number(of: "t", of: Self.owner) == nil
-                && pools.number(of: "s", of: Self.owner).map { pools[$0].workers } == 1)
+            pools.handle(of: "t", of: Self.owner) == nil
+                && pools.handle(of: "s", of: Self.owner).map { pools[$0].workers } == 1)
         let served = pools.register(["s", "t"], of: Self.owner) ?? []
         #expect(served.map { pools[$0].scheme } == ["s", "t"])
         #expect(served.map { pools[$0].workers } == [2, 1])

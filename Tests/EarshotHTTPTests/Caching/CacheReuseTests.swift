@@ -147,28 +147,29 @@ import Testing
 
     @Test func `a server is asked by all that is known of the answer`() throws {
         let request = try CacheWorld.request()
-        func asked(_ lines: String, _ mode: CacheMode = .default) throws -> CacheDecision {
+        func requested(_ lines: String, _ mode: CacheMode = .default) throws -> CacheDecision {
             rule.decision(for: request, mode: mode, stored: [try CacheWorld.stored(lines)], now: CacheWorld.now)
         }
         let modified = "last-modified: Sunday, 06-Nov-94 08:49:37 GMT"
         let since = "if-modified-since: Sunday, 06-Nov-94 08:49:37 GMT"
         #expect(
-            try asked("etag: W/\"a\"\n\(modified)\nexpires: 0")
+            try requested("etag: W/\"a\"\n\(modified)\nexpires: 0")
                 == .validate(0, adding: CacheWorld.fields("if-none-match: W/\"a\"\n\(since)")))
         #expect(
-            try asked("etag: a\n\(modified)\nexpires: 0")
+            try requested("etag: a\n\(modified)\nexpires: 0")
                 == .validate(0, adding: CacheWorld.fields("if-none-match: \"a\"\n\(since)")),
             "a tag without marks")
-        #expect(try asked("etag: a b\n\(modified)\nexpires: 0") == .validate(0, adding: CacheWorld.fields(since)))
+        #expect(try requested("etag: a b\n\(modified)\nexpires: 0") == .validate(0, adding: CacheWorld.fields(since)))
         #expect(
-            try asked("etag: \"a\"", .noCache)
+            try requested("etag: \"a\"", .noCache)
                 == .validate(0, adding: CacheWorld.fields("if-none-match: \"a\"\ncache-control: max-age=0")))
-        #expect(try asked("expires: 0") == .fetch(adding: HeaderFields(), stale: 0))
+        #expect(try requested("expires: 0") == .fetch(adding: HeaderFields(), stale: 0))
         #expect(
-            try asked("expires: 0", .noCache) == .fetch(adding: CacheWorld.fields("cache-control: max-age=0"), stale: 0)
+            try requested("expires: 0", .noCache)
+                == .fetch(adding: CacheWorld.fields("cache-control: max-age=0"), stale: 0)
         )
         let reload = CacheWorld.fields("pragma: no-cache\ncache-control: no-cache")
-        #expect(try asked("etag: \"a\"", .reload) == .fetch(adding: reload))
+        #expect(try requested("etag: \"a\"", .reload) == .fetch(adding: reload))
     }
 
     @Test func `what the client tells caches is not told otherwise`() throws {
@@ -251,7 +252,7 @@ import Testing
             (.httpStatus, nil, false), (.reset, nil, true), (.dnsFailed, nil, true), (.originCooling, nil, true),
             (.tls, nil, false), (.cancelled, nil, false), (.internalError, nil, false),
         ])
-    func trouble(_ failure: FailureCode, _ status: Int?, _ expected: Bool) throws {
+    func fault(_ failure: FailureCode, _ status: Int?, _ expected: Bool) throws {
         let stored = try CacheWorld.stored("cache-control: stale-if-error=60")
         let may = rule.mayUseStale(
             stored, for: try CacheWorld.request(), mode: .default, after: failure, status: status, now: CacheWorld.now)

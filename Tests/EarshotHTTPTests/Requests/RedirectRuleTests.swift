@@ -176,7 +176,7 @@ import Testing
     }
 
     @Test func `another cookie at the same URL is no loop, the same one is`() throws {
-        func asked(_ url: String, cookie: String?) throws -> HTTPRequest {
+        func requested(_ url: String, cookie: String?) throws -> HTTPRequest {
             var request = try request(url, cookie.map { "cookie: \($0)" } ?? "")
             request.jar = "shop"
             return request
@@ -188,16 +188,16 @@ import Testing
                 status: 302, response: HeaderFields(lines: Array("location: \(location)".utf8)), request: from, hops: 0,
                 ancestors: after
             ) { next in
-                guard let seen = try? asked(next.url.description, cookie: cookie) else { return next }
+                guard let seen = try? requested(next.url.description, cookie: cookie) else { return next }
                 return seen
             }
         }
-        let first = try asked("http://a/1", cookie: nil)
-        let seen = try asked("http://a/1", cookie: "seen=1")
+        let first = try requested("http://a/1", cookie: nil)
+        let seen = try requested("http://a/1", cookie: "seen=1")
         #expect(outcome(first, to: "/1", sets: "seen=1") == .follow(seen))
         #expect(outcome(first, to: "/1", sets: nil) == .refused(.redirectLoop))
         #expect(outcome(seen, to: "/1", sets: "seen=1", after: [first]) == .refused(.redirectLoop))
-        let second = try asked("http://a/2", cookie: "seen=1")
+        let second = try requested("http://a/2", cookie: "seen=1")
         #expect(outcome(second, to: "/1", sets: "seen=1", after: [first]) == .follow(seen))
         #expect(outcome(second, to: "/1", sets: "seen=1", after: [first, seen]) == .refused(.redirectLoop))
     }

@@ -53,16 +53,16 @@ import Testing
     }
 
     @Test func `what is missing is asked for on the condition that nothing has changed`() throws {
-        let asked = try #require(rule.fields(toResume: kept(), of: request("accept: image/*")))
-        #expect(asked == fields("range: bytes=400-999\nif-range: \"a\"\naccept-encoding: identity"))
+        let requested = try #require(rule.fields(toResume: kept(), of: request("accept: image/*")))
+        #expect(requested == fields("range: bytes=400-999\nif-range: \"a\"\naccept-encoding: identity"))
         for (bytes, total) in [(400, nil), (1000, 1000)] as [(Int64, Int64?)] {
             #expect(
                 rule.fields(toResume: kept(bytes, of: total), of: try request())?.first("range") == "bytes=\(bytes)-")
         }
         let modified = "last-modified: Sunday, 06-Nov-94 08:49:37 GMT"
         let byDate = kept(400, of: nil, "\(modified)\ndate: Sun, 06 Nov 1994 08:49:38 GMT")
-        let askedByDate = try #require(rule.fields(toResume: byDate, of: request()))
-        #expect(askedByDate.first("if-range") == "Sunday, 06-Nov-94 08:49:37 GMT", "the date goes back as it came")
+        let requestedByDate = try #require(rule.fields(toResume: byDate, of: request()))
+        #expect(requestedByDate.first("if-range") == "Sunday, 06-Nov-94 08:49:37 GMT", "the date goes back as it came")
     }
 
     @Test(
@@ -76,7 +76,7 @@ import Testing
             Case("less than nothing kept", "etag: \"a\"", -1),
             Case("more kept than there is", "etag: \"a\"", 1001),
         ])
-    func isAskedForAnew(_ row: Case<Int64>) throws {
+    func isRequestedFromStart(_ row: Case<Int64>) throws {
         #expect(rule.fields(toResume: kept(row.expected, row.input), of: try request()) == nil)
     }
 
@@ -199,8 +199,8 @@ import Testing
     }
 
     @Test func `a beginning is kept by a strong validator, without a coding, of a plain GET`() throws {
-        func isKept(_ lines: String, status: Int = 200, _ asked: String = "") throws -> Bool {
-            rule.beginning(400, status: status, response: fields(lines), of: try request(asked), now: now) != nil
+        func isKept(_ lines: String, status: Int = 200, _ requested: String = "") throws -> Bool {
+            rule.beginning(400, status: status, response: fields(lines), of: try request(requested), now: now) != nil
         }
         #expect(try isKept("etag: \"a\"\ncontent-length: 1000"))
         #expect(try isKept("etag: \"a\""))
@@ -222,9 +222,9 @@ import Testing
             "last-modified: Wed, 31 Dec 2025 00:00:00 GMT\ndate: Wed, 31 Dec 2025 00:00:01 GMT",
         ] {
             let validator = Validator(response: fields(lines), now: now)
-            let told = validator.ifRange.flatMap { Validator(ifRange: $0, now: now) }
-            #expect(told?.isStronglyEqual(to: validator) == true)
-            #expect(told?.ifRange == validator.ifRange)
+            let reported = validator.ifRange.flatMap { Validator(ifRange: $0, now: now) }
+            #expect(reported?.isStronglyEqual(to: validator) == true)
+            #expect(reported?.ifRange == validator.ifRange)
         }
         #expect(Validator(ifRange: "W/\"a\"", now: now) == nil)
         #expect(Validator(ifRange: "yesterday", now: now) == nil)

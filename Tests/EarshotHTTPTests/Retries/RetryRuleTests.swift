@@ -5,11 +5,12 @@ import Testing
 @Suite struct RetryRuleTests {
     private func decision(
         _ failure: FailureCode = .reset, status: Int? = nil, method: HTTPMethod = .get, attempts: Int = 1,
-        fruitless: Int? = nil,
+        failedAttempts: Int? = nil,
         retries: Int = 20, random: UInt64 = 0, rule: RetryRule = RetryRule()
     ) -> RetryDecision {
         rule.decision(
-            after: failure, status: status, method: method, attempts: attempts, fruitless: fruitless ?? attempts,
+            after: failure, status: status, method: method, attempts: attempts,
+            failedAttempts: failedAttempts ?? attempts,
             retries: retries, random: random)
     }
 
@@ -26,10 +27,12 @@ import Testing
     }
 
     @Test func `the pause is the first one after each attempt that brought something`() {
-        for fruitless in 0...1 {
-            #expect(decision(attempts: 9, fruitless: fruitless, random: .max) == .retry(afterNanoseconds: 250_000_000))
+        for failedAttempts in 0...1 {
+            #expect(
+                decision(attempts: 9, failedAttempts: failedAttempts, random: .max)
+                    == .retry(afterNanoseconds: 250_000_000))
         }
-        #expect(decision(attempts: 9, fruitless: 2, random: .max) == .retry(afterNanoseconds: 500_000_000))
+        #expect(decision(attempts: 9, failedAttempts: 2, random: .max) == .retry(afterNanoseconds: 500_000_000))
     }
 
     @Test func `the pause is spread evenly over its second half`() {
@@ -43,9 +46,9 @@ import Testing
     }
 
     @Test func `no more attempts are made than allowed`() {
-        #expect(decision(attempts: 2, retries: 2) != .giveUp)
-        #expect(decision(attempts: 3, retries: 2) == .giveUp)
-        #expect(decision(attempts: 1, retries: 0) == .giveUp)
+        #expect(decision(attempts: 2, retries: 2) != .fail)
+        #expect(decision(attempts: 3, retries: 2) == .fail)
+        #expect(decision(attempts: 1, retries: 0) == .fail)
     }
 
     @Test(
@@ -55,14 +58,14 @@ import Testing
             ("POST", false), ("PATCH", false), ("get", false), ("PURGE", false),
         ])
     func idempotence(_ name: String, _ isRetried: Bool) throws {
-        #expect((decision(method: try #require(HTTPMethod(name))) != .giveUp) == isRetried)
+        #expect((decision(method: try #require(HTTPMethod(name))) != .fail) == isRetried)
     }
 
     @Test func `only a failure that may pass is tried again`() {
-        #expect(decision(.tls) == .giveUp)
-        #expect(decision(.httpStatus, status: 404) == .giveUp)
-        #expect(decision(.httpStatus, status: 503) != .giveUp)
-        #expect(decision(.httpStatus) == .giveUp)
+        #expect(decision(.tls) == .fail)
+        #expect(decision(.httpStatus, status: 404) == .fail)
+        #expect(decision(.httpStatus, status: 503) != .fail)
+        #expect(decision(.httpStatus) == .fail)
     }
 
     @Test func `extreme settings do not overflow`() {

@@ -66,14 +66,14 @@ import Testing
         job.progressMilliseconds = 10
         let attempt = job.attempt
         #expect(try bed.meet())
-        try bed.broker.tell(.job(job))
+        try bed.broker.send(.job(job))
         #expect(try bed.run { bed.worker.jobs.runs[attempt]?.receivedBytes == 18_000_000 })
         #expect(try !bed.loop.run(for: Limits.checkpointInterval) { false })
         bed.origin.send(Array(body[18_000_000...]))
         #expect(try bed.run { bed.worker.jobs.runs[attempt]?.receivedBytes == 24_000_000 })
         var checkpoints: [Checkpoint] {
-            bed.broker.said.compactMap { said in
-                if case .progress(attempt, _, _, _, let checkpoint) = said.message { checkpoint } else { nil }
+            bed.broker.sent.compactMap { sent in
+                if case .progress(attempt, _, _, _, let checkpoint) = sent.message { checkpoint } else { nil }
             }
         }
         if isResumable { #expect(try bed.run { !checkpoints.isEmpty }) }
@@ -93,9 +93,9 @@ import Testing
         for _ in 0..<5 {
             let job = bed.job()
             #expect(try bed.meet())
-            try bed.broker.tell(.job(job))
+            try bed.broker.send(.job(job))
             #expect(try bed.run { !bed.spool.isEmpty })
-            try bed.broker.tell(.cancel(job.attempt))
+            try bed.broker.send(.cancel(job.attempt))
             #expect(try bed.run { bed.broker.failure(job.attempt) == "cancelled" })
             #expect(bed.spool.isEmpty)
         }

@@ -13,8 +13,8 @@ import Testing
     /// Returns a bed whose origin sends this head and the bytes after the first 150,000, or all.
     private func bed(_ head: String, from: Int = 150_000, closes: Bool = false) throws -> Bed {
         let body = body
-        return try Bed { asked in
-            guard asked.contains("range: bytes=150000-") else { return .ok(body) }
+        return try Bed { requested in
+            guard requested.contains("range: bytes=150000-") else { return .ok(body) }
             return .init(head + "\r\n\r\n", body: Array(body[min(from, body.count)...]), closes: closes)
         }
     }
@@ -42,8 +42,8 @@ import Testing
         #expect(done.isResumed && done.status == 200 && done.length == 200_000)
         #expect(done.sha256 == SHA256.digest(of: body.span).hex)
         #expect(try content(done, bed) == body)
-        let asked = try #require(bed.origin.requests.first).lowercased()
-        #expect(asked.contains("if-range: \"a\"\r\n") && asked.contains("accept-encoding: identity\r\n"))
+        let requested = try #require(bed.origin.requests.first).lowercased()
+        #expect(requested.contains("if-range: \"a\"\r\n") && requested.contains("accept-encoding: identity\r\n"))
         #expect(bed.spool == [done.file])
     }
 
@@ -62,7 +62,7 @@ import Testing
         #expect(try bed.fetch(job))
         let done = try #require(bed.broker.completion(job.attempt)?.completion)
         #expect(!done.isResumed)
-        #expect(done.file == SpoolName.part(of: job.attempt, pid: getpid(), isAnew: true))
+        #expect(done.file == SpoolName.part(of: job.attempt, pid: getpid(), isContinuation: true))
         #expect(try content(done, bed) == body)
         #expect(bed.spool == [done.file])
     }

@@ -35,7 +35,8 @@ import ZMTP
             while link.next() != nil {}
             if broker?.next() != nil { hasReady = true }
             broker?.flush()
-            return link.settle(lost: {}, ready: { Ready(slots: 1) }) || broker?.hasPending == true ? .none : .untilEvent
+            return link.runPass(lost: {}, ready: { Ready(slots: 1) }) || broker?.hasPending == true
+                ? .none : .untilEvent
         }
         #expect(try loop.run(for: .seconds(60)) { hasReady })
         loop.removeHook(hook)
@@ -44,7 +45,7 @@ import ZMTP
         var losses = 0
         let end = loop.addHook {
             while link.next() != nil {}
-            _ = link.settle(lost: { losses += 1 }, ready: { nil })
+            _ = link.runPass(lost: { losses += 1 }, ready: { nil })
             return .untilEvent
         }
         #expect(try loop.run(for: .seconds(60)) { losses == 1 })

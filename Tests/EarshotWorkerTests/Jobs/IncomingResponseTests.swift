@@ -23,7 +23,7 @@ struct IncomingResponseTests {
         var wantsWhole: Bool { response.wantsWhole }
         var endsWithConnection: Bool { response.endsWithConnection }
         var refusal: Refusal? { response.refusal }
-        var offeredPart: LentPart? { response.offeredPart }
+        var offeredPart: OfferedPart? { response.offeredPart }
         var count: Int { response.body.count }
 
         /// Appends header lines and the empty line after them.
@@ -79,7 +79,7 @@ struct IncomingResponseTests {
             return job
         }
 
-        func response(_ job: Job, part: LentPart? = nil) throws -> Subject {
+        func response(_ job: Job, part: OfferedPart? = nil) throws -> Subject {
             let plan = try TransferPlan.make(job, nil, WorkerOptions(workPath: "", slots: 1))
             return Subject(
                 IncomingResponse(.make(job, plan, terms), continuing: part, maxBytes: job.maxBytes))
@@ -91,7 +91,7 @@ struct IncomingResponseTests {
             job.resume = Job.Resume(bytes: 6, total: total, validator: "\"a\"")
             let name = SpoolName.part(of: job.attempt, pid: getpid())
             try Data("hello ".utf8).write(to: spool.appending(path: name))
-            let part = LentPart(job, in: try SpoolFolder(spool.path))
+            let part = OfferedPart(job, in: try SpoolFolder(spool.path))
             var hash = SHA256()
             hash.update(Array("hello ".utf8).span)
             #expect(part?.hashed(hash) == true)
@@ -254,11 +254,11 @@ struct IncomingResponseTests {
     {
         var job = bed.job()
         job.maxBytes = nil
-        for (isTold, fields) in [(false, "ETag: \"a\""), (true, "")] {
+        for (isReported, fields) in [(false, "ETag: \"a\""), (true, "")] {
             let response = try bed.response(job)
             _ = response.take("HTTP/1.1 200 OK", "ETag: \"a\"")
             #expect(response.append(String(repeating: "b", count: 101)))
-            if isTold { response.progressTaken() }
+            if isReported { response.progressTaken() }
             let part = try #require(response.leave())
             #expect(part.httpFields == Array(fields.utf8))
             #expect(bed.files == [part.file])

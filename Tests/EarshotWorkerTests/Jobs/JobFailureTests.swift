@@ -132,7 +132,7 @@ import Testing
         let bed = try Bed(slots: 1) { _ in .init("") }
         #expect(try bed.meet())
         let first = bed.job()
-        try bed.broker.tell(.job(first))
+        try bed.broker.send(.job(first))
         #expect(try bed.failure(bed.job()) == "worker-lost")
         #expect(!bed.broker.hasEnded(first.attempt))
     }

@@ -153,7 +153,7 @@ import Testing
         let bed = try Bed(names: .loopback()) { _ in .ok([1]) }
         #expect(try bed.meet())
         let jobs = (0..<5).map { _ in bed.job(bed.origin.url(host: "Origin.Example")) }
-        for job in jobs { try bed.broker.tell(.job(job)) }
+        for job in jobs { try bed.broker.send(.job(job)) }
         #expect(try bed.run { jobs.allSatisfy { bed.broker.completion($0.attempt) != nil } })
         #expect(bed.nameServer?.addressQuestions == 1)
         #expect(try bed.fetch(bed.job(bed.origin.url(host: "origin.example"))))
@@ -178,7 +178,7 @@ import Testing
         }
         #expect(try bed.meet())
         let jobs = (0..<600).map { bed.job(bed.origin.url("/\($0)", host: "h\($0 % 40).localhost")) }
-        for job in jobs { try bed.broker.tell(.job(job)) }
+        for job in jobs { try bed.broker.send(.job(job)) }
         #expect(try bed.run { waiting == 600 })
         #expect(bed.worker.kind.pool.count == 600)
         bed.origin.send(LoopbackOrigin.Reply.ok([1]).bytes)

@@ -17,9 +17,9 @@ import Testing
         let bed = try Bed(inlineBytes: 100) { _ in Self.started }
         let job = bed.job()
         #expect(try bed.meet())
-        try bed.broker.tell(.job(job))
+        try bed.broker.send(.job(job))
         #expect(try bed.run { !bed.spool.isEmpty })
-        try bed.broker.tell(.cancel(job.attempt))
+        try bed.broker.send(.cancel(job.attempt))
         #expect(try bed.run { bed.broker.failure(job.attempt) == "cancelled" })
         #expect(bed.spool.isEmpty)
         #expect(bed.worker.kind.pool.count == 0)
@@ -30,16 +30,16 @@ import Testing
         let bed = try Bed { _ in Self.started }
         let job = bed.job()
         #expect(try bed.meet())
-        try bed.broker.tell(.job(job))
+        try bed.broker.send(.job(job))
         #expect(try bed.run { bed.worker.jobs.runs[job.attempt]?.receivedBytes == 5000 })
         // No bytes arrive in the pass that reads the CANCEL.
         #expect(try bed.barrier())
-        try bed.broker.tell(.cancel(job.attempt))
+        try bed.broker.send(.cancel(job.attempt))
         #expect(try bed.run { bed.broker.hasEnded(job.attempt) })
         #expect(bed.broker.unwantedBytes(job.attempt) == 0)
         // Bytes of the same pass may have arrived after the CANCEL.
         let late = bed.job()
-        try bed.broker.tell(.job(late))
+        try bed.broker.send(.job(late))
         #expect(try bed.run { bed.worker.jobs.runs[late.attempt]?.receivedBytes == 5000 })
         bed.worker.handle(.cancel(late.attempt), nil)
         #expect(try bed.run { bed.broker.hasEnded(late.attempt) })
@@ -50,8 +50,8 @@ import Testing
         let bed = try Bed(names: .silence) { _ in .ok([]) }
         let job = bed.job("http://host.example/")
         #expect(try bed.meet())
-        try bed.broker.tell(.job(job))
-        try bed.broker.tell(.cancel(job.attempt))
+        try bed.broker.send(.job(job))
+        try bed.broker.send(.cancel(job.attempt))
         #expect(try bed.run { bed.broker.failure(job.attempt) == "cancelled" })
     }
 
@@ -59,24 +59,24 @@ import Testing
         let bed = try Bed { _ in .ok([1]) }
         let job = bed.job()
         #expect(try bed.fetch(job))
-        let count = bed.broker.said.count
-        try bed.broker.tell(.cancel(job.attempt))
-        try bed.broker.tell(.cancel(bed.job().attempt))
+        let count = bed.broker.sent.count
+        try bed.broker.send(.cancel(job.attempt))
+        try bed.broker.send(.cancel(bed.job().attempt))
         #expect(try bed.barrier())
-        #expect(bed.broker.said.count == count + 1)
+        #expect(bed.broker.sent.count == count + 1)
     }
 
     @Test func `messages that are none are passed over`() throws {
         let bed = try Bed { _ in .ok([1]) }
         #expect(try bed.meet())
-        let count = bed.broker.said.count
+        let count = bed.broker.sent.count
         for head in ["", "NONSENSE", "JOB", "JOB x y", "CANCEL", "LIMITS", "LIMITS\nbroker: 1", "\u{0}\n\n\n"] {
-            try bed.broker.tell(head: Array(head.utf8))
+            try bed.broker.send(head: Array(head.utf8))
         }
-        try bed.broker.tell(head: Array("PING".utf8), more: [[1], [2], [3]])
-        try bed.broker.tell(.error(code: "limit", detail: "\u{1b}[31m"))
+        try bed.broker.send(head: Array("PING".utf8), more: [[1], [2], [3]])
+        try bed.broker.send(.error(code: "limit", detail: "\u{1b}[31m"))
         #expect(try bed.barrier())
-        #expect(bed.broker.said.count == count + 1)
+        #expect(bed.broker.sent.count == count + 1)
         #expect(try bed.fetch(bed.job()))
     }
 
@@ -85,7 +85,7 @@ import Testing
         var job = bed.job()
         job.progressMilliseconds = 1
         #expect(try bed.meet())
-        try bed.broker.tell(.job(job))
+        try bed.broker.send(.job(job))
         #expect(try bed.run { bed.broker.count(of: .progress(job.attempt, received: 5000, total: 6000)) == 1 })
         bed.origin.send([1, 1])
         #expect(try bed.run { bed.broker.count(of: .progress(job.attempt, received: 5002, total: 6000)) == 1 })
@@ -96,11 +96,11 @@ import Testing
         var job = bed.job()
         job.progressMilliseconds = 600_000
         #expect(try bed.fetch(job))
-        let told = bed.broker.said.compactMap { said in
-            if case .progress(job.attempt, let received, _, _, _) = said.message { received } else { nil }
+        let reported = bed.broker.sent.compactMap { sent in
+            if case .progress(job.attempt, let received, _, _, _) = sent.message { received } else { nil }
         }
         // In one piece or in several: the interval alone would have allowed none.
-        #expect(told.first ?? 0 >= Limits.unreportedBytes, "\(told)")
+        #expect(reported.first ?? 0 >= Limits.unreportedBytes, "\(reported)")
     }
 
     @Test func `bytes that decode to nothing are no progress`() throws {
@@ -109,7 +109,7 @@ import Testing
         var job = bed.job()
         job.progressMilliseconds = 1
         #expect(try bed.meet())
-        try bed.broker.tell(.job(job))
+        try bed.broker.send(.job(job))
         #expect(try bed.run { bed.origin.requests.count == 1 })
         // From now on a PROGRESS is due with the first bytes.
         let began = bed.loop.now
@@ -133,8 +133,8 @@ import Testing
                 body: [UInt8](repeating: 1, count: count))
         }
         #expect(try bed.meet())
-        try bed.broker.tell(.job(bed.job()))
-        try bed.broker.tell(.job(bed.job(bed.origin.url("/other"))))
+        try bed.broker.send(.job(bed.job()))
+        try bed.broker.send(.job(bed.job(bed.origin.url("/other"))))
         #expect(try bed.run { bed.worker.jobs.runs.values.count { $0.receivedBytes == count } == 2 })
         #expect(bed.spool.count == 2)
         try bed.endBroker()
@@ -150,15 +150,15 @@ import Testing
     @Test func `a terminal is for the broker of its job alone`() throws {
         let bed = try Bed { _ in Self.started }
         #expect(try bed.meet())
-        try bed.broker.tell(.job(bed.job()))
+        try bed.broker.send(.job(bed.job()))
         #expect(try bed.run { bed.origin.requests.count == 1 })
         try bed.endBroker()
         #expect(try bed.run { !bed.worker.jobs.link.isUp })
         try bed.startBroker(instance: 2)
         #expect(try bed.run { bed.broker.readies.count == 1 })
         #expect(try bed.barrier())
-        let terminals = bed.broker.said.count { said in
-            switch said.message {
+        let terminals = bed.broker.sent.count { sent in
+            switch sent.message {
             case .done, .failed: true
             default: false
             }
@@ -172,20 +172,20 @@ import Testing
         #expect(bed.broker.readies.first?.slots == 1)
         var limits = WorkerLimits(broker: bed.broker.instance, spool: bed.folder.appending(path: "spool").path)
         limits.slots = 3
-        try bed.broker.tell(.limits(limits))
+        try bed.broker.send(.limits(limits))
         #expect(try bed.run { bed.broker.count(of: .slots(3)) == 1 })
         let jobs = [bed.job(), bed.job(), bed.job()]
-        for job in jobs { try bed.broker.tell(.job(job)) }
+        for job in jobs { try bed.broker.send(.job(job)) }
         #expect(try bed.run { bed.origin.requests.count == 3 })
         limits.slots = 2
-        try bed.broker.tell(.limits(limits))
+        try bed.broker.send(.limits(limits))
         #expect(try bed.run { bed.broker.count(of: .slots(2)) == 1 })
         #expect(bed.worker.jobs.runs.count == 3)
         #expect(try bed.failure(bed.job()) == "worker-lost")
-        try bed.broker.tell(.cancel(jobs[0].attempt))
-        try bed.broker.tell(.cancel(jobs[1].attempt))
+        try bed.broker.send(.cancel(jobs[0].attempt))
+        try bed.broker.send(.cancel(jobs[1].attempt))
         let next = bed.job()
-        try bed.broker.tell(.job(next))
+        try bed.broker.send(.job(next))
         #expect(try bed.run { bed.origin.requests.count == 4 })
         #expect(!bed.broker.hasEnded(next.attempt) && !bed.broker.hasEnded(jobs[2].attempt))
     }
@@ -194,9 +194,9 @@ import Testing
         let bed = try Bed { _ in Self.started }
         let job = bed.job()
         #expect(try bed.meet())
-        try bed.broker.tell(.job(job))
+        try bed.broker.send(.job(job))
         #expect(try bed.run { bed.origin.requests.count == 1 })
-        try bed.broker.tell(.drain)
+        try bed.broker.send(.drain)
         #expect(try bed.failure(bed.job()) == "worker-lost")
         #expect(!bed.broker.hasEnded(job.attempt))
         bed.origin.send(Self.rest)
@@ -210,7 +210,7 @@ import Testing
     @Test func `a worker that is stopped deletes what it had begun`() throws {
         let bed = try Bed(inlineBytes: 100) { _ in Self.started }
         #expect(try bed.meet())
-        try bed.broker.tell(.job(bed.job()))
+        try bed.broker.send(.job(bed.job()))
         #expect(try bed.run { !bed.spool.isEmpty })
         bed.loop.setTimer(after: .zero) { bed.worker.stop() }
         #expect(try !bed.run { false })

@@ -64,7 +64,7 @@ struct AddressTests {
         let job = bed.job()
         #expect(try bed.fetch(job))
         #expect(bed.broker.completion(job.attempt) != nil)
-        try bed.tellLimits(addressPolicy: "public-only")
+        try bed.sendLimits(addressPolicy: "public-only")
         #expect(try bed.failure(bed.job()) == "address-refused")
         #expect(bed.origin.accepted == 1)
         #expect(bed.origin.requests.count == 1)

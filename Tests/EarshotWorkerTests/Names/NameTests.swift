@@ -11,40 +11,40 @@ import Testing
 
     @Test func `the first who asks starts a lookup and the others wait`() {
         var table = NameTable<Int>()
-        #expect(table.asked("a", by: 1, now: Self.start) == .lookUp)
-        #expect(table.asked("a", by: 2, now: Self.start) == .wait)
-        #expect(table.asked("b", by: 3, now: Self.start) == .lookUp)
+        #expect(table.requested("a", by: 1, now: Self.start) == .lookUp)
+        #expect(table.requested("a", by: 2, now: Self.start) == .wait)
+        #expect(table.requested("b", by: 3, now: Self.start) == .lookUp)
         #expect(table.answered("a", Self.known, lifetime: .seconds(9), now: Self.start) == [1, 2])
-        #expect(table.asked("a", by: 4, now: time(8)) == .known(Self.known))
+        #expect(table.requested("a", by: 4, now: time(8)) == .known(Self.known))
     }
 
     @Test func `an answer is forgotten when its time is over`() {
         var table = NameTable<Int>()
-        _ = table.asked("a", by: 1, now: Self.start)
+        _ = table.requested("a", by: 1, now: Self.start)
         _ = table.answered("a", .unknown, lifetime: .seconds(5), now: Self.start)
-        #expect(table.asked("a", by: 2, now: time(4)) == .known(.unknown))
-        #expect(table.asked("a", by: 2, now: time(5)) == .lookUp)
+        #expect(table.requested("a", by: 2, now: time(4)) == .known(.unknown))
+        #expect(table.requested("a", by: 2, now: time(5)) == .lookUp)
     }
 
     @Test func `who withdrew is not told, and the lookup goes on for others`() {
         var table = NameTable<Int>()
-        _ = table.asked("a", by: 1, now: Self.start)
+        _ = table.requested("a", by: 1, now: Self.start)
         table.withdrawn("a", by: 1)
-        #expect(table.asked("a", by: 2, now: Self.start) == .wait)
+        #expect(table.requested("a", by: 2, now: Self.start) == .wait)
         #expect(table.answered("a", .failed, lifetime: .seconds(1), now: Self.start) == [2])
     }
 
     @Test func `beyond the limit of lookups without waiters the last waiter stays until the answer`() {
         var table = NameTable<Int>(abandonLimit: 2)
         for (waiter, name) in ["a", "b", "c", "d"].enumerated() {
-            #expect(table.asked(name, by: waiter, now: Self.start) == .lookUp, "all lookups with waiters run")
+            #expect(table.requested(name, by: waiter, now: Self.start) == .lookUp, "all lookups with waiters run")
             #expect(table.mayWithdraw(name, by: waiter) == (waiter < 2))
             if waiter < 2 { table.withdrawn(name, by: waiter) }
         }
-        #expect(table.asked("d", by: 5, now: Self.start) == .wait)
+        #expect(table.requested("d", by: 5, now: Self.start) == .wait)
         #expect(table.mayWithdraw("d", by: 3) && !table.mayWithdraw("c", by: 2), "another one waits for it")
         table.withdrawn("d", by: 7)
-        #expect(table.asked("a", by: 6, now: Self.start) == .wait)
+        #expect(table.requested("a", by: 6, now: Self.start) == .wait)
         #expect(table.mayWithdraw("c", by: 2), "one has a waiter again")
         table.withdrawn("c", by: 2)
         #expect(!table.mayWithdraw("a", by: 6))
@@ -59,8 +59,8 @@ import Testing
         var table = NameTable<Int>(limit: 2)
         for name in ["a", "b", "c"] { _ = table.answered(name, Self.known, lifetime: .seconds(9), now: Self.start) }
         #expect(table.count == 2)
-        #expect(table.asked("a", by: 1, now: Self.start) == .lookUp)
-        #expect(table.asked("c", by: 1, now: Self.start) == .known(Self.known))
+        #expect(table.requested("a", by: 1, now: Self.start) == .lookUp)
+        #expect(table.requested("c", by: 1, now: Self.start) == .known(Self.known))
     }
 
     @Test(arguments: ["localhost", "localhost.", "a.b.localhost"])

@@ -14,7 +14,7 @@ final class Bed {
     let origin: LoopbackOrigin
     let worker: Worker<Transfers>
     let nameServer: NameServer?
-    private(set) var broker: ScriptedBroker
+    private(set) var broker: ScriptedWorkBroker
     private let context: Context
     private var limits: WorkerLimits
     private var flights: UInt64 = 0
@@ -76,7 +76,7 @@ final class Bed {
     /// Sends the job and runs until it has ended.
     func fetch(_ job: Job, body: [UInt8]? = nil) throws -> Bool {
         guard try meet() else { return false }
-        try broker.tell(head: PoolMessage.job(job).encoded(), more: body.map { [$0] } ?? [])
+        try broker.send(head: PoolMessage.job(job).encoded(), more: body.map { [$0] } ?? [])
         return try run { broker.hasEnded(job.attempt) }
     }
 
@@ -101,15 +101,15 @@ final class Bed {
     }
 
     /// Sends LIMITS again with another address policy.
-    func tellLimits(addressPolicy: String) throws {
+    func sendLimits(addressPolicy: String) throws {
         limits.addressPolicy = addressPolicy
-        try broker.tell(.limits(limits))
+        try broker.send(.limits(limits))
     }
 
     /// Runs until the worker has answered a PING, and so has processed all earlier messages.
     func barrier() throws -> Bool {
         let count = broker.count(of: .pong)
-        try broker.tell(.ping)
+        try broker.send(.ping)
         return try run { broker.count(of: .pong) > count }
     }
 
@@ -118,10 +118,10 @@ final class Bed {
     private static func broker(
         _ loop: EventLoop, _ context: borrowing Context, _ folder: URL, _ limits: WorkerLimits, instance: UInt64,
         endpoint: String? = nil, answersReady: Bool = true
-    ) throws -> ScriptedBroker {
+    ) throws -> ScriptedWorkBroker {
         var limits = limits
         limits.broker = BrokerInstance(rawValue: instance)
-        return try ScriptedBroker(
+        return try ScriptedWorkBroker(
             loop, context: context, endpoint: endpoint ?? Self.endpoint(folder), limits: answersReady ? limits : nil,
             instance: instance)
     }

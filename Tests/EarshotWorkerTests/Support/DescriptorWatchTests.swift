@@ -7,7 +7,7 @@ import Testing
 @Suite final class DescriptorWatchTests {
     private let loop: EventLoop
     private lazy var watch = makeWatch()
-    private var told = 0
+    private var reported = 0
 
     init() throws {
         loop = try EventLoop()
@@ -20,7 +20,7 @@ import Testing
         watch.set(pair.near, reads: false, writes: false, isNew: false)
         want(pair.near)
         pair.send()
-        #expect(try loop.run(for: .seconds(60)) { told == 1 })
+        #expect(try loop.run(for: .seconds(60)) { reported == 1 })
     }
 
     @Test func `what comes while nobody waits is told to nobody, and keeps no loop busy`() throws {
@@ -38,12 +38,12 @@ import Testing
         loop.setTimer(after: .milliseconds(20)) { isOver = true }
         #expect(try loop.run { isOver })
         loop.removeHook(hook)
-        #expect(told == 0)
+        #expect(reported == 0)
         // One pass each for the byte, the timer and the start. A descriptor that is reported in each pass makes
         // thousands.
         #expect(passes < 10)
         want(pair.near)
-        #expect(try loop.run(for: .seconds(60)) { told > 0 })
+        #expect(try loop.run(for: .seconds(60)) { reported > 0 })
     }
 
     @Test func `a number that means another socket is watched for that one`() throws {
@@ -56,7 +56,7 @@ import Testing
         #expect(dup2(second.near, first.near) == first.near)
         want(first.near, isNew: true)
         second.send()
-        #expect(try loop.run(for: .seconds(60)) { told == 1 })
+        #expect(try loop.run(for: .seconds(60)) { reported == 1 })
         first.close()
     }
 
@@ -66,12 +66,12 @@ import Testing
         want(pair.near)
         pair.send()
         watch = makeWatch()
-        #expect(try !loop.run(for: .milliseconds(20)) { told > 0 })
+        #expect(try !loop.run(for: .milliseconds(20)) { reported > 0 })
     }
 
     private func makeWatch() -> DescriptorWatch {
         DescriptorWatch(loop) { [unowned self] descriptor, _ in
-            told += 1
+            reported += 1
             var byte: UInt8 = 0
             unsafe recv(descriptor, &byte, 1, Int32(MSG_DONTWAIT))
         } failed: {

@@ -1,0 +1,42 @@
+internal import EarshotHTTP
+internal import EarshotLoop
+internal import EarshotWire
+internal import Glibc
+internal import LibCrypto
+
+/// Partial body of earlier attempts, in a file that the broker lent to this attempt for resumption.
+///
+/// The file contains only bytes of one representation. A body that starts over goes into a file with another name. The
+/// name thus tells the broker what the file contains, even if this process dies at any moment.
+final class OfferedPart {
+    let file: SpoolFile
+    let kept: PartialBody
+    /// SHA-256 that the part must have; nil if it needs no check.
+    private let sha256: String?
+    /// Nil until all bytes of the part are hashed.
+    private var hash: SHA256?
+
+    /// Nil if the file does not match the broker's description, or the validator cannot be used.
+    init?(_ job: Job, in spool: SpoolFolder) {
+        guard let resume = job.resume,
+            let validator = Validator(ifRange: resume.validator, now: Int64(time(nil))),
+            let file = try? SpoolFile(SpoolName.part(of: job.attempt, pid: getpid()), in: spool, behind: resume.bytes)
+        else { return nil }
+        self.file = file
+        sha256 = resume.sha256
+        kept = PartialBody(
+            keptBytes: Int64(resume.bytes), totalBytes: resume.total.map { Int64($0) }, validator: validator)
+    }
+
+    /// Takes the hash of all bytes of the part.
+    ///
+    /// - Returns: false if the bytes are not those of the broker's description.
+    func hashed(_ hash: consuming SHA256) -> Bool {
+        if let sha256, hash.copy().finalize().hex != sha256 { return false }
+        self.hash = consume hash
+        return true
+    }
+
+    /// Returns the hash of the part; nil if it is not hashed. Can be called once.
+    func takeHash() -> SHA256? { hash.take() }
+}

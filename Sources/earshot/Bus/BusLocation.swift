@@ -1,0 +1,52 @@
+internal import EarshotClient
+internal import EarshotLoop
+
+/// Bus of a client command: one of this machine, or several on a network.
+enum BusLocation {
+    case local(RuntimeFolder)
+    /// Buses in the order of preference, at least one, with the options that select them again in another process.
+    case network([BusEndpoint], arguments: [String])
+
+    /// Endpoints in the order of preference.
+    var endpoints: [BusEndpoint] {
+        switch self {
+        case .local(let folder): [BusEndpoint(folder)]
+        case .network(let endpoints, _): endpoints
+        }
+    }
+
+    /// Options that select the bus in another process, which may have another working directory.
+    var arguments: [String] {
+        switch self {
+        case .local(let folder): ["--runtime=\(Folder.absolute(folder.path))"]
+        case .network(_, let arguments): arguments
+        }
+    }
+
+    /// Location for messages: `in DIR` or `at tcp://HOST:PORT`.
+    var phrase: String {
+        switch self {
+        case .local(let folder): "in \(folder.path)"
+        case .network(let endpoints, _): "at \(endpoints.map(\.description).joined(separator: " or "))"
+        }
+    }
+
+    /// Failing children of the bus, as far as this machine knows them.
+    var failures: [String] {
+        switch self {
+        case .local(let folder): FailureReport(folder).sentences()
+        case .network: []
+        }
+    }
+
+    /// Whether a broker serves the bus. An untrusted directory has none. That of a network answers only to a connection.
+    func isServed() throws(CommandError) -> Bool {
+        switch self {
+        case .local(let folder):
+            do throws(ClientError) { return try folder.isServed() } catch {
+                throw CommandError(.noBroker, "cannot use a broker: \(error.description)")
+            }
+        case .network: return true
+        }
+    }
+}

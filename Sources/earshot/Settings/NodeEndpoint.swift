@@ -1,0 +1,93 @@
+internal import EarshotGateway
+internal import EarshotLoop
+internal import EarshotWire
+
+/// Address and port of a node, at which the others reach it.
+///
+/// A node looks its own name up when it starts, and tells the others the address. So no name server can divert bodies.
+enum NodeEndpoint: Hashable, CustomStringConvertible {
+    case address(GatewayAddress)
+    case name(HostName, port: UInt16)
+
+    /// Parses `ADDRESS:PORT`, that of IPv6 in brackets, or `NAME:PORT`; nil for any other text. The address of all
+    /// interfaces is none, because other nodes connect to it, and neither is one with a zone, which has a meaning on its
+    /// own machine only.
+    init?(_ text: String) {
+        if let address = Self.numeric(text) {
+            switch address.address {
+            case .four(let bytes), .six(let bytes, zone: ""):
+                guard !bytes.allSatisfy({ $0 == 0 }) else { return nil }
+            case .six: return nil
+            }
+            self = .address(address)
+            return
+        }
+        let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+        guard parts.count == 2, let name = HostName(String(parts[0])), let port: UInt16 = Decimal.number(parts[1]),
+            port > 0
+        else { return nil }
+        self = .name(name, port: port)
+    }
+
+    /// Parses `ADDRESS:PORT` with a numeric address, in brackets for IPv6; nil for any other text.
+    static func numeric(_ text: String) -> GatewayAddress? {
+        // A text without a port would get the usual one.
+        guard GatewayAddress("tcp://\(text):1") == nil, let address = GatewayAddress("tcp://\(text)"), address.port > 0
+        else { return nil }
+        return address
+    }
+
+    var description: String {
+        switch self {
+        case .address(let address): String(address.description.dropFirst("tcp://".count))
+        case .name(let name, let port): "\(name):\(port)"
+        }
+    }
+
+    /// Host without the port, as in `description` but without brackets.
+    var host: String {
+        switch self {
+        case .address(let address): "\(address.address)"
+        case .name(let name, _): "\(name)"
+        }
+    }
+
+    var port: UInt16 {
+        switch self {
+        case .address(let address): address.port
+        case .name(_, let port): port
+        }
+    }
+
+    /// Whether the host is a name.
+    var isName: Bool { if case .name = self { true } else { false } }
+
+    /// The same host with another port.
+    func with(port: UInt16) -> NodeEndpoint {
+        switch self {
+        case .address(let address): .address(GatewayAddress(address.address, port: port))
+        case .name(let name, _): .name(name, port: port)
+        }
+    }
+
+    /// Function that turns a name into addresses.
+    typealias Resolver = (HostName) throws(HostName.Failure) -> [TCPSocket.Address]
+
+    /// Returns the address, of a name the first one that the resolver gives.
+    ///
+    /// - Throws: `CommandError` if a name does not resolve. It may do so later, so a service starts again.
+    func address(
+        by resolve: Resolver = { (name) throws(HostName.Failure) in try name.addresses() }
+    ) throws(CommandError) -> GatewayAddress {
+        switch self {
+        case .address(let address): return address
+        case .name(let name, let port):
+            let found: [TCPSocket.Address]
+            do throws(HostName.Failure) { found = try resolve(name) } catch {
+                throw CommandError(
+                    .unknownHost, "`node` of the cluster's file: \(error); correct the name, or give the address")
+            }
+            return GatewayAddress(found[0], port: port)
+        }
+    }
+}

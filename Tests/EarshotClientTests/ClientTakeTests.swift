@@ -1,0 +1,108 @@
+import EarshotWire
+import Testing
+
+@testable import EarshotClient
+
+/// TAKE: a terminal with a large file is delivered when the broker has answered whose the file is.
+@Suite struct ClientTakeTests {
+    private static let path = "/spool/content"
+    private static let ownPath = "/spool/own.taken"
+
+    private func taker(lease: Bool = false) -> ClientCore {
+        var hello = hello
+        if lease { hello.leaseMilliseconds = 5_000 }
+        var core = ClientCore(hello: hello)
+        _ = core.linkOpened()
+        _ = core.received(lease ? welcome(1, lastReceived: nil) : welcome(1))
+        core.takesFiles = true
+        return core
+    }
+
+    private func result(_ request: String, _ sequence: UInt64, length: Int = ClientCore.leastTakenBytes) -> Terminal {
+        var terminal = EarshotClientTests.result(request, sequence: sequence, file: Self.path)
+        guard case .result(_, var response) = terminal.outcome else { return terminal }
+        response.length = length
+        terminal.outcome = .result(status: 200, response)
+        return terminal
+    }
+
+    /// Requests a URL and receives its terminal.
+    private func fetchAndReceive(
+        _ core: inout ClientCore, _ request: String = "1", _ sequence: UInt64 = 1,
+        _ change: (inout Terminal) -> Void = { _ in }
+    ) -> [ClientAction] {
+        _ = core.fetch(fetch(request))
+        var terminal = result(request, sequence)
+        change(&terminal)
+        return core.received(.terminal(terminal))
+    }
+
+    @Test func `a terminal waits for the answer, with which its file is the consumer's own`() {
+        var core = taker()
+        #expect(fetchAndReceive(&core) == [.send(.take(1))])
+        let delivered = delivery(core.received(.taken(1, path: Self.ownPath)))
+        #expect(delivered?.isOwn == true && delivered?.terminal.response?.file == Self.ownPath)
+        #expect(core.taking.isEmpty && core.awaited.isEmpty)
+        #expect(core.passEnded() == [], "the file is needed until the delivery is finished")
+        core.finish(delivered!.id)
+        #expect(core.passEnded() == [.send(.acknowledge(1))])
+    }
+
+    @Test func `a file that is not given away is delivered as any other`() {
+        var core = taker()
+        _ = fetchAndReceive(&core)
+        let delivered = delivery(core.received(.taken(1, path: nil)))
+        #expect(delivered?.isOwn == false && delivered?.terminal.response?.file == Self.path)
+        _ = fetchAndReceive(&core, "2", 2)
+        let refused = core.refused(.take(2), ErrorReply(code: "unknown-body"))
+        #expect(delivery(refused)?.terminal.response?.file == Self.path)
+        _ = fetchAndReceive(&core, "3", 3)
+        let fragment = BrokerFragment(head: Array("TAKEN 3 relative\nto: 6\n".utf8))
+        let actions = core.received(malformed: fragment, WireError(.badMessage, "malformed"))
+        #expect(delivery(actions)?.isOwn == false)
+        #expect(core.taking.isEmpty && core.awaited.isEmpty)
+    }
+
+    @Test func `small files, durable ones, those of others and of a copying consumer are not asked for`() {
+        var core = taker()
+        let small = fetchAndReceive(&core, "1", 1) { $0 = result("1", 1, length: ClientCore.leastTakenBytes - 1) }
+        #expect(deliveries(small).count == 1)
+        #expect(deliveries(fetchAndReceive(&core, "2", 2) { $0.isDurable = true }).count == 1)
+        #expect(deliveries(core.received(.terminal(result("stranger", 3)))).count == 1)
+        core.takesFiles = false
+        #expect(deliveries(fetchAndReceive(&core, "4", 4)).count == 1)
+        #expect(core.taking.isEmpty)
+    }
+
+    @Test func `a request that is cancelled meanwhile has no delivery`() {
+        var core = taker()
+        _ = fetchAndReceive(&core)
+        #expect(core.cancel(key("1")) == [.send(.removeRequest(handler, key("1").request))])
+        #expect(core.received(.taken(1, path: Self.ownPath)) == [])
+        #expect(core.passEnded() == [.send(.acknowledge(1))])
+    }
+
+    @Test func `with the session the file is lost, and the consumer may ask again`() throws {
+        var core = taker()
+        _ = fetchAndReceive(&core)
+        let lost = core.linkLost().compactMap { if case .deliver(let delivery) = $0 { delivery } else { nil } }
+        #expect(lost.map(\.isOwn) == [false])
+        _ = core.linkOpened()
+        #expect(sent(core.received(welcome(2))) == [])
+        let actions = core.resubmit(lost[0])
+        #expect(sent(try #require(actions)) == [.fetch(fetch("1"))])
+    }
+
+    @Test func `a resumed session repeats a TAKE that was not heard, and hears a lost answer`() {
+        for lastReceived in [UInt64(1), 2] {
+            var core = taker(lease: true)
+            _ = fetchAndReceive(&core)
+            #expect(deliveries(core.linkLost()).isEmpty)
+            _ = core.linkOpened()
+            let actions = sent(core.received(welcome(1, lastReceived: lastReceived)))
+            #expect(actions == (lastReceived == 1 ? [.take(1)] : []))
+            #expect(core.received(.terminal(result("1", 1))) == [], "a repetition")
+            #expect(delivery(core.received(.taken(1, path: Self.ownPath)))?.isOwn == true)
+        }
+    }
+}
