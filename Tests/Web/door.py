@@ -9,6 +9,7 @@ import select
 import shutil
 import socket
 import subprocess
+import threading
 import urllib.parse
 
 import places  # noqa: F401

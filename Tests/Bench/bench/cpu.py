@@ -1,6 +1,5 @@
 """CPU time and memory of processes."""
 
-import os
 import pathlib
 import time
 

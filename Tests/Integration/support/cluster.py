@@ -6,7 +6,6 @@ import os
 import secrets
 import signal
 import threading
-import time
 import types
 
 import zmq

@@ -11,7 +11,6 @@ import pathlib
 import shutil
 import signal
 import tempfile
-import time
 import unittest
 import uuid
 
