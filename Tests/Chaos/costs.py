@@ -183,7 +183,7 @@ FAULTS = {fault.begin.__name__.replace("_", "-"): fault for fault in [
     Fault("engine's clock 60 s back", Trial.clock_back, 20),
     Fault("two sentinels and the primary gone for 8 s", Trial.sentinels_and_primary, 70),
     Fault("eviction on for 5 s", Trial.eviction, 70),
-    Fault("gateway of bodies hangs", Trial.dead_bodies, 20),
+    Fault("gateway of bodies hangs", Trial.dead_bodies, 25),
 ]}
 
 
