@@ -153,6 +153,17 @@ static inline void linux_prepare_tcp(int descriptor, int unsent) {
     setsockopt(descriptor, 6, 25, &unsent, sizeof unsent);
 }
 
+/* SO_KEEPALIVE, with TCP_KEEPIDLE (4), TCP_KEEPINTVL (5), TCP_KEEPCNT (6) and TCP_USER_TIMEOUT (18, milliseconds): the end of a
+   connection whose peer has vanished, with and without bytes in flight. */
+static inline void linux_keep_alive(int descriptor, int idle, int interval, int count) {
+    int yes = 1, timeout = (idle + interval * count) * 1000;
+    setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+    setsockopt(descriptor, 6, 4, &idle, sizeof idle);
+    setsockopt(descriptor, 6, 5, &interval, sizeof interval);
+    setsockopt(descriptor, 6, 6, &count, sizeof count);
+    setsockopt(descriptor, 6, 18, &timeout, sizeof timeout);
+}
+
 /* POLLRDHUP (0x2000), poll(2), which <poll.h> hides without _GNU_SOURCE: whether the other end sends nothing more. */
 static inline bool linux_has_hung_up(int descriptor) {
     struct pollfd entry = {.fd = descriptor, .events = 0x2000};

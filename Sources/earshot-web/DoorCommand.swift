@@ -17,6 +17,7 @@ struct DoorCommand: ParsableCommand {
     @Option var tokens: [String] = []
     @Option var user: [UInt32] = []
     @Flag var pull = false
+    @Flag var ownToken = false
     @Option var wait: Int
     @Option var bus: String
     @Option var spool: String
@@ -33,6 +34,7 @@ struct DoorCommand: ParsableCommand {
         options.door.users = Set(user)
         options.door.waitMilliseconds = wait
         options.door.isPulling = pull
+        options.door.ownUserNeedsToken = ownToken
         options.door.busPath = bus
         options.spoolFolder = spool
         options.parentPid = parentPid

@@ -73,11 +73,13 @@ import Testing
         #expect(throws: APIInput.Refusal.self) { try fetch(json) }
     }
 
-    @Test func `absolute URLs of an index move below the prefix`() {
+    @Test func `absolute URLs of an index move below the prefix`() throws {
         let base = "http://localhost:5768/"
         let text =
             #"<a href="https://f.example/a" x='http://b/'>https://c/</a>{"u":"https:\/\/d\/e","v":"/rel","w":"httpx://"}"#
-        let moved = PackageIndex.rewritten(Array(text.utf8), below: base)
+        let moved = try #require(PackageIndex.rewritten(Array(text.utf8), below: base))
+        #expect(PackageIndex.rewritten(Array(text.utf8), below: base, limit: moved.count) == moved)
+        #expect(PackageIndex.rewritten(Array(text.utf8), below: base, limit: text.utf8.count) == nil)
         #expect(
             String(decoding: moved, as: UTF8.self)
                 == #"<a href="http://localhost:5768/https://f.example/a" x='http://localhost:5768/http://b/'>https://c/</a>"#

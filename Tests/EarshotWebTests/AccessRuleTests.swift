@@ -53,6 +53,9 @@ import Testing
         #expect(try refusal(rule, "Origin: https://Console.example", "Sec-Fetch-Site: cross-site") == nil)
         #expect(try refusal(rule, "Origin: https://console.example", "Origin: null") == .crossSite)
         #expect(try refusal(rule, "Origin: https://console.example", host: "evil.example") == .unknownHost)
+        let foreign = try head(["Origin: http://evil.example"], host: "bus.test")
+        #expect(rule.refusal(of: foreign) == .unknownHost && rule.refusal(of: foreign, anyHost: true) == .crossSite)
+        #expect(rule.refusal(of: try head([], host: "bus.test"), anyHost: true) == nil)
     }
 
     @Test func `the token is a bearer token, or a password for any user`() throws {

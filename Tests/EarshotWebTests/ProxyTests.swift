@@ -155,13 +155,18 @@ import Testing
         let response = ProxyResponse(pseudonym: "earshot-x").head(
             302,
             HeaderFields(
-                lines: Array("location: \(target)\nset-cookie: a=b\naccess-control-allow-origin: *\nx: y".utf8)),
+                lines: Array(
+                    "location: \(target)\nset-cookie: a=b\nnel: {}\nreport-to: {}\naccess-control-allow-origin: *\nx: y"
+                        .utf8)),
             of: "https://b/x/", length: 0, source: .network,
             to: try head("GET /https://b/x/ HTTP/1.1", host: "\(host):5768"))
         let lines = String(decoding: response.bytes, as: UTF8.self).split(separator: "\r\n").map(String.init)
         #expect(lines.contains("Location: \(location)") && lines.contains("x: y"))
         #expect(lines.contains("Content-Security-Policy: sandbox") && lines.contains("X-Content-Type-Options: nosniff"))
-        #expect(!lines.contains { $0.hasPrefix("set-cookie") || $0.hasPrefix("access-control") })
+        #expect(
+            !lines.contains {
+                ["set-cookie", "nel", "report-to"].contains($0.prefix { $0 != ":" }) || $0.hasPrefix("access-control")
+            })
     }
 
     // MARK: Responses

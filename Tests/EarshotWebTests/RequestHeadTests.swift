@@ -79,6 +79,8 @@ import Testing
         ("GET / HTTP/1.1\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: localhost:80a\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: [::1]:1:1\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: \(String(repeating: "a", count: 301))\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a,b\r\n\r\n", 400), ("GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n", 400),
         // Section 5: fields.
         ("GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400),

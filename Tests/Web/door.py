@@ -25,7 +25,7 @@ class Door(Bus):
 
     def __init__(self, http="0", arguments=(), **options):
         super().__init__(arguments=("--http", http, *arguments), **options)
-        self.api_path = None
+        self.path = self.api_path = None
 
     def __enter__(self):
         super().__enter__()
@@ -43,13 +43,23 @@ class Door(Bus):
         """Process ID of the door."""
         return next(pid for pid in children(self.supervisor) if "door" in command(pid)[1:2])
 
+    def open_bodies(self):
+        """Returns the paths of the files that the door has open."""
+        paths = []
+        for entry in os.scandir(f"/proc/{self.door}/fd"):
+            try:
+                paths.append(os.readlink(entry.path))
+            except FileNotFoundError:
+                pass
+        return [path for path in paths if path.startswith(os.fspath(self.spool)) and path != os.fspath(self.spool)]
+
     @property
     def proxy(self):
         return f"http://{HOST}:{self.port}/"
 
     def get(self, url, method="GET", body=None, **fields):
         """Returns status, fields and bytes of a response. Names of fields have underscores for hyphens."""
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=20)
+        connection = UnixConnection(self.path) if self.path else http.client.HTTPConnection(HOST, self.port, timeout=20)
         try:
             connection.request(method, url, body, {name.replace("_", "-"): value for name, value in fields.items()})
             response = connection.getresponse()
@@ -75,7 +85,11 @@ class Door(Bus):
 
     def ask(self, text):
         """Sends bytes. Returns the connection."""
-        peer = socket.create_connection((HOST, self.port), 20)
+        if self.path:
+            peer = socket.socket(socket.AF_UNIX)
+            peer.connect(os.fspath(self.path))
+        else:
+            peer = socket.create_connection((HOST, self.port), 20)
         peer.sendall(text)
         return peer
 

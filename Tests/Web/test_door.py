@@ -9,7 +9,7 @@ import time
 import unittest
 
 import places  # noqa: F401
-from door import HOST, Door, RawOrigin, more, needs, read
+from door import HOST, Door, RawOrigin, Site, more, needs, read
 from support import certificate
 from support.harness import TestCase
 from support.origin import Origin, body
@@ -288,6 +288,18 @@ class DoorTests(TestCase):
                 self.assertEqual(door.get(path)[::2], (200, body(100_000)))
                 status, fields, _ = door.get(f"/{secure.url}/redirect/2")
                 self.assertEqual((status, fields["Location"].partition("/redirect")[0]), (302, f"{door.proxy}{secure.url}"))
+
+    def test_rewritten_indexes_that_nobody_reads_have_a_bound(self):
+        with Site() as site, Door(arguments=["--http-rewrite", HOST]) as door:
+            url = site.publish("/large", "text/html", b"x" * (30 << 20), Cache_Control="max-age=600")
+            peers = [door.ask(f"GET /{url} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()) for _ in range(3)]
+            for peer in peers:
+                peer.settimeout(60)
+            # 64 MiB for all.
+            self.assertEqual(sorted(peer.recv(12)[9:] for peer in peers), [b"200", b"200", b"503"])
+            for peer in peers:
+                peer.close()
+            eventually(lambda: door.get("/" + url)[0] == 200, "the bytes are free again")
 
     def test_an_index_of_a_named_host_keeps_its_urls_below_the_prefix(self):
         text = b'<a href="http://files.example/a.whl#sha256=1">a</a>'

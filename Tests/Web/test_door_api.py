@@ -4,6 +4,7 @@ import hashlib
 import http.client
 import json
 import os
+import select
 import signal
 import socket
 import unittest
@@ -68,6 +69,7 @@ class APITests(TestCase):
             status, fields, content = self.door.call(f"body?session={session}&sequence={result['sequence']}")
             self.assertEqual((status, fields["X-Content-Type-Options"], len(content)), (200, "nosniff", result["length"]))
             self.assertEqual(hashlib.sha256(content).hexdigest(), result["sha-256"])
+        eventually(lambda: not self.door.open_bodies(), "the file closes with its response")
         self.assertEqual(self.results(session, acknowledge=1), results[1:])
         self.assertEqual(self.results(session, acknowledge=2), [])
         self.assertEqual(self.door.call(f"body?session={session}&sequence=2")[0], 404)
@@ -183,6 +185,37 @@ class APITests(TestCase):
             self.assertEqual((status, fields["Retry-After"]), (429, "1"))
             self.door.call("sessions/close", {"session": sessions[0]})
             self.session()
+
+    def test_inline_bodies_of_a_session_have_a_bound(self):
+        with Door(arguments=["--http-api", "0", "--inline-bytes", "1000000"]) as self.door, self.door.client() as client:
+            session = self.session(subscribe=["inline"])
+            for number in range(3):
+                client.fetch("inline", number, f"{self.url}/bytes/1000000?inline-{number}", deliver="inline")
+            results = self.results(session, wait=20, count=3)
+            answers = [self.door.call(f"body?session={session}&sequence={result['sequence']}") for result in results]
+            self.assertEqual([answer[0] for answer in answers], [200, 200, 410])
+            self.assertEqual(answers[2][2]["code"], "unknown-body")
+            self.assertTrue(answers[1][2] == body(1_000_000))
+
+    def test_bodies_that_wait_in_a_session_have_a_bound(self):
+        session = self.session()
+        text = json.dumps({"session": session, "requests": [{"url": self.url, "method": "PUT", "body": "x" * 3_000_000}]})
+        request = (f"POST /v1/requests HTTP/1.1\r\nHost: localhost\r\nEarshot-API: 1\r\nContent-Type: application/json\r\n"
+                   f"Content-Length: {len(text)}\r\n\r\n{text}").encode()
+        os.kill(self.door.broker, signal.SIGSTOP)
+        try:
+            peers = [socket.create_connection((HOST, self.door.api_port), 20) for _ in range(3)]
+            for peer in peers:
+                peer.sendall(request)
+            # 8 MiB; the first two wait for the broker.
+            refused, = select.select(peers, [], [], 60)[0]
+            self.assertEqual(refused.recv(12), b"HTTP/1.1 429")
+        finally:
+            os.kill(self.door.broker, signal.SIGCONT)
+        for peer in peers:
+            if peer is not refused:
+                self.assertEqual(peer.recv(12), b"HTTP/1.1 200")
+            peer.close()
 
     def test_bodies_of_requests_leave_room_for_others_when_they_are_answered(self):
         connection = http.client.HTTPConnection(HOST, self.door.api_port, timeout=60)

@@ -4,14 +4,16 @@ import os
 import re
 import resource
 import select
+import shutil
 import socket
 import time
 import unittest
 
 import places  # noqa: F401
-from door import HOST, Door, read
-from support.harness import TestCase
+from door import HOST, Door, Site, more, read
+from support.harness import TestCase, temporary_folder
 from support.origin import Origin
+from support.processes import eventually
 from support.script import ScriptedOrigin
 
 END = b"\r\n\r\n"
@@ -21,7 +23,21 @@ class HostileTests(TestCase):
     @classmethod
     def setUpClass(cls):
         cls.origin = cls.enterClassContext(Origin())
-        cls.door = cls.enterClassContext(Door())
+        folder = temporary_folder()
+        cls.addClassCleanup(shutil.rmtree, folder, ignore_errors=True)
+        cls.door = cls.enterClassContext(Door(http=f"0,unix:{folder}/door", arguments=["--http-api", "0"]))
+        cls.process = cls.door.door
+        # Its `100 Continue` cannot be written. A timer of its body would run out first.
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.connect(f"{folder}/door")
+            peer.shutdown(socket.SHUT_RD)
+            peer.sendall(b"POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue" + END)
+            poll = select.poll()
+            poll.register(peer, 0)
+            assert poll.poll(20_000), "the door closes it"
+        session = cls.door.call("sessions", {})[2]["session"]
+        cls.events = socket.create_connection((HOST, cls.door.api_port), 60)
+        cls.events.sendall(f"GET /v1/events?session={session} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         # Wait for half a minute, beside the other tests.
         cls.slow = [cls.door.ask(text) for text in (b"", b"GET http://a/ HTTP/1.1\r\nHost:",
                                                     b"POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc")]
@@ -29,7 +45,7 @@ class HostileTests(TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        for peer in cls.slow:
+        for peer in [*cls.slow, cls.events]:
             peer.close()
         super().tearDownClass()
 
@@ -126,13 +142,38 @@ class HostileTests(TestCase):
     def test_idle_connections_give_way_to_new_ones(self):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4_096), hard))
-        with Door(descriptors=200) as door:
+        with Site() as site, Door(descriptors=200) as door:
+            url = site.publish("/stored", "text/plain", b"x" * 10_000_000, Cache_Control="max-age=600")
+            door.get(url)
+            reader = door.request(url)
+            answer = more(reader)
             peers = [socket.create_connection((HOST, door.port), 20) for _ in range(150)]
             self.assertEqual(door.get(self.origin.url + "/bytes/1")[0], 200)
             eventually_ended = sum(bool(select.select([peer], [], [], 0)[0]) for peer in peers)
             self.assertGreater(eventually_ended, 50)
             for peer in peers:
                 peer.close()
+            # A client that still reads is not idle.
+            with reader:
+                while len(answer.partition(END)[2]) < 10_000_000:
+                    answer += more(reader)
+
+    def test_a_stream_without_events_has_comments(self):
+        text = b""
+        while not text.endswith(END + b":\n\n"):
+            text += more(self.events)
+        self.assertGreater(time.monotonic() - self.began, 25)
+
+    def test_the_kernel_looks_for_clients_that_have_vanished(self):
+        # Timer 2 of proc_net_tcp(5) is that of keepalive.
+        with socket.create_connection((HOST, self.door.port), 20) as peer:
+            ends = [f"{socket.htonl(0x7f000001):08X}:{port:04X}" for port in (self.door.port, peer.getsockname()[1])]
+
+            def timer():
+                with open("/proc/net/tcp") as file:
+                    rows = [line.split() for line in file]
+                return next((row[5][:2] for row in rows if row[1:3] == ends), None)
+            eventually(lambda: timer() == "02", "the connection has a timer")
 
     def test_slow_clients_end_after_their_time(self):
         ends = []
@@ -141,6 +182,7 @@ class HostileTests(TestCase):
             self.assertEqual(read(peer), b"")
             ends.append(time.monotonic() - self.began)
         self.assertGreater(min(ends), 25)
+        self.assertEqual(self.door.door, self.process, "the door crashed")
         if os.environ.get("EARSHOT_LONG"):
             self.assertLess(max(ends), 55)
 

@@ -1,5 +1,6 @@
 """The HTTP door as a process of the bus: its users, its rights, its settings, its death."""
 
+import json
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ import unittest
 from unittest import mock
 
 import places  # noqa: F401
-from door import HOST, Door, more, read
+from door import HOST, Door, RawOrigin, Site, more, read
 from support.harness import Bus, Commands, TestCase, binary, temporary_folder, web
 from support.injection import IS_SUPPORTED, LANDLOCK, Injected
 from support.origin import Origin, body
@@ -24,14 +25,14 @@ OTHER = 4_321
 ASK = """
 import os, socket, sys
 os.setgroups([]); os.setgid({user}); os.setuid({user})
-kind, place, url = sys.argv[1:]
+kind, place, request = sys.argv[1:]
 peer = socket.socket({{"unix": socket.AF_UNIX, "mapped": socket.AF_INET6}}.get(kind, socket.AF_INET))
 peer.settimeout(20)
 try:
     peer.connect(place if kind == "unix" else ("::ffff:127.0.0.1" if kind == "mapped" else "127.0.0.1", int(place)))
 except PermissionError:
     sys.exit("closed")
-peer.sendall(f"GET {{url}} HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n".encode())
+peer.sendall(request.encode())
 print(peer.recv(100).decode().split()[1])
 """
 
@@ -41,9 +42,10 @@ class UserTests(TestCase):
         self.origin = self.enterContext(Origin())
         self.url = self.origin.url + "/bytes/100"
 
-    def ask_as_other(self, kind, place):
+    def ask_as_other(self, kind, place, request=None):
         """Returns the status of a request of another user, or `closed`."""
-        done = subprocess.run([sys.executable, "-I", "-c", ASK.format(user=OTHER), kind, str(place), self.url],
+        request = request or f"GET {self.url} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        done = subprocess.run([sys.executable, "-I", "-c", ASK.format(user=OTHER), kind, str(place), request],
                               capture_output=True, text=True, timeout=30)
         return (done.stdout or done.stderr).strip()
 
@@ -91,8 +93,8 @@ class UserTests(TestCase):
         folder.chmod(0o755)
         path = folder / "api"
         options = ["--users", OTHER, "--http-users", OTHER, "--http-api", f"unix:{path}"]
-        with Door(arguments=options) as door:
-            door.api_path = path
+        with Door(http=f"0,unix:{folder}/door", arguments=options) as door:
+            door.path, door.api_path = folder / "door", path
             for target in ("/bytes/3000000", "/chunked/3000000", "/bytes/100"):
                 self.assertTrue(door.get(self.origin.url + target)[2] == body(int(target.split("/")[2])), target)
             self.assertEqual(self.ask_as_other("tcp", door.port), "200")
@@ -112,6 +114,43 @@ class UserTests(TestCase):
             result, = door.call("results", {"session": session, "wait": 20})[2]["results"]
             content = door.call(f"body?session={session}&sequence={result['sequence']}")[2]
             self.assertTrue(content == body(2_000_000))
+
+    @unittest.skipIf(os.geteuid(), "another user needs root")
+    def test_a_request_of_another_user_that_the_bus_sends_to_its_door_gets_no_rights_of_the_bus(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        folder.chmod(0o755)
+        file = folder / "token"
+        file.write_text("0123456789abcdef\n")
+        file.chmod(0o600)
+        api = folder / "api"
+        with Door(arguments=["--http-users", OTHER, "--http-api", f"unix:{api}"]) as door:
+            redirect = f"HTTP/1.1 302 Found\r\nLocation: {door.proxy}{self.url}\r\nContent-Length: 0\r\n\r\n"
+            redirecting = self.enterContext(RawOrigin(redirect.encode()))
+            for members in ({}, {"fields": {"A": "b"}, "errors": "deliver"}, {"url": redirecting.url}):
+                text = json.dumps({"url": f"{door.proxy}{self.url}", **members})
+                self.ask_as_other("unix", api, f"POST /v1/fetch HTTP/1.1\r\nHost: localhost\r\nEarshot-API: 1\r\nContent-Type: "
+                                  f"application/json\r\nContent-Length: {len(text)}\r\n\r\n{text}")
+            self.assertEqual((self.origin.journal.total, len(redirecting.heads)), (0, 1))
+            door.api_path = api
+            self.assertEqual(door.call("fetch", {"url": f"{door.proxy}{self.url}"})[2], body(100))
+        with Door(arguments=["--http-tokens", file, "--users", OTHER, "--http-users", OTHER]) as door:
+            self.assertEqual(door.get(self.url)[0], 407)
+            self.assertEqual(door.get(self.url, Proxy_Authorization="Bearer 0123456789abcdef")[0], 200)
+            self.assertEqual(self.ask_as_other("tcp", door.port), "200")
+
+    @unittest.skipIf(os.geteuid(), "another user needs root")
+    def test_in_a_bus_with_users_a_large_index_is_not_rewritten_and_whole(self):
+        folder = temporary_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        folder.chmod(0o755)
+        options = ["--users", OTHER, "--http-users", OTHER, "--http-rewrite", HOST]
+        link = '<a href="http://files.example/a.whl">a</a>'
+        with Site() as site, Door(http=f"0,unix:{folder}/door", arguments=options) as door:
+            door.path = folder / "door"
+            small, large = (site.publish(f"/{count}", "text/html", link * count) for count in (1, 10_000))
+            self.assertIn(b'"http://localhost/http://files', door.get("/" + small)[2])
+            self.assertTrue(door.get("/" + large)[2] == link.encode() * 10_000)
 
     @unittest.skipUnless(IS_SUPPORTED, "system calls are injected on x86-64 only")
     def test_the_door_reaches_bodies_and_the_socket_of_the_broker_only(self):
@@ -177,9 +216,14 @@ class UserTests(TestCase):
                 bus.program.signal(signal.SIGHUP)
                 eventually(lambda: client.query("status").get("http", {}).get("addresses") == addresses, f"listens at {addresses}")
 
+    def test_each_form_of_an_address_of_loopback_is_local(self):
+        with Door(http="0,[0:0:0:0:0:0:0:1]:0") as door:
+            self.assertEqual(len(door.status()["http"]["addresses"]), 2)
+
     def test_a_bad_setting_ends_the_start_with_the_reason(self):
         for arguments, reason in [(["--http", "0.0.0.0:1"], "http-tokens"), (["--http-api", "[::]:1"], "http-tokens"),
                                   (["--http", "host:1"], "numeric address"), (["--http-tokens", "relative"], "absolute path"),
+                                  (["--http-origins", "null"], "give an origin"), (["--http-api", "0", "--http-origins", "example.org"], "give an origin"),
                                   (["--http-api", "0", "--http-users", "root"], "unix:PATH"),
                                   (["--http-api", "0", "--listen", "tcp://127.0.0.1:5765"], "unix:PATH"), (["--http", "unix:relative"], "absolute path"),
                                   (["--http", "0", "--http-users", "no-such-user"], "no-such-user"),
@@ -201,13 +245,25 @@ class UserTests(TestCase):
         file = folder / "token"
         file.write_text("0123456789abcdef\n")
         file.chmod(0o600)
-        with Door(http="0.0.0.0:0", arguments=["--http-api", "0.0.0.0:0", "--http-tokens", file]) as door:
+        with Door(http="0.0.0.0:0", arguments=["--http-api", "0.0.0.0:0", "--http-tokens", file,
+                                                   "--http-origins", "https://console.example"]) as door:
             token = "Bearer 0123456789abcdef"
             self.assertEqual([door.get(self.url)[0], door.get("/" + self.url)[0], door.call("status")[0]], [407, 401, 401])
             self.assertEqual(door.get(self.url, Authorization=token)[0], 407)
             self.assertEqual(door.get("/" + self.url, Authorization=token, Host="bus.example")[0], 200)
             self.assertEqual(door.get(self.url, Proxy_Authorization="Basic YTowMTIzNDU2Nzg5YWJjZGVm")[0], 200)
             self.assertEqual(door.call("status", Authorization=token, Host="bus.example")[0], 200)
+            # The preflight of a named page has no token, and the page can read a refusal.
+            named = {"Origin": "https://console.example", "Host": "bus.example"}
+            for status, answer in [
+                    (204, door.call("requests", method="OPTIONS", Access_Control_Request_Method="POST", **named)),
+                    (401, door.call("requests", {}, **named)), (401, door.call("status", **named))]:
+                self.assertEqual((answer[0], answer[1]["Access-Control-Allow-Origin"]), (status, "https://console.example"))
+            answer = door.call("requests", method="OPTIONS", Access_Control_Request_Method="POST", Origin="http://evil.example")
+            self.assertEqual((answer[0], answer[1]["Access-Control-Allow-Origin"]), (401, None))
+            # A browser sends the token that it keeps, also for a page of another site.
+            foreign = {"Authorization": token, "Host": "bus.example", "Origin": "http://evil.example"}
+            self.assertEqual([door.call("status", **foreign)[0], door.get("/" + self.url, **foreign)[0]], [403, 403])
             self.assertTrue({"authorization", "proxy-authorization"}.isdisjoint(
                 name.lower() for request in self.origin.journal.log() for name in request.headers))
             guess = f"GET /v1/status HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer wrong\r\n\r\n".encode()

@@ -122,6 +122,9 @@ public enum TCPSocket {
         linux_prepare_tcp(descriptor, unsentBytes)
     }
 
+    /// Makes the kernel end a connection whose peer has vanished: after 2 minutes.
+    public static func keepAlive(_ descriptor: Int32) { linux_keep_alive(descriptor, 60, 15, 4) }
+
     /// Makes the kernel reset the connection when its descriptor is closed, instead of ending it in order.
     public static func resetOnClose(_ descriptor: Int32) {
         var option = linger(l_onoff: 1, l_linger: 0)

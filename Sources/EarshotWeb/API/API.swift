@@ -27,6 +27,8 @@ final class API {
     private let loop: EventLoop
     private let access: AccessRule
     private let ownUser: UInt32
+    /// Value of `Via` in requests of other users. It ends one that aims at the door, which would take it for one of its own user.
+    private let via: String
     /// Opens a session at the broker for a user; nil if there is none.
     private let open: (UInt32, Int, @escaping () -> Void) -> DoorSession?
     private var sessions: [String: APISession] = [:]
@@ -34,11 +36,12 @@ final class API {
     private var generator = SystemRandomNumberGenerator()
 
     init(
-        origins: Set<String>, ownUser: UInt32, loop: EventLoop,
+        origins: Set<String>, ownUser: UInt32, via: String, loop: EventLoop,
         open: @escaping (UInt32, Int, @escaping () -> Void) -> DoorSession?
     ) {
         self.loop = loop
         self.ownUser = ownUser
+        self.via = via
         self.open = open
         access = AccessRule(origins: origins)
         _ = loop.addHook { [unowned self] in
@@ -55,15 +58,15 @@ final class API {
     ///
     /// - Parameter isProved: whether it has a token. Then the name of the server does not matter.
     func refusal(of head: RequestHead, isProved: Bool) -> WebResponse? {
-        switch access.refusal(of: head) {
-        case .unknownHost? where !isProved: return .problem(421, "unknown host name; use localhost or an address")
+        switch access.refusal(of: head, anyHost: isProved) {
+        case .unknownHost?: return .problem(421, "unknown host name; use localhost or an address")
         case .crossSite?: return .problem(403, "requests from pages of other sites are rejected: see http-origins")
-        case .unknownHost?, nil: break
+        case nil: break
         }
-        let operations = APIOperation.table.filter { $0.path == head.path }
+        let operations = Self.operations(at: head)
         guard !operations.isEmpty else { return .problem(404, "no such resource; see /v1/openapi.json") }
         let methods = operations.map(\.method).joined(separator: ", ")
-        if head.method == "OPTIONS" { return WebResponse(204, "text/plain", [], fields: [("Allow", methods)]) }
+        if head.method == "OPTIONS" { return Self.options(methods) }
         guard operations.contains(where: { $0.method == head.method }) else {
             return .problem(405, "the methods here are \(methods)", fields: [("Allow", methods)])
         }
@@ -74,6 +77,23 @@ final class API {
             return .problem(400, "the field Earshot-API: 1 is required, which no form can send")
         }
         return nil
+    }
+
+    /// Returns the answer to a browser that asks whether a page of a named origin may send a request; nil for another request.
+    func preflight(_ head: RequestHead) -> WebResponse? {
+        let operations = Self.operations(at: head)
+        guard head.method == "OPTIONS", head.fields.contains("access-control-request-method"), head.bodyLength == .none,
+            !fields(for: head).isEmpty, access.refusal(of: head, anyHost: true) == nil, !operations.isEmpty
+        else { return nil }
+        return Self.options(operations.map(\.method).joined(separator: ", "))
+    }
+
+    private static func operations(at head: RequestHead) -> [APIOperation] {
+        APIOperation.table.filter { $0.path == head.path }
+    }
+
+    private static func options(_ methods: String) -> WebResponse {
+        WebResponse(204, "text/plain", [], fields: [("Allow", methods)])
     }
 
     /// Fields with which pages of named origins can read a response.
@@ -106,7 +126,7 @@ final class API {
         do throws(APIInput.Refusal) {
             let input = try Self.input(of: operation, head, body)
             if operation.name == .fetch {
-                var fetch = try input.fetch(handler, id)
+                var fetch = try fetch(of: input, user, handler, id)
                 guard !fetch.options.isDurable else { throw APIInput.Refusal(detail: "submit durable requests") }
                 fetch.options.streams = fetch.options.method != "HEAD"
                 return .fetch(fetch)
@@ -146,6 +166,14 @@ final class API {
             members = read
         }
         return try APIInput(members, required: operation.required, optional: operation.optional)
+    }
+
+    private func fetch(
+        of input: APIInput, _ user: UInt32, _ handler: HandlerID, _ id: RequestID
+    ) throws(APIInput.Refusal) -> Fetch {
+        var fetch = try input.fetch(handler, id)
+        if user != ownUser { fetch.httpFields += Array("\(fetch.httpFields.isEmpty ? "" : "\n")via: \(via)".utf8) }
+        return fetch
     }
 
     // MARK: Operations
@@ -305,7 +333,7 @@ final class API {
             }
             let request = try APIInput(members, required: ["url"], optional: APIOperation.content)
             guard let id = RequestID(random()) else { continue }
-            var fetch = try request.fetch(handler, id)
+            var fetch = try fetch(of: request, user, handler, id)
             fetch.options.subscribes = session != nil
             // Bodies stay on disk, so unread results take little memory.
             fetch.options.delivery = .file

@@ -9,11 +9,17 @@ final class APISession {
     static let window = 32
     /// Batches that wait for the answers to an earlier one.
     private static let mostBatches = 8
+    /// Bytes of bodies in these batches.
+    private static let mostWaitingBytes = 8 << 20
+
+    /// Bytes of bodies that the results have in memory. Those of the API's own requests are in files.
+    private static let mostBodyBytes = 2 << 20
 
     /// A terminal without an acknowledgement.
     struct Result {
         let terminal: Terminal
-        let body: [UInt8]
+        /// The body, if it is in no file; nil for one beyond the bound.
+        let body: [UInt8]?
         let json: [UInt8]
 
         var sequence: UInt64 { terminal.sequence }
@@ -53,8 +59,12 @@ final class APISession {
     private var lastNumber: UInt64 = 0
     private var lastSequence: UInt64 = 0
     private var batches: [Batch] = []
-    /// Connections that get the bodies of results by READ.
-    private var exchanges: [Exchange] = []
+    /// Responses with the body of a result. Their connections own them, so an open file closes with the response.
+    private var exchanges: [WeakExchange] = []
+
+    private struct WeakExchange {
+        weak var exchange: Exchange?
+    }
 
     init(
         user: UInt32, token: String, _ open: (@escaping () -> Void) -> DoorSession?,
@@ -76,7 +86,10 @@ final class APISession {
 
     /// Sends messages after the answers to earlier ones. Returns false if too many wait.
     func perform(_ messages: [ClientMessage], _ finish: @escaping ([Answer?]?) -> Void) -> Bool {
-        guard batches.count < Self.mostBatches else { return false }
+        let bytes = (batches.flatMap(\.messages) + messages).reduce(0) { $0 + ($1.body?.count ?? 0) }
+        guard batches.isEmpty || batches.count < Self.mostBatches && bytes <= Self.mostWaitingBytes else {
+            return false
+        }
         batches.append(Batch(messages: messages, finish: finish))
         if batches.count == 1 { begin() }
         return true
@@ -116,7 +129,9 @@ final class APISession {
         let unanswered = batches
         batches = []
         for batch in unanswered { batch.finish(nil) }
-        for exchange in exchanges where !exchange.isOver { exchange.fail(ProxyResponse.absent) }
+        for case let exchange? in exchanges.map(\.exchange) where !exchange.isOver {
+            exchange.fail(ProxyResponse.absent)
+        }
         exchanges = []
         onResult()
     }
@@ -152,9 +167,10 @@ final class APISession {
 
     /// Answers with the response of a result.
     func answer(_ exchange: Exchange, with result: Result) {
-        exchanges.removeAll { $0.isOver }
-        exchanges.append(exchange)
-        exchange.received(result.terminal, body: result.body)
+        guard let body = result.body else { return exchange.fail(ProxyResponse.dropped) }
+        exchanges.removeAll { $0.exchange?.isOver ?? true }
+        exchanges.append(WeakExchange(exchange: exchange))
+        exchange.received(result.terminal, body: body)
     }
 
     func read(_ read: BodyRead) { link?.send(.read(read)) }
@@ -166,7 +182,7 @@ final class APISession {
             if case .terminal(let terminal) = answer.message, terminal.sequence > 0 {
                 received(terminal, body)
             } else if case .data(let data) = answer.message {
-                for exchange in exchanges { exchange.received(data, body) }
+                for entry in exchanges { entry.exchange?.received(data, body) }
             } else if let number = answer.to {
                 received(answer.message, body, to: number)
             } else if case .error = answer.message {
@@ -181,7 +197,8 @@ final class APISession {
     private func received(_ terminal: Terminal, _ body: [UInt8]) {
         guard terminal.sequence > lastSequence else { return }
         lastSequence = terminal.sequence
-        results.append(Result(terminal: terminal, body: body, json: Self.json(terminal)))
+        let isKept = results.reduce(body.count) { $0 + ($1.body?.count ?? 0) } <= Self.mostBodyBytes
+        results.append(Result(terminal: terminal, body: isKept ? body : nil, json: Self.json(terminal)))
     }
 
     private func received(_ message: BrokerMessage, _ body: [UInt8], to number: UInt64) {

@@ -20,6 +20,9 @@ package final class Door {
         package var tokens: [[UInt8]] = []
         /// Further users that may connect.
         package var users: Set<UInt32> = []
+        /// Whether the user of the bus needs a token over TCP, because the bus fetches for other principals too: to the kernel
+        /// its connections to the door are those of its own user.
+        package var ownUserNeedsToken = false
         /// Maximum wait for a cool-down of an origin.
         package var waitMilliseconds = 10_000
         /// Whether bodies are read by READ, because the door may not open the files of other users.
@@ -41,7 +44,7 @@ package final class Door {
     /// Bounds on all clients. A user other than that of the bus has at most a quarter of each.
     enum Limits {
         static let connections = 10_000
-        /// Bytes of request bodies in memory.
+        /// Bytes in memory of bodies of requests, and of responses that no file has.
         static let bodyBytes = 64 << 20
         static let headBytes = 32_768
         /// Bytes that wait in the kernel for one client.
@@ -75,7 +78,7 @@ package final class Door {
     private let connectionLimit: Int
     private var listeners: [WebListener] = []
     private var clients: [Int32: DoorClient] = [:]
-    /// Connections and bytes of bodies of each user.
+    /// Connections of each user, and bytes of bodies in memory.
     private var connections: [UInt32: Int] = [:]
     private var bodyBytes: [UInt32: Int] = [:]
     private var ready: [Int32] = []
@@ -109,7 +112,7 @@ package final class Door {
             if let port = listener.port { proxy.ports.insert(port) }
         }
         if !options.apiAddresses.isEmpty {
-            api = API(origins: options.origins, ownUser: ownUser, loop: loop) { [unowned self] in
+            api = API(origins: options.origins, ownUser: ownUser, via: response.via, loop: loop) { [unowned self] in
                 openSession($0, window: $1, onReady: $2)
             }
         }
@@ -139,7 +142,8 @@ package final class Door {
             counts.refused += 1
             return UnixSocket.close(descriptor)
         }
-        let client = DoorClient(user: owner, needsToken: !address.isLocal, isAPI: isAPI)
+        let needsToken = !address.isLocal || isTCP && user == ownUser && options.ownUserNeedsToken
+        let client = DoorClient(user: owner, needsToken: needsToken, isAPI: isAPI)
         var rules = WebPeer.Rules(
             reject: { isAPI ? Self.rejection($0).asProblem : Self.rejection($0) },
             request: { [unowned self] _, head, body in answer(client, head, body) },
@@ -149,8 +153,7 @@ package final class Door {
         rules.writeTime = Limits.writeTime
         rules.endsWithPeer = true
         rules.refuse = { [unowned self] _, head in
-            let refusal = refusal(of: client, head)
-            return isAPI ? refusal?.asProblem : refusal
+            refusal(of: client, head).map { response(to: head, of: client).own($0) }
         }
         if isTCP { TCPSocket.prepare(descriptor, unsentBytes: Limits.kernelBytes) }
         let peer = try WebPeer(descriptor, rules, loop: loop)
@@ -170,7 +173,8 @@ package final class Door {
         let isFull = clients.count >= connectionLimit
         guard isFull || !isOwn && own >= connectionLimit / Limits.usersShare else { return true }
         let idle = clients.values.filter { client in
-            (isOwn || client.user == user) && client.peer?.phase == .reading
+            // The kernel has all of its last response.
+            (isOwn || client.user == user) && client.peer?.phase == .reading && client.peer?.isDrained == true
         }
         guard let oldest = idle.min(by: { $0.since < $1.since })?.peer else { return false }
         oldest.close()
@@ -214,13 +218,18 @@ package final class Door {
         }
         let bytes = if case .bytes(let count) = head.bodyLength { count } else { WireLimits.requestBodyBytes }
         guard bytes <= WireLimits.requestBodyBytes else { return Self.rejection(413) }
+        return reserve(bytes, client, user) ? nil : refused(ProxyResponse.absent)
+    }
+
+    /// Counts bytes of a body in memory. Returns false beyond the bounds on those of all clients and of a user.
+    private func reserve(_ bytes: Int, _ client: DoorClient, _ user: UInt32) -> Bool {
         let share = user == ownUser ? 1 : Limits.usersShare
         guard bodyBytes.values.reduce(bytes, +) <= Limits.bodyBytes,
             bodyBytes[user, default: 0] + bytes <= Limits.bodyBytes / share
-        else { return refused(ProxyResponse.absent) }
+        else { return false }
         bodyBytes[user, default: 0] += bytes
-        client.reservedBytes = bytes
-        return nil
+        client.reservedBytes += bytes
+        return true
     }
 
     private func refused(_ response: WebResponse) -> WebResponse {
@@ -253,10 +262,11 @@ package final class Door {
 
     private func answer(_ client: DoorClient, _ head: RequestHead, _ body: [UInt8]) {
         guard let peer = client.peer else { return }
-        defer { release(client) }
+        release(client)
         counts.requests += 1
-        var response = response
-        if client.isAPI { response.apiFields = api?.fields(for: head) }
+        let response = response(to: head, of: client)
+        // A browser sends no token with it.
+        if client.isAPI, let answer = api?.preflight(head) { return peer.respond(response.own(answer)) }
         // That of a request with a body was checked before it.
         if head.bodyLength == .none, let refusal = refusalOfUser(client, head) {
             return peer.respond(response.own(refusal))
@@ -269,7 +279,7 @@ package final class Door {
             case .stored(let result, let session)?:
                 let exchange = Exchange(
                     head, result.terminal, from: peer, response, read: options.isPulling ? session.read : nil)
-                client.exchange = exchange
+                begin(exchange, client)
                 return session.answer(exchange, with: result)
             case nil: return
             }
@@ -283,8 +293,22 @@ package final class Door {
             return peer.respond(refused(response.own(ProxyResponse.absent)))
         }
         let read = options.isPulling ? { [unowned session] in session.send(.read($0)) } : nil as ((BodyRead) -> Void)?
-        client.exchange = Exchange(head, fetch, from: peer, response, read: read)
+        begin(Exchange(head, fetch, from: peer, response, read: read), client)
         session.send(.fetch(fetch))
+    }
+
+    private func begin(_ exchange: Exchange, _ client: DoorClient) {
+        client.exchange = exchange
+        exchange.reserve = { [unowned self, unowned client] bytes in
+            guard let user = client.principal else { return false }
+            return reserve(bytes, client, user)
+        }
+    }
+
+    private func response(to head: RequestHead, of client: DoorClient) -> ProxyResponse {
+        var response = response
+        if client.isAPI { response.apiFields = api?.fields(for: head) }
+        return response
     }
 
     /// Answers a request to the API. Returns a request whose response is the answer.
@@ -379,6 +403,7 @@ package final class Door {
         guard let exchange = client.exchange, exchange.isOver, client.peer?.isDrained == true else { return }
         if let sequence = exchange.finished { client.session?.send(.acknowledge(sequence)) }
         client.exchange = nil
+        release(client)
         guard client.session != nil else { return }
         client.cancelTimer(loop)
         client.timer = loop.setTimer(after: Limits.sessionTime) {
@@ -408,7 +433,7 @@ package final class Door {
 private final class DoorClient {
     /// User of the program at the other end; nil for one that may not use the door.
     let user: UInt32?
-    /// Whether each request needs a token, in place of a user.
+    /// Whether each request needs a token, whoever the user is.
     let needsToken: Bool
     let isAPI: Bool
     /// User for whom the present request is made.
@@ -419,7 +444,7 @@ private final class DoorClient {
     /// Number in the name of the handler; 0 before the first request.
     var number = 0
     var lastRequest: UInt64 = 0
-    /// Part of the bound on request bodies.
+    /// Part of the bound on bodies in memory.
     var reservedBytes = 0
     /// Ends the session when it is not used.
     var timer: TimerID?

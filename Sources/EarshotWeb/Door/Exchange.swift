@@ -17,6 +17,9 @@ final class Exchange {
         case ended
     }
 
+    /// Size of a body that the kernel usually takes at once.
+    private static let uncountedBytes = 64 << 10
+
     let id: RequestID
     private let url: String
     private let request: RequestHead
@@ -26,6 +29,8 @@ final class Exchange {
     private let handler: HandlerID
     /// Sends a READ; nil in a door that opens files.
     private let read: ((BodyRead) -> Void)?
+    /// Counts bytes of a body in memory until the client has them; false beyond the bound.
+    var reserve: (Int) -> Bool = { _ in true }
     /// Whether a READ has no answer, and whether the terminal's body is read so.
     private var (isReading, isPulled) = (false, false)
     private var phase = Phase.waiting
@@ -124,12 +129,17 @@ final class Exchange {
         var (result, body) = (result, body)
         if isRewritten {
             fields.removeAll { field in PackageIndex.fields.contains { field.isNamed($0) } }
-            if PackageIndex.isIndex(type: fields.first("content-type") ?? ""),
-                let text = result.file.map({ OpenFile($0)?.bytes(atMost: PackageIndex.mostBytes) }) ?? body
+            // A body that is read in parts leaves as it is.
+            if !result.isPulled, PackageIndex.isIndex(type: fields.first("content-type") ?? ""),
+                let text = result.file.map({ OpenFile($0)?.bytes(atMost: PackageIndex.mostBytes) }) ?? body,
+                let moved = PackageIndex.rewritten(text, below: "http://\(request.host)/")
             {
-                body = PackageIndex.rewritten(text, below: "http://\(request.host)/")
+                body = moved
                 (result.file, result.length) = (nil, body.count)
             }
+        }
+        if file == nil, result.file == nil, body.count > Self.uncountedBytes, !reserve(body.count) {
+            return fail(ProxyResponse.absent)
         }
         if phase == .waiting {
             if let path = result.file {

@@ -1,6 +1,6 @@
 /// Index of packages (PEP 503 and 691, npm) whose absolute URLs are moved below the prefix of the door.
 enum PackageIndex {
-    /// Maximum size of an index that is rewritten. The indexes of the largest packages have some 10 MiB.
+    /// Maximum size of an index that is rewritten, before and after. The indexes of the largest packages have some 10 MiB.
     static let mostBytes = 32 << 20
     private static let types: Set<Substring> = [
         "text/html", "application/json", "application/vnd.pypi.simple.v1+html", "application/vnd.pypi.simple.v1+json",
@@ -17,8 +17,8 @@ enum PackageIndex {
         types.contains(type.lowercased().prefix { $0 != ";" && $0 != " " })
     }
 
-    /// Returns a text with `base` before each http URL that begins after a quotation mark.
-    static func rewritten(_ text: [UInt8], below base: String) -> [UInt8] {
+    /// Returns a text with `base` before each http URL that begins after a quotation mark; nil if it becomes larger than `limit`.
+    static func rewritten(_ text: [UInt8], below base: String, limit: Int = mostBytes) -> [UInt8]? {
         var result: [UInt8] = []
         result.reserveCapacity(text.count + text.count / 4)
         for (index, byte) in text.enumerated() {
@@ -28,6 +28,7 @@ enum PackageIndex {
             }
             let rest = text[(index + 1)...].prefix(10)
             if schemes.contains(where: { rest.starts(with: $0) }) { result += base.utf8 }
+            guard result.count <= limit else { return nil }
         }
         return result
     }

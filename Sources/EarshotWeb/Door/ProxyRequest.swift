@@ -118,10 +118,8 @@ struct ProxyRequest {
 
     /// Returns the refusal of a request in origin form that a page of another site may have caused, or that is no reading.
     private func refusalUnderPrefix(_ head: RequestHead, _ isProved: Bool) -> WebResponse? {
-        switch access.refusal(of: head) {
-        case .unknownHost? where !isProved:
-            return WebResponse(421, text: "unknown host name; use localhost or an address")
-        case .unknownHost?: break
+        switch access.refusal(of: head, anyHost: isProved) {
+        case .unknownHost?: return WebResponse(421, text: "unknown host name; use localhost or an address")
         case .crossSite?: return WebResponse(403, text: "requests from pages of other sites are rejected")
         case nil: break
         }

@@ -14,6 +14,8 @@ struct ProxyResponse {
     }
 
     let pseudonym: String
+    /// Value of `Via`.
+    var via: String { "1.1 \(pseudonym)" }
     /// Further fields of a response of the API; nil for the proxy.
     var apiFields: [(name: String, value: String)]?
 
@@ -53,7 +55,7 @@ struct ProxyResponse {
             }
             lines += field.name + [UInt8(ascii: ":"), UInt8(ascii: " ")] + field.value + [13, 10]
         }
-        var own: [(String, String)] = [("Via", "1.1 \(pseudonym)")]
+        var own: [(String, String)] = [("Via", via)]
         if !fields.contains("date") { own.append(("Date", CalendarTime.httpDate())) }
         if let source { own.append(("Earshot-Source", source.rawValue)) }
         if isPrefixed {
@@ -77,6 +79,7 @@ struct ProxyResponse {
     /// Fields with which a site would change what the browser does with all sites under the prefix.
     private static let fieldsOfSites: Set<String> = [
         "set-cookie", "clear-site-data", "strict-transport-security", "service-worker-allowed", "alt-svc", "refresh",
+        "nel", "report-to", "reporting-endpoints",
     ]
 
     /// Target of a redirect, as an absolute URL below the prefix of the address that was asked. One to another site has this
@@ -113,6 +116,12 @@ struct ProxyResponse {
 
     /// Returns the response if the broker cannot be asked now.
     static let absent = own(503, "proxy_internal_error", "the broker does not answer", code: nil, retryAfter: 1)
+
+    /// Response for a body that a session of the API did not keep.
+    static let dropped = own(
+        410, "proxy_internal_error",
+        "the session has too many bodies in memory; acknowledge the result and fetch it again",
+        code: "unknown-body", retryAfter: nil)
 
     /// Returns the response to a request that the broker refuses.
     static func refusal(_ error: ErrorReply, hasBody: Bool) -> WebResponse {

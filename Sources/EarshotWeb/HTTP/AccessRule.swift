@@ -20,9 +20,13 @@ struct AccessRule {
     var origins: Set<String> = []
 
     /// Returns the reason to reject a request; nil if it is admitted.
-    func refusal(of head: RequestHead) -> Refusal? {
+    ///
+    /// - Parameter anyHost: whether the name of the server does not matter.
+    func refusal(of head: RequestHead, anyHost: Bool = false) -> Refusal? {
         let name = Self.name(ofHost: head.host)
-        guard name == "localhost" || Self.isAddress(name) || hosts.contains(name) else { return .unknownHost }
+        guard anyHost || name == "localhost" || Self.isAddress(name) || hosts.contains(name) else {
+            return .unknownHost
+        }
         return isSameSite(head) ? nil : .crossSite
     }
 

@@ -25,6 +25,8 @@ package struct RequestHead: Equatable {
 
     /// Default maximum size in bytes. A browser sends about 1 KiB.
     static let mostBytes = 16_384
+    /// Maximum size of a host with a port. A name in the DNS has at most 253 bytes.
+    private static let mostHostBytes = 300
     /// Maximum number of digits of a length: below 2^63.
     private static let lengthDigits = 18
 
@@ -126,7 +128,10 @@ package struct RequestHead: Equatable {
 
     /// Whether a value of `Host` can be a host with a port. It has no character that leads out of an authority.
     private static func isHost(_ text: String) -> Bool {
-        text.utf8.allSatisfy { $0.isVisible && !"/\\?#@,\"<>^`{|}".utf8.contains($0) }
+        let end = text.hasPrefix("[") ? text.drop { $0 != "]" } : text[...]
+        let port = end.drop { $0 != ":" }.dropFirst()
+        return text.utf8.count <= mostHostBytes && port.utf8.allSatisfy(\.isDigit)
+            && text.utf8.allSatisfy { $0.isVisible && !"/\\?#@,\"<>^`{|}".utf8.contains($0) }
     }
 
     // MARK: Lines

@@ -41,6 +41,7 @@ final class WebListener {
         do throws(SystemError) {
             for _ in 0..<perPass {
                 guard let descriptor = try UnixSocket.accept(descriptor) else { return }
+                if port != nil { TCPSocket.keepAlive(descriptor) }
                 do throws(SystemError) { try admit(descriptor) } catch {
                     UnixSocket.close(descriptor)
                     throw error

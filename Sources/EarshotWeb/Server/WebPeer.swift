@@ -52,6 +52,8 @@ final class WebPeer {
     static let requestTime = Duration.seconds(30)
     /// Time without a byte of a body, and time for a complete one.
     private static let (bodyPause, bodyTime) = (Duration.seconds(30), Duration.seconds(600))
+    /// Time between comments in a stream, which show that it is open.
+    private static let commentTime = Duration.seconds(30)
     /// Time for the peer to end its side of the connection.
     private static let lingerTime = Duration.seconds(1)
     /// Output of a stream that the peer has not read: about a minute of events.
@@ -83,6 +85,7 @@ final class WebPeer {
     private var registration: EventLoop.Registration?
     private var interest: EventLoop.Interest = .readable
     private var timer: TimerID?
+    private var commentTimer: TimerID?
     private var input: [UInt8] = []
     /// Number of bytes of the input without the end of a head.
     private var searched = 0
@@ -146,6 +149,15 @@ final class WebPeer {
         write(WebResponse.eventStream(fields))
         enter(head.isHead ? .closing : .streaming)
         flush()
+        scheduleComment()
+    }
+
+    private func scheduleComment() {
+        guard phase == .streaming else { return }
+        commentTimer = loop.setTimer(after: Self.commentTime) { [weak self] in
+            self?.send(event: Array(":\n\n".utf8))
+            self?.scheduleComment()
+        }
     }
 
     /// Sends an event. Closes a connection whose peer does not read.
@@ -164,6 +176,7 @@ final class WebPeer {
         phase = .closed
         if let registration { loop.remove(registration) }
         if let timer { loop.cancelTimer(timer) }
+        if let commentTimer { loop.cancelTimer(commentTimer) }
         if resets { TCPSocket.resetOnClose(descriptor) }
         UnixSocket.close(descriptor)
         output = []
@@ -242,6 +255,8 @@ final class WebPeer {
         if head.expectsContinue, input.isEmpty {
             write(Array("HTTP/1.1 100 Continue\r\n\r\n".utf8))
             flush()
+            // The peer may have shut down its side for input.
+            guard phase == .receiving else { return }
         }
         readBody()
     }
@@ -357,9 +372,10 @@ final class WebPeer {
 
     private func setTimer(_ time: Duration) {
         cancelTimer()
-        timer = loop.setTimer(after: time) { [unowned self] in
-            timer = nil
-            close()
+        guard phase != .closed else { return }
+        timer = loop.setTimer(after: time) { [weak self] in
+            self?.timer = nil
+            self?.close()
         }
     }
 }

@@ -176,6 +176,13 @@ struct Configuration: Sendable {
                 }
             }
         }
+        // The origin of a page in a sandbox is `null`, as are those of each prefixed page.
+        for text in settings[.httpOrigins] where !text.contains("://") {
+            throw CommandError(
+                .configuration,
+                "\(Self.place(of: .httpOrigins, in: settings)): \(text): give an origin such as https://console.example.org"
+            )
+        }
         for path in settings[.httpTokens] where !path.hasPrefix("/") {
             throw CommandError(
                 .configuration, "\(Self.place(of: .httpTokens, in: settings)): \(path): give an absolute path")

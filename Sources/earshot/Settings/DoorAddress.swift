@@ -9,7 +9,7 @@ enum DoorAddress {
         guard let colon = listener.lastIndex(of: ":"), !listener.hasPrefix("/") else { return false }
         return switch TCPSocket.Address(urlHost: listener[..<colon]) {
         case .four(let bytes)?: bytes[0] != 127
-        case .six?: listener[..<colon] != "[::1]"
+        case .six(let bytes, _)?: !bytes.dropLast().allSatisfy { $0 == 0 } || bytes[15] != 1
         case nil: false
         }
     }

@@ -21,6 +21,7 @@ extension Supervisor {
         ]
         return lists.flatMap { name, values in values.flatMap { [name, $0] } }
             + (settings[.users].isEmpty ? [] : ["--pull"])
+            + (settings[.users].isEmpty && settings[.listen].isEmpty ? [] : ["--own-token"])
     }
 
     func startDoor(_ slot: ChildSlot) throws(SystemError) {
