@@ -106,7 +106,9 @@ class ProgramTests(TestCase):
                 browser.open(url)
                 eventually(lambda: browser.value("[...document.images].filter(i => i.complete && i.naturalWidth).length") == 40,
                            "all pictures are shown")
-        self.assertEqual(sorted(self.site.requested), sorted(["/gallery", *names, "/favicon.ico"]))
+        # The browser requests its icon when it likes.
+        requested = [path for path in self.site.requested if path != "/favicon.ico"]
+        self.assertEqual(sorted(requested), sorted(["/gallery", *names]))
 
     # Pages that attack the door.
 
