@@ -67,7 +67,7 @@ struct MemoryCacheTests {
         memory.put([Self.answer(1)], keys[0], url: "http://h/")
         memory.put([Self.answer(2)], keys[1], url: "http://h/")
         memory.put([Self.answer(3)], keys[2], url: "http://other/")
-        memory.remove(url: "http://nobody/")
+        memory.remove(url: "http://unknown.example/")
         memory.remove(url: "http://h/")
         #expect(keys.map(memory.contains) == [false, false, true])
         memory.put([Self.answer(4)], keys[0], url: "http://h/")

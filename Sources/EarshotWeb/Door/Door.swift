@@ -299,8 +299,8 @@ package final class Door {
 
     private func begin(_ exchange: Exchange, _ client: DoorClient) {
         client.exchange = exchange
-        exchange.reserve = { [unowned self, unowned client] bytes in
-            guard let user = client.principal else { return false }
+        exchange.reserve = { [weak self, weak client] bytes in
+            guard let self, let client, let user = client.principal else { return false }
             return reserve(bytes, client, user)
         }
     }
@@ -433,7 +433,7 @@ package final class Door {
 private final class DoorClient {
     /// User of the program at the other end; nil for one that may not use the door.
     let user: UInt32?
-    /// Whether each request needs a token, whoever the user is.
+    /// Whether each request needs a token, also one of a known user.
     let needsToken: Bool
     let isAPI: Bool
     /// User for whom the present request is made.
