@@ -16,6 +16,8 @@ from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.origin import Origin, body
 from support.processes import children, command, eventually, kill
 
+LONG = bool(os.environ.get("EARSHOT_LONG"))
+
 COUNT = int(os.environ.get("EARSHOT_DURABLE", 500))
 KILLS = 20 if COUNT >= 10_000 else 3
 #: One in this many is a file of the spool.
@@ -80,6 +82,38 @@ class DurableTests(TestCase):
             self.assertEqual(answers[0].id, ("durable/last", "1"))
             self.assertEqual(self.balance(last)["requests"]["submitted"], 1, "what was acknowledged is gone")
             self.assertEqual(list((bus.runtime / "durable/bodies").iterdir()), [])
+
+    def test_a_file_that_was_named_is_there_after_the_broker_was_killed(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            client._acknowledge = lambda: None
+            client.fetch("file", 1, f"{origin.url}/bytes/200000?seed=5", durable="yes")
+            client.expect("ACCEPTED", "file", "1")
+            path = client.terminal().fields["file"]
+            self.kill_broker(bus)
+            bus.client()
+            with open(path, "rb") as file:
+                self.assertTrue(file.read() == body(200_000, "5"))
+            other, (message,) = self.claim(bus, "file", 1)
+            self.assertResult(message, body(200_000, "5"))
+            self.assertEqual(message.fields["file"], path)
+            self.assertEqual(origin.total, 1, "it was not fetched again")
+            other.query("ping")
+            eventually(lambda: not os.path.exists(path), "the file goes with the acknowledgement")
+
+    def test_one_that_runs_while_its_broker_is_killed_goes_on(self):
+        with Origin() as origin, Bus(workers=1) as bus:
+            client = bus.client()
+            client.fetch("run", 1, f"{origin.url}/gate/late?bytes=10", durable="yes")
+            client.expect("ACCEPTED")
+            origin.await_running(1)
+            client.socket.close()
+            self.kill_broker(bus)
+            origin.await_total(2)
+            origin.open_gate("late")
+            _, (message,) = self.claim(bus, "run", 1)
+            self.assertResult(message, body(10))
+            self.assertEqual((origin.total, origin.most_at_once), (2, 1), "its transfer was repeated")
 
     def test_a_result_waits_through_a_restart_of_the_whole_bus(self):
         folder = temporary_folder()
@@ -289,9 +323,9 @@ class DurableTests(TestCase):
 class LoadTests(TestCase):
     """Rows of an earlier broker, which the next one loads while it serves."""
 
-    ROWS = 40_000
+    ROWS = 100_000 if LONG else 40_000
     #: Rows of the handler whose results the test claims.
-    CLAIMED = 4_000
+    CLAIMED = 10_000 if LONG else 4_000
 
     def folder_with_rows(self, origin):
         """Returns the folder of a bus that has ended, with results of `many/a` and `many/b` in its table."""
