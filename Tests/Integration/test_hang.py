@@ -57,12 +57,12 @@ class LateTests(TestCase):
         with Bus(workers=1) as elsewhere:
             runtime = elsewhere.folder / uuid.uuid4().hex[:8]
             broker = elsewhere.start("broker", "--runtime", runtime)
-            eventually(lambda: (runtime / "work").is_socket(), broker.describe)
+            elsewhere.runtime = runtime
+            # A socket file exists before its broker listens, and this worker connects only once.
+            client = elsewhere.client()
             worker = HandWorker(f"ipc://{runtime}/work", "slots: 4", "schemes: http https", f"pid: {os.getpid()}", "host: test")
             # Only after the broker's death: it kills a worker that abandons its work, and that is this process.
             self.addCleanup(worker.close)
-            elsewhere.runtime = runtime
-            client = elsewhere.client()
             client.fetch("late", 1, "http://127.0.0.1:9/x", retries=2)
             (first, _), _ = worker.expect("JOB")
             worker.say(f"FAILED {first} reset")
