@@ -53,7 +53,10 @@ struct ProxyResponse {
                 lines += "Location: \(location(field, of: url, for: request))\r\n".utf8
                 continue
             }
-            lines += field.name + [UInt8(ascii: ":"), UInt8(ascii: " ")] + field.value + [13, 10]
+            lines += field.name
+            lines += ": ".utf8
+            lines += field.value
+            lines += "\r\n".utf8
         }
         var own: [(String, String)] = [("Via", via)]
         if !fields.contains("date") { own.append(("Date", CalendarTime.httpDate())) }
@@ -72,8 +75,14 @@ struct ProxyResponse {
         case .close: break
         }
         if !keepsAlive || request.isVersion10 { own.append(("Connection", keepsAlive ? "keep-alive" : "close")) }
-        for (name, value) in own { lines += "\(name): \(value)\r\n".utf8 }
-        return (lines + [13, 10], framing, keepsAlive)
+        for (name, value) in own {
+            lines += name.utf8
+            lines += ": ".utf8
+            lines += value.utf8
+            lines += "\r\n".utf8
+        }
+        lines += "\r\n".utf8
+        return (lines, framing, keepsAlive)
     }
 
     /// Fields with which a site would change what the browser does with all sites under the prefix.
