@@ -106,3 +106,92 @@ internal import Glibc
         return notes.finished
     }
 }
+
+/// Options of a resolver.
+public struct ResolverOptions: Sendable {
+    /// Numeric addresses of servers, each with an optional `:port`, in which case IPv6 is in brackets; nil for the
+    /// system's servers.
+    public var servers: [String]?
+    /// Timeout of a server's first response; doubled in each further round over the servers.
+    public var attemptTimeout = Duration.seconds(2)
+    /// Number of attempts per server.
+    public var tries = 2
+
+    public init(servers: [String]? = nil) {
+        self.servers = servers
+    }
+}
+
+/// Change of the events for which the owner of a resolver watches a descriptor.
+///
+/// The descriptor number may name a new socket: c-ares may close a socket and open another one within one call. The
+/// owner must therefore add a descriptor that it cannot modify, and modify one that it cannot add. It must also
+/// tolerate that a forgotten one is already closed.
+public struct ResolverInterest: Hashable, Sendable {
+    /// Open socket.
+    public let descriptor: Int32
+    public let reads: Bool
+    public let writes: Bool
+
+    /// Whether the owner stops watching the descriptor.
+    public var isForgotten: Bool { !reads && !writes }
+}
+
+/// Completed lookup, as returned by `Resolver.takeFinished()`.
+public struct FinishedLookup: Sendable {
+    /// Name passed to the resolver.
+    public let name: String
+    /// Addresses, best first (RFC 6724) and at least one, or the reason for their absence.
+    public let result: Result<[ResolvedAddress], LookupFailure>
+}
+
+/// Reason why a name has no addresses.
+public enum LookupFailure: Error, Hashable, Sendable {
+    /// The name does not exist, has no address, or is invalid.
+    case notFound
+    /// No server responded in time.
+    case timeout
+    /// No server was reachable, or all of them refused or failed.
+    case serverFailure
+    /// Another error; the number is c-ares' status.
+    case other(status: Int)
+
+    init(status: Int32) {
+        switch status {
+        case ARES_ENOTFOUND, ARES_ENODATA, ARES_EBADNAME,
+            ARES_ENONAME:
+            self = .notFound
+        case ARES_ETIMEOUT:
+            self = .timeout
+        case ARES_ESERVFAIL, ARES_EREFUSED, ARES_ECONNREFUSED,
+            ARES_EFORMERR, ARES_ENOTIMP, ARES_EBADRESP:
+            self = .serverFailure
+        default:
+            self = .other(status: Int(status))
+        }
+    }
+}
+
+/// Failure to create a resolver.
+public struct CaresError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// Kind of failure; grows with the library.
+    public struct Code: Hashable, Sendable {
+        let name: String
+
+        /// c-ares or a channel could not be initialized.
+        public static let notInitialized = Code(name: "not initialised")
+        /// A server in the options is not a numeric address.
+        public static let badServers = Code(name: "bad servers")
+    }
+
+    public let code: Code
+    /// Status code of c-ares.
+    public let status: Int
+
+    public var description: String { "c-ares: \(code.name) (\(status))" }
+
+    init(_ code: Code, status: Int32) {
+        self.code = code
+        self.status = Int(status)
+    }
+}

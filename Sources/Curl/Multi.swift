@@ -242,3 +242,62 @@ internal import CLibCurl
         return call()
     }
 }
+
+/// Change of the events for which the owner of a multi handle watches a descriptor.
+///
+/// The descriptor number may name a new socket: libcurl may close a socket without notice and open another one within
+/// the same call. The owner must therefore tolerate that a forgotten descriptor is already closed, and register again
+/// where `isNew` is true.
+public struct DescriptorInterest: Hashable, Sendable {
+    /// Open socket.
+    public let descriptor: Int32
+    /// `EasyHandle.address` of a transfer that uses the socket.
+    let owner: UInt
+    public let reads: Bool
+    public let writes: Bool
+
+    /// Whether a socket was opened under this number since the last report of the number, so that earlier registrations
+    /// are void. Otherwise it is the same socket, even if the owner has forgotten it meanwhile.
+    public let isNew: Bool
+
+    /// Whether the owner stops watching the descriptor.
+    public var isForgotten: Bool { !reads && !writes }
+}
+
+/// Latest state of libcurl's single timer.
+public enum TimeoutChange: Hashable, Sendable {
+    /// The timer is off.
+    case cancel
+    /// `Multi.timerFired()` is due after this many milliseconds; 0 means immediately.
+    case after(milliseconds: Int)
+}
+
+/// Completed transfer, as returned by `Multi.takeFinished()`.
+public struct FinishedTransfer {
+    public let transfer: Transfer
+    /// Sink that received the bytes.
+    public let sink: any TransferSink
+    public let result: TransferResult
+}
+
+/// Loading and global initialization of libcurl.
+enum Library {
+    /// Reason why libcurl cannot be used; nil after successful initialization. The initializer of a static runs once,
+    /// however many threads call.
+    private static let failure: CurlError? = {
+        if let sentence = unsafe curlshim_load(alertArrived) {
+            return CurlError(.notLoaded, detail: unsafe String(cString: sentence))
+        }
+        let result = curlshim_global_init(Int(CURL_GLOBAL_DEFAULT))
+        return result == CURLE_OK ? nil : CurlError(.noHandle, underlying: Int(result.rawValue))
+    }()
+
+    /// Whether the ends of HTTP/2 streams are detected, as determined by a request to a canned response. Otherwise
+    /// libcurl reports a reset stream as complete, and HTTP/2 is not used.
+    static let followsStreams: Bool = unsafe failure == nil && curlshim_follow_streams(streamNoted) != 0
+
+    /// Loads and initializes libcurl on the first call. Must precede all other calls.
+    static func initialize() throws(CurlError) {
+        if let failure { throw failure }
+    }
+}

@@ -42,3 +42,30 @@ public struct Decompressor: ~Copyable {
         preconditionFailure("a decompressor without a stream")
     }
 }
+
+/// Compressed format supported by `Decompressor`.
+public enum CompressionFormat: Hashable, Sendable, CaseIterable {
+    /// RFC 1952: one or more consecutive members.
+    case gzip
+    /// RFC 1950, or RFC 1951 without its wrapper, which some servers send instead.
+    case deflate
+    /// RFC 7932.
+    case brotli
+    /// RFC 8878: one or more consecutive frames, with windows of at most 8 MiB (RFC 9659).
+    case zstd
+}
+
+/// Compressed data that is corrupt or has another format.
+public struct DecompressionError: Error, Hashable, Sendable, CustomStringConvertible {
+    public let format: CompressionFormat
+    /// Error code of the library.
+    public let code: Int
+
+    /// Contains no byte of the input.
+    public var description: String { "damaged \(format) data (\(code))" }
+
+    init(_ format: CompressionFormat, _ code: some BinaryInteger) {
+        self.format = format
+        self.code = Int(truncatingIfNeeded: code)
+    }
+}

@@ -1,4 +1,4 @@
-internal import EarshotDisk
+public import EarshotDisk
 public import EarshotLoop
 internal import Synchronization
 
@@ -40,4 +40,59 @@ public final class CacheStore: Sendable {
     }
 
     private static let finished = Mutex<[CacheStore]>([])
+}
+
+/// Files of a cache on disk: the index, body files, a salt and a lock.
+///
+/// A reader (`CacheReport`) needs no lock.
+public struct CacheFolder: StoreFolder {
+    /// Name in messages.
+    public static let title = "the cache"
+    /// File name of the index.
+    public static let databaseName = "index.sqlite"
+    /// File name of the lock.
+    public static let lockName = "cache.lock"
+    /// The salt of the digests.
+    public static let otherFiles = ["salt"]
+
+    /// Absolute path without trailing slash.
+    public let path: String
+
+    public init(_ path: String) {
+        self.path = path
+    }
+
+    private var salt: String { path + "/salt" }
+
+    /// Returns the salt of the digests, created by the first call. It prevents a search for credentials in a table of
+    /// common ones.
+    /// - Throws: `StoreError`.
+    public func readSalt() throws(StoreError) -> [UInt8] { try Salt.read(salt) }
+}
+
+/// Problem of the cache to report to an administrator: a constant message, and details of this occurrence.
+public enum CacheFault: Equatable, Sendable {
+    /// The index or the folder of bodies cannot be opened, so this process has no cache.
+    case unavailable(error: String)
+    /// The index was corrupt, was moved aside and has been replaced.
+    case damaged(movedTo: String)
+    /// Reading or writing fails. Reported at most once per minute.
+    case failing(error: String)
+
+    /// Message for the log.
+    public var message: String {
+        switch self {
+        case .unavailable: "cannot open the cache; this broker goes without"
+        case .damaged: "the index of the cache is corrupt; it was moved aside and replaced"
+        case .failing: "cannot read or write the cache"
+        }
+    }
+
+    /// Names and values of the details.
+    public var details: [String: String] {
+        switch self {
+        case .unavailable(let error), .failing(let error): ["error": error]
+        case .damaged(let path): ["moved-to": path]
+        }
+    }
 }

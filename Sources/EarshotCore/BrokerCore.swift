@@ -1,5 +1,5 @@
 internal import DequeModule
-internal import EarshotHTTP
+public import EarshotHTTP
 public import EarshotWire
 internal import HeapModule
 internal import OrderedCollections
@@ -150,5 +150,101 @@ public struct BrokerCore {
     /// return.
     var awaitedDeliveries: Int {
         records.clients.away.reduce(records.ledger.deliveries.outstanding) { $0 - records.clients[$1].deliveries.count }
+    }
+}
+
+/// Facts at the end of a pass.
+public struct PassEnd: Equatable, Sendable {
+    /// Time at which the core needs the next pass; nil for never.
+    public let nextTimer: Tick?
+    /// Whether much memory can be returned to the system: a large removal has ended, or a table is mostly empty.
+    /// `releaseRoom` releases that of the tables.
+    public let canShrink: Bool
+    /// Number of workers of http and https that accept jobs.
+    public var acceptingWorkers = 0
+}
+
+extension BrokerCore {
+    /// Ends a pass, whose actions the shell has carried out.
+    public mutating func endPass() -> PassEnd {
+        let hasRemoved = wasRemoving && !isRemoving
+        wasRemoving = isRemoving
+        return PassEnd(nextTimer: nextTimer, canShrink: hasRemoved || canShrink, acceptingWorkers: acceptingWorkers)
+    }
+}
+
+/// Facilities of the shell that the core may use.
+public struct ShellFeatures: Sendable {
+    /// Whether a supervisor keeps the workers, so that their number can be set.
+    public var isSupervised = false
+    /// Whether the supervisor runs a program for each request that ends. May change at any time.
+    public var isReportingEnds = false
+    /// Whether the log has a line for each attempt. May change at any time.
+    public var isLoggingAttempts = false
+    /// Whether there is a cache.
+    public var isCaching = false
+    /// Whether durable requests are stored.
+    public var isKeeping = false
+    /// Whether there is a folder of parts.
+    public var isKeepingParts = false
+    /// Encoder of internationalized host names in requests and redirects; without one they are malformed.
+    public var hosts: HostNameEncoder?
+    /// Proof expected of the gateway; nil without a gateway: HELLO is refused if it has `proof`.
+    public var gatewayProof: GatewayProof?
+    /// Proof of the HTTP door; nil if there is none.
+    var doorProof: GatewayProof?
+    /// Principals of the keys of clients that the gateway accepts; nil if unknown. May change at any time.
+    var validKeys: Set<PrincipalName>?
+    /// List of public suffixes, for the domains of cookies.
+    public var publicSuffixes = PublicSuffixes.unknown
+
+    public init() {}
+}
+
+/// Release of memory after a burst.
+extension BrokerCore {
+    /// Bytes reserved for a request that waits: growing tables need them while they are copied.
+    private static let growthBytes = 512
+
+    /// Takes note of the memory that this process may still use below the limits of the kernel. While little is left, no
+    /// request is added to those that wait.
+    ///
+    /// - Parameter room: bytes; nil without a limit.
+    public mutating func memoryChecked(room: Int?) {
+        let isShort =
+            room.map { $0 < records.limits.memoryReserve + records.requests.count * Self.growthBytes } ?? false
+        records.requestsInMemory = isShort ? records.ledger.requests.pending : .max
+    }
+
+    /// Whether a table of records was large and is mostly empty, and its spare capacity has not been released.
+    var canShrink: Bool {
+        let least = Shrinking.leastCapacity
+        return records.requests.canShrink(least: least) || records.flights.canShrink(least: least)
+            || records.handlers.canShrink(least: least) || records.outcomes.canShrink(least: least)
+    }
+
+    /// Releases the spare capacity of tables that are mostly empty. O(released capacity). The shell calls it some time
+    /// after `endPass` has reported spare room, because an emptied table is often filled again.
+    public mutating func releaseRoom() { releaseRoom(least: Shrinking.leastCapacity) }
+
+    /// - Parameter least: number of entries for which each table may keep capacity.
+    mutating func releaseRoom(least: Int) {
+        records.requests.releaseRoom(least: least)
+        records.flights.releaseRoom(beyond: records.requests.bound, least: least)
+        records.outcomes.releaseRoom(least: least)
+        records.handlers.releaseRoom(beyond: records.requests.bound, least: least)
+        records.clients.releaseRoom(least: least)
+        records.governor.releaseRoom(least: least)
+        records.queue.releaseRoom(beyond: records.requests.bound, least: least)
+        releaseRoomOfNames(least: least)
+        records.revalidations.releaseRoomIfEmpty()
+        if records.outbox.timers.isEmpty { records.outbox.timers = [] }
+    }
+
+    private mutating func releaseRoomOfNames(least: Int) {
+        records.cachePlans.releaseRoom(least: least)
+        records.parts.releaseRoom(least: least)
+        records.durables.releaseRoom(least: least)
+        records.quotas.releaseRoom(least: least)
     }
 }

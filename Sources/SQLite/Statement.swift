@@ -54,3 +54,53 @@ internal import CLibSQLite
         guard result == SQLITE_OK else { throw unsafe .latest(connection, result) }
     }
 }
+
+/// Current row of a statement, valid during the call that gets it. Columns count from 0.
+@safe public struct Row: ~Copyable {
+    private let statement: OpaquePointer
+
+    @unsafe init(of statement: OpaquePointer) {
+        unsafe self.statement = unsafe statement
+    }
+
+    /// Returns the integer of a column; 0 for NULL.
+    public func integer(_ column: Int32) -> Int64 { unsafe sqlite3_column_int64(statement, column) }
+
+    /// Returns the integer of a column; 0 for NULL.
+    public func number(_ column: Int32) -> Int { Int(truncatingIfNeeded: integer(column)) }
+
+    /// Returns whether the integer of a column is not 0.
+    public func flag(_ column: Int32) -> Bool { integer(column) != 0 }
+
+    /// Returns whether a column is NULL.
+    public func isNull(_ column: Int32) -> Bool { unsafe sqlite3_column_type(statement, column) == SQLITE_NULL }
+
+    /// Returns the text of a column; nil for NULL.
+    public func text(_ column: Int32) -> String? { bytes(column).map { String(decoding: $0, as: UTF8.self) } }
+
+    /// Returns the bytes of a column, those of its text in UTF-8; nil for NULL.
+    public func bytes(_ column: Int32) -> [UInt8]? {
+        guard !isNull(column) else { return nil }
+        // SQLite returns no address for an empty value.
+        guard let start = unsafe sqlite3_column_blob(statement, column) else { return [] }
+        let count = Int(unsafe sqlite3_column_bytes(statement, column))
+        return unsafe [UInt8](UnsafeRawBufferPointer(start: start, count: count))
+    }
+}
+
+/// Value of a parameter of a statement.
+public enum Value: Equatable, Sendable {
+    case null
+    case integer(Int64)
+    case text(String)
+    case bytes([UInt8])
+
+    /// Returns an integer.
+    public static func integer(_ number: Int) -> Value { .integer(Int64(number)) }
+    /// Returns 1 for true and 0 for false.
+    public static func integer(_ flag: Bool) -> Value { .integer(flag ? 1 : 0) }
+    /// Returns a text, or NULL for nil.
+    public static func text(_ text: String?) -> Value { text.map { .text($0) } ?? .null }
+    /// Returns bytes, or NULL for nil.
+    public static func bytes(_ bytes: [UInt8]?) -> Value { bytes.map { .bytes($0) } ?? .null }
+}

@@ -1,6 +1,8 @@
+internal import ArgumentParser
 internal import EarshotCore
 internal import EarshotQueries
 internal import EarshotWire
+internal import Glibc
 
 /// Core with a number of queued requests, and the cost of its operations.
 struct CoreBench {
@@ -164,5 +166,53 @@ struct CoreBench {
     private mutating func removeCrawl() {
         guard let pattern = HandlerPattern(Self.crawl) else { preconditionFailure("\(Self.crawl) is not a name") }
         send(.remove(pattern), by: 0)
+    }
+}
+
+/// Operation for which instructions are counted.
+enum CountedOperation: String, CaseIterable, ExpressibleByArgument {
+    /// Decodes the head of a client's FETCH.
+    case decode
+    case submit
+    case join
+    case assign
+    case complete
+    /// Encodes a RESULT.
+    case encode
+}
+
+/// Processor time of this thread in nanoseconds: clock_gettime(2). Excludes the time of other threads.
+enum ProcessorTime {
+    static func read() -> Int {
+        var time = timespec()
+        unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        return time.tv_sec * 1_000_000_000 + time.tv_nsec
+    }
+}
+
+/// Memory usage of this process: proc_pid_status(5).
+enum ResidentMemory {
+    static var bytes: Int { status("VmRSS:") }
+
+    /// Peak since the last `forgetPeak`.
+    static var peakBytes: Int { status("VmHWM:") }
+
+    /// Resets the peak: proc_pid_clear_refs(5), 5.
+    static func forgetPeak() {
+        guard let file = unsafe fopen("/proc/self/clear_refs", "w") else { return }
+        unsafe fputs("5", file)
+        unsafe fclose(file)
+    }
+
+    private static func status(_ name: String) -> Int {
+        guard let file = unsafe fopen("/proc/self/status", "r") else { return 0 }
+        defer { unsafe fclose(file) }
+        var line = [CChar](repeating: 0, count: 256)
+        while unsafe fgets(&line, Int32(line.count), file) != nil {
+            let words = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+                .split { $0.isWhitespace }
+            if words.first == name[...], words.count > 1 { return (Int(words[1]) ?? 0) * 1_024 }
+        }
+        return 0
     }
 }

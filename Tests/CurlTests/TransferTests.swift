@@ -1,7 +1,6 @@
 import Curl
 import Glibc
 import Testing
-
 @testable import TestPeers
 
 @Suite struct TransferTests {
@@ -261,5 +260,12 @@ import Testing
         let error = #expect(throws: CurlError.self) { try loop.start(request, sink: RecordingSink()) }
         #expect(error?.code == .badHeaderField)
         #expect(loop.multi?.runningCount == 0)
+    }
+}
+
+@Suite struct StreamEndTests {
+    @Test func `the ends of HTTP/2 streams are seen with this libcurl`() throws {
+        _ = try Multi.make(maxConnections: 1)
+        #expect(Multi.speaksHTTP2)
     }
 }

@@ -1,6 +1,5 @@
 import EarshotLoop
 import Foundation
-
 @testable import EarshotBroker
 
 /// A spool in a temporary folder. After the folder is removed no file can be created in it, as on a full disk.
@@ -27,5 +26,17 @@ final class SpoolBed {
         guard let own else { return nil }
         let attributes = try? FileHandle(forReadingAtPath: "/proc/self/fd/\(own)")?.seekToEnd()
         return attributes.map { Int($0) }
+    }
+}
+
+/// Pseudorandom numbers from a seed.
+struct Chance {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed }
+
+    mutating func below(_ bound: Int) -> Int {
+        state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+        return Int(state >> 33) % bound
     }
 }

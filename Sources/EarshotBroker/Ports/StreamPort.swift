@@ -397,3 +397,75 @@ final class StreamPort {
         if !peer.stream.isReading, !peer.isHeld, !hasUnreadReplies(peer.stream) { note(peer) }
     }
 }
+
+/// Peers with unread messages, and those of which none is read while their last one is carried out in several passes.
+extension StreamPort {
+    /// Whether a peer may have sent more than its last turn processed.
+    func hasUnread(_ number: UInt64) -> Bool { peers[number]?.isReady ?? false }
+
+    /// Reads no further message of a peer, whose last one is still being carried out. Its loss is reported after them.
+    func hold(_ number: UInt64) {
+        guard let peer = peers[number], !peer.isHeld else { return }
+        peer.isHeld = true
+        held.append(number)
+    }
+
+    /// Reads messages of held peers again.
+    ///
+    /// - Parameter isBusy: Whether a peer's last message is still being carried out.
+    func releaseHeld(unless isBusy: (UInt64) -> Bool) {
+        guard !held.isEmpty else { return }
+        for number in held where !isBusy(number) {
+            guard let peer = peers[number] else { continue }
+            peer.isHeld = false
+            note(peer)
+        }
+        held.removeAll { peers[$0]?.isHeld != true }
+    }
+}
+
+/// One connection of a `StreamPort`.
+final class PortPeer {
+    let number: UInt64
+    let stream: MessageStream
+    let pid: Int32
+    let uid: UInt32
+    /// Whether its user is not permitted. It gets one answer, and its messages are discarded.
+    let isRefused: Bool
+    /// Whether its process is a gateway.
+    let isGateway: Bool
+    /// Whether the port has answered its first message.
+    var isAnswered = false
+    /// Whether it has sent a message and its connection was reported.
+    var isKnown = false
+    /// Whether it is queued in `ready`.
+    var isReady = false
+    /// Whether none of its messages is read until ``StreamPort/releaseHeld(unless:)``.
+    var isHeld = false
+    /// Whether it is queued in `dirty`, with unsent output.
+    var isDirty = false
+    /// Whether its connection has a send buffer for parts of bodies.
+    var hasLargeBuffer = false
+
+    init(
+        _ number: UInt64, _ stream: MessageStream, _ credentials: UnixSocket.Credentials, isRefused: Bool,
+        isGateway: Bool
+    ) {
+        self.number = number
+        self.stream = stream
+        pid = credentials.pid
+        uid = credentials.uid
+        self.isRefused = isRefused
+        self.isGateway = isGateway
+    }
+}
+
+/// Event of a port. For each peer, the messages precede the loss.
+enum PortEvent {
+    case connected(peer: UInt64)
+    case message(peer: UInt64, head: [UInt8], body: [UInt8]?)
+    /// A message with more frames than the protocol allows.
+    case surplus(peer: UInt64, head: [UInt8])
+    /// `pid`: process ID of the peer; 0 if unknown. `process`: handle of the process if it is still alive.
+    case lost(peer: UInt64, pid: Int32, process: ProcessDescriptor?)
+}

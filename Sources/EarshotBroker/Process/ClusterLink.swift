@@ -1,4 +1,4 @@
-internal import EarshotCluster
+public import EarshotCluster
 internal import EarshotCore
 internal import EarshotLoop
 internal import LibCrypto
@@ -149,4 +149,39 @@ extension ClusterMembership {
             flightKey: { keys.flight($0) }, originKey: { keys.origin($0) }, address: place, broker: broker,
             members: members, predecessor: record.read(), start: start)
     }
+}
+
+/// Membership of a broker in a cluster: it is one node of several.
+public struct ClusterMembership: Sendable {
+    /// Engine of the cluster.
+    public let engine: EngineOptions
+    /// Address at which the gateway of this node serves bodies to the others: `ADDRESS:PORT`, that of IPv6 in brackets.
+    public let place: String
+    /// Number of nodes in the settings.
+    public let members: Int
+    /// Version of the program, which is compared with that of the other nodes.
+    public var version = ""
+
+    public init(engine: EngineOptions, place: String, members: Int) {
+        self.engine = engine
+        self.place = place
+        self.members = members
+    }
+}
+
+/// File of the runtime folder with the latest ID under which this node joined its cluster. The next process ends that
+/// membership at once, where the engine would wait for the end of its lease.
+struct NodeRecord {
+    private let path: String
+
+    init(runtimeFolder: String) { path = runtimeFolder + "/node" }
+
+    /// Latest ID; nil without a file of this form.
+    func read() -> NodeID? {
+        guard let file = try? SmallFile.read(path, most: 16) else { return nil }
+        return NodeID(String(decoding: file.bytes, as: UTF8.self))
+    }
+
+    /// Replaces the file. If that fails, the next process waits for the lease.
+    func write(_ node: NodeID) { SmallFile.replace(path, with: Array(node.description.utf8)) }
 }

@@ -172,3 +172,70 @@ public struct FetchOptions: Sendable {
         return Int(seconds) * 1000 + Int(attoseconds / 1_000_000_000_000_000)
     }
 }
+
+/// Form in which the body of a response is delivered.
+public enum BodyForm: Sendable {
+    /// In memory up to the broker's setting `inline-bytes` (64 KiB), otherwise a file.
+    case automatic
+    /// In memory. A body above the broker's setting `inline-bytes` fails with ``BusError/Code/tooLarge``.
+    case inMemory
+    /// A file, unless the body is empty.
+    case inFile
+
+    var wire: BodyDelivery {
+        switch self {
+        case .automatic: .auto
+        case .inMemory: .inline
+        case .inFile: .file
+        }
+    }
+}
+
+/// Use of the broker's cache: the modes of the Fetch standard, and ``explicit``.
+public enum CachePolicy: Sendable {
+    /// Uses fresh responses, and revalidates stale ones.
+    case usual
+    /// Like ``usual``, but a response is fresh only as long as its `max-age` or `Expires` states. No heuristic
+    /// freshness.
+    case explicit
+    /// Neither reads nor writes the cache.
+    case noStore
+    /// Does not read the cache, but stores the response.
+    case reload
+    /// Revalidates a stored response before its use.
+    case validate
+    /// Uses a stored response, fresh or stale. Without one, fetches.
+    case preferCached
+    /// Uses a stored response, fresh or stale. Without one, fails with ``BusError/Code/notCached``.
+    case onlyIfCached
+
+    var wire: CacheMode {
+        switch self {
+        case .usual: .default
+        case .explicit: .explicit
+        case .noStore: .noStore
+        case .reload: .reload
+        case .validate: .noCache
+        case .preferCached: .forceCache
+        case .onlyIfCached: .onlyIfCached
+        }
+    }
+}
+
+/// Treatment of a redirect.
+public enum RedirectPolicy: Sendable {
+    /// Follows at most 10 redirects.
+    case follow
+    /// Fails with the code `redirect-refused`.
+    case refuse
+    /// Delivers the redirect as the response.
+    case deliver
+
+    var wire: RedirectMode {
+        switch self {
+        case .follow: .follow
+        case .refuse: .error
+        case .deliver: .manual
+        }
+    }
+}

@@ -1,3 +1,5 @@
+internal import EarshotCore
+
 /// Script that the engine runs as one step. Its text is the file of its name in `Scripts`, after `common.lua`.
 enum EngineScript: String, CaseIterable, Sendable {
     /// Carries out the calls of a node in order. Each call is a function in its own file: `want`, `unwant`, `take` (gives
@@ -29,4 +31,20 @@ enum EngineScript: String, CaseIterable, Sendable {
         case .survey: PackageResources.common_lua + PackageResources.survey_lua
         }
     }
+}
+
+/// Names of the cluster's keys and channels. All have one hash tag, so that they are in one slot.
+struct EngineNames: Sendable {
+    /// Start of all keys and channels but `version`.
+    let prefix: String
+    /// Key of the version of scripts and secret.
+    let version: String
+
+    init(cluster: String) {
+        prefix = "{\(cluster)}:\(EngineScript.version):"
+        version = "{\(cluster)}:version"
+    }
+
+    /// Channel of one node's notifications.
+    func channel(of node: NodeID) -> String { "\(prefix)c:\(node)" }
 }

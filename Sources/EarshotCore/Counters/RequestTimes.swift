@@ -19,3 +19,41 @@ public struct RequestTimes: Sendable {
         if let transferStartedAt { wait.observe(from: requestedAt, to: transferStartedAt) }
     }
 }
+
+/// Histogram of durations with fixed buckets, for monitoring.
+///
+/// The upper bound of a bucket is twice that of the one before, so an observation costs a division and a bit count.
+public struct DurationHistogram: Sendable {
+    /// Number of buckets, including the one for durations above all bounds.
+    public static let bucketCount = 24
+    /// Upper bound of the first bucket in microseconds: less than one pass of a busy broker.
+    private static let firstMicroseconds = 125
+    /// Inclusive upper bounds in microseconds, 125 µs to 524 s, of all buckets but the last.
+    public static let boundsMicroseconds = (0..<bucketCount - 1).map { firstMicroseconds << $0 }
+
+    /// Number of observations in each bucket. Not cumulative.
+    private var counts = InlineArray<24, Int>(repeating: 0)
+    /// Sum of all observed durations in microseconds.
+    public private(set) var sumMicroseconds = 0
+
+    public init() {}
+
+    /// Number of observations in each bucket, in the order of the bounds.
+    public var buckets: [Int] { counts.indices.map { counts[$0] } }
+
+    /// Number of observations.
+    public var count: Int { buckets.reduce(0, +) }
+
+    /// Counts the time between two moments; 0 if `end` is earlier.
+    mutating func observe(from start: Tick, to end: Tick) {
+        // The difference of two moments of one process is far from overflow, but a moment may come from a peer.
+        let (difference, isOverflow) = end.nanoseconds.subtractingReportingOverflow(start.nanoseconds)
+        let nanoseconds = start < end ? UInt64(isOverflow ? .max : difference) : 0
+        let microseconds = (nanoseconds + 999) / 1_000
+        sumMicroseconds &+= Int(microseconds)
+        // Bits of the number of whole first buckets below the duration: 0 in the first bucket, 1 in the second.
+        let width = UInt64(Self.firstMicroseconds)
+        let below = (max(microseconds, 1) - 1) / width
+        counts[min(64 - below.leadingZeroBitCount, Self.bucketCount - 1)] += 1
+    }
+}

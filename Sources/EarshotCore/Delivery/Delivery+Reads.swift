@@ -1,4 +1,4 @@
-internal import EarshotWire
+public import EarshotWire
 
 /// READ and DATA: bodies of sessions that receive no paths.
 ///
@@ -243,4 +243,15 @@ extension Delivery {
         else { return nil }
         return Readable(file: part.file, bytes: lease.receivedBytes, generation: Generation(part.generation))
     }
+}
+
+/// Bytes that the core asks the shell to read and send.
+public struct BodyPiece: Equatable, Sendable {
+    let read: PullWindow.Read
+    /// Head of the DATA.
+    public let data: BodyData
+    /// Name of the file in the spool.
+    public let file: String
+    /// Maximum number of bytes, at least 1.
+    public let length: Int
 }

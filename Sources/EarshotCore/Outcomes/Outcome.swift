@@ -92,3 +92,10 @@ package struct Outcome {
         Outcome(failure: failure, detail: detail, url: response?.url ?? url, attempts: attempts)
     }
 }
+
+/// Reason why a request cannot be served at all.
+struct RequestRefusal: Error {
+    let code: FailureCode
+    /// Sentence that replaces the code's own; nil for that one.
+    var detail: String?
+}

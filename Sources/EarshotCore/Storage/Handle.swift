@@ -23,3 +23,68 @@ package struct Handle<Record>: Hashable, Comparable, Sendable, CustomStringConve
 
     package var description: String { place.description }
 }
+
+/// Optional handle in 4 bytes. `Handle?` takes 8 bytes in a record, and a queued request has several.
+@propertyWrapper
+package struct OptionalHandle<Record>: Equatable {
+    /// Negative for nil.
+    private var place: Int32
+
+    package init(wrappedValue: Handle<Record>?) { place = wrappedValue?.number ?? .min }
+
+    package var wrappedValue: Handle<Record>? {
+        get { place < 0 ? nil : Handle(place: place) }
+        set { place = newValue?.number ?? .min }
+    }
+}
+
+/// Reference that may outlive its record: a handle with the generation of the record, which no other record in the same
+/// place has.
+package struct GenerationalHandle<Record>: Hashable, Sendable {
+    let record: Handle<Record>
+    let generation: UInt64
+}
+
+/// Record to which references may outlive it.
+protocol Generational {
+    /// Distinguishes this record from earlier and later ones in the same place.
+    var generation: UInt64 { get }
+}
+
+extension Slab where Element: Generational {
+    /// Returns a reference to a record, which must exist.
+    func reference(to record: Handle<Element>) -> GenerationalHandle<Element> {
+        GenerationalHandle(record: record, generation: self[record].generation)
+    }
+
+    /// Returns the record of a reference; nil if it is gone.
+    @inline(__always)
+    func resolve(_ reference: GenerationalHandle<Element>) -> Handle<Element>? {
+        contains(reference.record) && self[reference.record].generation == reference.generation
+            ? reference.record : nil
+    }
+}
+
+/// Values for the records of a slab that another component owns: an array by place.
+struct HandleArray<Record, Value> {
+    private var values: [Value] = []
+
+    /// Handles of all places with a value.
+    var handles: some Collection<Handle<Record>> { values.indices.lazy.map { Handle(index: $0) } }
+
+    func contains(_ record: Handle<Record>) -> Bool { record.index < values.count }
+
+    /// Adds values up to the place of a record, if it has none.
+    mutating func reserve(_ record: Handle<Record>, filler: @autoclosure () -> Value) {
+        while values.count <= record.index { values.append(filler()) }
+    }
+
+    /// Value of a record, which must have one.
+    subscript(record: Handle<Record>) -> Value {
+        @inline(__always) _read { yield values[record.index] }
+        @inline(__always) _modify { yield &values[record.index] }
+    }
+
+    /// Releases the values of records from `bound` on, which must not exist.
+    mutating func releaseRoom(beyond bound: Int, least: Int) { values.releaseRoom(beyond: bound, least: least) }
+}

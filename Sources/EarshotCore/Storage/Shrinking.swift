@@ -54,3 +54,10 @@ extension Deque {
     /// Releases the capacity of an empty deque. A nonempty one is still being drained.
     mutating func releaseRoomIfEmpty() { if isEmpty { self = [] } }
 }
+
+extension Dictionary {
+    /// Removes and returns a value. Does not hash the key if the dictionary is empty, as many of the core nearly always
+    /// are.
+    @discardableResult
+    mutating func drop(_ key: Key) -> Value? { isEmpty ? nil : removeValue(forKey: key) }
+}

@@ -1,3 +1,5 @@
+public import EarshotWire
+
 /// Single-line messages between the supervisor and its broker or gateway, other than settings and crash loops.
 public enum SupervisorCommand {
     /// Health check of the supervisor. The broker's loop answers with the same line.
@@ -28,4 +30,73 @@ public enum SupervisorCommand {
     public static let doorWait = "door-wait"
     /// The gateway accepts connections.
     public static let listening = "listening"
+}
+
+/// What the supervisor reports to the broker about the HTTP door.
+public enum DoorEvent: Equatable, Sendable {
+    /// Secret with which the door proves itself.
+    case proof(GatewayProof)
+    /// Addresses at which it listens: a new process, or none.
+    case listening([String])
+    /// Its connections now, and its requests and refusals since it listens.
+    case counts(connections: Int, requests: Int, refused: Int)
+
+    /// Parses a line; nil for an invalid one.
+    public init?(line: String) {
+        let words = line.split(separator: " ").map(String.init)
+        switch words.first {
+        case SupervisorCommand.doorProof:
+            guard words.count == 2, let proof = GatewayProof(words[1]) else { return nil }
+            self = .proof(proof)
+        case SupervisorCommand.doorListening: self = .listening(Array(words.dropFirst()))
+        case SupervisorCommand.doorCounts:
+            let counts = words.dropFirst().compactMap { Int($0) }
+            guard counts.count == 3, counts.allSatisfy({ $0 >= 0 }) else { return nil }
+            self = .counts(connections: counts[0], requests: counts[1], refused: counts[2])
+        default: return nil
+        }
+    }
+}
+
+/// Latest state of the HTTP door.
+public struct DoorReport: Equatable, Sendable {
+    package var addresses: [String]
+    package var connections = 0
+    package var requests = 0
+    package var refused = 0
+}
+
+/// Crash loop of a child of the supervisor: one process after another dies soon after its start. The broker reports it
+/// in QUERY `workers`.
+public struct ChildFailure: Equatable, Sendable {
+    /// `broker`, `worker`, `gateway`, `node-gateway`, `puller` or `http`.
+    public let role: String
+    /// Number of quick deaths in a row.
+    public let deaths: Int
+    /// Time of the first of them, in RFC 3339, UTC.
+    public let since: String
+    /// End of the last process: `signal 9`, `exit code 1`.
+    public let lastEnd: String
+
+    public init(role: String, deaths: Int, since: String, lastEnd: String) {
+        self.role = role
+        self.deaths = deaths
+        self.since = since
+        self.lastEnd = lastEnd
+    }
+
+    // MARK: Between the processes of a bus
+
+    /// Line that the supervisor sends after the `line`s of all crash loops.
+    public static let end = "failing"
+
+    /// The crash loop as one line.
+    public var line: String { "\(role) \(deaths) \(since) \(lastEnd)" }
+
+    /// Parses a line; nil for an invalid one.
+    public init?(line: String) {
+        let words = line.split(separator: " ", maxSplits: 3)
+        guard words.count == 4, let deaths = Int(words[1]) else { return nil }
+        self.init(role: String(words[0]), deaths: deaths, since: String(words[2]), lastEnd: String(words[3]))
+    }
 }

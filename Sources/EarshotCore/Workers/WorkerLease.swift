@@ -1,4 +1,4 @@
-internal import EarshotWire
+public import EarshotWire
 
 /// Lease of an attempt by a worker.
 ///
@@ -72,4 +72,16 @@ extension WorkerLease {
         self.init(
             origin: origin, isHigh: isHigh, use: use, startedAt: startedAt, allowedBytes: maxBytes, maxBytes: maxBytes)
     }
+}
+
+/// Assignment of an attempt, for the log.
+public struct AssignedAttempt: Equatable, Sendable {
+    public let attempt: AttemptID
+    public let worker: WorkerID
+    /// URL of its JOB, which may contain secrets.
+    public let url: String
+    /// Handler of the first request that needs the attempt; nil if none does. Other requests can join it.
+    public let handler: HandlerID?
+    /// ID of that request.
+    public let request: RequestID?
 }

@@ -134,3 +134,60 @@ public struct CacheRule: Hashable, Sendable {
         lifetime(of: stored) > stored.age(now: now)
     }
 }
+
+extension CacheRule {
+    /// Returns the URLs whose stored responses, in all trust scopes, a response invalidates: RFC 9111, section 4.4.
+    ///
+    /// These are the URL of an unsafe request, and the targets of `Location` and `Content-Location` on the same origin.
+    /// At most three, without duplicates, in the form used by `CacheKey`. None after an error or a safe method.
+    public func invalidations(status: Int, response: HeaderFields, to request: HTTPRequest) -> [FetchURL] {
+        guard !request.method.isSafe, (200..<400).contains(status) else { return [] }
+        var urls = [CacheKey.plain(request.url)]
+        for name in ["location", "content-location"] {
+            guard let reference = response.agreed(name), let url = try? request.url.resolve(reference.span),
+                url.origin == request.url.origin
+            else { continue }
+            let plain = CacheKey.plain(url)
+            if !urls.contains(plain) { urls.append(plain) }
+        }
+        return urls
+    }
+}
+
+extension HTTPMethod {
+    /// Whether the method is safe, that is, read-only: RFC 9110, section 9.2.1.
+    var isSafe: Bool {
+        switch description {
+        case "GET", "HEAD", "OPTIONS", "TRACE": true
+        default: false
+        }
+    }
+}
+
+/// Decision whether to store a response.
+public enum StoreDecision: Equatable, Sendable {
+    /// Store the response with its body, once the body is complete.
+    case store(StoredResponse)
+    /// Do not store it.
+    case refuse(Reason)
+
+    /// Reason not to store a response.
+    public enum Reason: Hashable, Sendable, CaseIterable {
+        /// Method other than GET. A response to HEAD has no body: see `CacheRule.freshening(of:byHead:…)`.
+        case method
+        /// The request's mode is `no-store`, or its own fields select the response.
+        case pastCache
+        /// `no-store` in the request or the response.
+        case noStore
+        /// Status that is never stored, such as 206, 304 and 429; or an unknown one with `must-understand`.
+        case status
+        /// `private` or Set-Cookie, in a shared cache.
+        case personal
+        /// The status requires an explicit permission to store, which is absent.
+        case notAllowed
+        /// `Vary: *`: no other request is known to have the same response.
+        case varies
+        /// Fields of more than `HTTPLimits.headerBytes`.
+        case tooLarge
+    }
+}

@@ -160,3 +160,42 @@ extension HeaderFields: Sequence {
 
     public func makeIterator() -> Iterator { Iterator(self) }
 }
+
+extension HeaderFields {
+    /// Returns the value of a field that should occur once; nil if it is absent or several values differ.
+    func agreed(_ name: String) -> ArraySlice<UInt8>? {
+        let values = values(bytes: name)
+        guard let first = values.first, values.allSatisfy({ $0 == first }) else { return nil }
+        return first
+    }
+
+    /// Adds a field without checks.
+    ///
+    /// - Parameters:
+    ///   - name: Valid token.
+    ///   - value: Valid value without LF, which would begin another line.
+    mutating func add(_ name: some Sequence<UInt8>, _ value: some Sequence<UInt8>) {
+        var lines = bytes
+        if !lines.isEmpty { lines.append(UInt8(ascii: "\n")) }
+        lines += name
+        lines += ": ".utf8
+        lines += value
+        self = HeaderFields(lines: lines)
+    }
+}
+
+/// Field of a `HeaderFields` as bytes, because a server's fields need not be UTF-8.
+public struct HeaderField: Hashable, Sendable {
+    /// Name with its original spelling, a token.
+    public let name: ArraySlice<UInt8>
+
+    /// Value without leading and trailing blanks.
+    public let value: ArraySlice<UInt8>
+
+    /// Returns whether the field has this name, in any case.
+    ///
+    /// - Parameter lowercase: Name in lower case.
+    public func isNamed(_ lowercase: String) -> Bool {
+        name.count == lowercase.utf8.count && zip(name, lowercase.utf8).allSatisfy { $0.lowercased == $1 }
+    }
+}

@@ -33,3 +33,76 @@ struct SimulatedClient {
     var received: UInt64 = 0
     var willAcknowledge = false
 }
+
+/// Numbers of a client's messages, and the messages whose answers it lacks.
+struct SimulatedNumbers {
+    /// Messages without an answer, oldest first. A FETCH leaves with the answer to a later message.
+    private var open: [(number: UInt64, message: ClientMessage)] = []
+    private var lastSent: UInt64 = 0
+    private var lastAnswered: UInt64 = 0
+    /// Numbers whose answers the present connection may bring a second time.
+    private var repeated: ClosedRange<UInt64>?
+    /// Number of HELLOs without WELCOME. Until then answers belong to the session before BYE.
+    private var greetings = 0
+
+    /// Number of the last message; nil before the first one.
+    var last: UInt64? { lastSent > 0 ? lastSent : nil }
+
+    /// The number that HELLO names.
+    var unanswered: UInt64 {
+        min(open.first { $0.message.countsAsUnanswered }?.number ?? .max, lastAnswered + 1)
+    }
+
+    /// Begins a new session.
+    mutating func begin() {
+        open = []
+        (lastSent, lastAnswered) = (0, 0)
+        repeated = nil
+    }
+
+    mutating func helloSent(unanswered: UInt64?) {
+        greetings = greetings > 0 && unanswered == nil ? greetings + 1 : 1
+        repeated = unanswered.map { $0...max($0, lastSent) }
+    }
+
+    mutating func welcomed() { greetings = max(0, greetings - 1) }
+
+    /// Numbers a message. Some numbers are skipped.
+    mutating func sent(_ message: ClientMessage) -> NumberedMessage {
+        guard message.canHaveNumber else { return NumberedMessage(message) }
+        lastSent += lastSent % 13 == 12 ? 3 : 1
+        open.append((lastSent, message))
+        return NumberedMessage(message, number: lastSent)
+    }
+
+    /// Returns a message without an answer.
+    func message(_ number: UInt64) -> ClientMessage? { open.first { $0.number == number }?.message }
+
+    /// Handles an answer.
+    /// - Returns: false for a second one.
+    mutating func answered(_ number: UInt64) -> Bool {
+        guard greetings == 0 else { return true }
+        guard let index = open.firstIndex(where: { $0.number == number }) else {
+            return repeated?.contains(number) == true
+        }
+        open.remove(at: index)
+        lastAnswered = max(lastAnswered, number)
+        open.removeAll { entry in
+            if case .fetch = entry.message { entry.number < number } else { false }
+        }
+        return true
+    }
+
+    /// Resumes the session.
+    /// - Parameter number: last number that the broker knows.
+    /// - Returns: messages to repeat, and queries to ask again.
+    mutating func resumed(after number: UInt64) -> (messages: [NumberedMessage], queries: [ClientMessage]) {
+        let isLost: ((number: UInt64, message: ClientMessage)) -> Bool = { entry in
+            if case .query = entry.message { entry.number <= number } else { false }
+        }
+        let queries = open.filter(isLost).map(\.message)
+        open.removeAll(where: isLost)
+        let messages = open.filter { $0.number > number }.map { NumberedMessage($0.message, number: $0.number) }
+        return (messages, queries)
+    }
+}

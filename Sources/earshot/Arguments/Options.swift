@@ -1,6 +1,7 @@
 internal import ArgumentParser
 internal import EarshotClient
 internal import EarshotLoop
+internal import EarshotWire
 internal import Logging
 
 /// Option for the location of a broker of this machine.
@@ -78,4 +79,64 @@ struct ReadinessOptions: ParsableArguments {
 struct FormatOptions: ParsableArguments {
     @Flag(help: "Print JSON, one object per line.")
     var json = false
+}
+
+/// Option for the cluster of a bus.
+struct ClusterFileOption: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "File of the cluster that this bus joins, see `earshot cluster new`. A change needs a restart. (default: the key cluster of the configuration file)",
+            valueName: "file"),
+        completion: .file())
+    var cluster: String?
+
+    func validate() throws { try PathCheck.check([("--cluster", cluster)]) }
+
+    /// Returns, by precedence, the absolute path of the option or of the configuration file; nil without a cluster.
+    func path(_ configuration: Configuration) throws(CommandError) -> String? {
+        if let given { return given }
+        return try configuration.cluster()?.file
+    }
+
+    /// Absolute path of the option.
+    var given: String? { cluster.map(Folder.absolute) }
+}
+
+/// Option for the time that a command waits for an end: of the bus, or of requests.
+struct EndOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Maximum time to wait, in seconds. (default: none)", valueName: "seconds"))
+    var timeout: Double?
+
+    /// Maximum of `timeout`: 31 years.
+    private static let mostSeconds = 1_000_000_000
+
+    var duration: Duration? { timeout.map { .milliseconds(Int($0 * 1_000)) } }
+
+    func validate() throws {
+        if let timeout, !(timeout > 0 && timeout <= Double(Self.mostSeconds)) {
+            throw ValidationError("--timeout: give a number of seconds above 0, at most \(Self.mostSeconds)")
+        }
+    }
+}
+
+/// The option that selects requests of another user.
+struct UserOption: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "Handler of this user, as list shows it; only for the administrator of the bus: a user name or number, or "
+                + "key:NAME.", valueName: "user"), completion: ShellCompletion.none)
+    var user: HandlerOwner?
+}
+
+/// User of a bus: a local user, or the holder of a key.
+struct HandlerOwner: ExpressibleByArgument {
+    /// Principal of the user's handlers.
+    let principal: PrincipalName
+
+    init?(argument: String) {
+        // Like chown(1): a name of digits that exists goes before the number.
+        let id = Accounts.user(named: argument).map { "\($0)" } ?? (UInt32(argument) == nil ? nil : argument)
+        guard let principal = PrincipalName(id.map { "uid:\($0)" } ?? argument) else { return nil }
+        self.principal = principal
+    }
 }

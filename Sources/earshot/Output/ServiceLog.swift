@@ -1,4 +1,5 @@
 internal import EarshotClient
+internal import EarshotCore
 internal import EarshotLoop
 internal import Glibc
 internal import Logging
@@ -52,5 +53,12 @@ struct ServiceLog: Sendable {
         case .error: 3
         case .critical: 2
         }
+    }
+}
+
+extension Settings {
+    /// Minimum severity of log messages.
+    var logLevel: Logger.Level {
+        self[.logLevel].flatMap { Logger.Level(rawValue: SettingName.logLevel.text($0)) } ?? .notice
     }
 }

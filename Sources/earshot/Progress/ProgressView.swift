@@ -154,3 +154,69 @@ final class ProgressView {
         CommandError.writeMessage(ProgressText.plain(snapshot))
     }
 }
+
+/// Rate over the last seconds of a run: the slope between the oldest and the newest sample of a window.
+struct TransferRate {
+    /// Length of the window.
+    private static let windowMilliseconds = 5_000
+    /// Maximum number of samples: those of the window at the redraw interval, and some more.
+    private static let mostSamples = 32
+
+    private struct Sample {
+        let milliseconds: Int
+        let value: Double
+    }
+
+    private var samples: [Sample] = []
+
+    /// Adds the value of a counter. A value below the previous one, as after a restart of a transfer, starts a new window.
+    mutating func add(_ value: Double, at milliseconds: Int) {
+        if let last = samples.last, value < last.value { samples.removeAll(keepingCapacity: true) }
+        samples.append(Sample(milliseconds: milliseconds, value: value))
+        let start = milliseconds - Self.windowMilliseconds
+        let old = samples.dropLast().prefix { $0.milliseconds < start }.count
+        samples.removeFirst(max(old, samples.count - Self.mostSamples))
+    }
+
+    /// Increase per second; nil before the second sample.
+    var perSecond: Double? {
+        guard let first = samples.first, let last = samples.last, last.milliseconds > first.milliseconds else {
+            return nil
+        }
+        return (last.value - first.value) * 1000 / Double(last.milliseconds - first.milliseconds)
+    }
+}
+
+/// Reason why a request waits, from the broker's answer to `QUERY why`.
+enum WaitReason {
+    /// Returns one line such as `waiting 24 s: http://h answered 429 or 503`. Nil for a request that does not wait.
+    ///
+    /// - Parameter idle: time without any progress.
+    static func text(_ answer: JSONValue, idle: Double) -> String? {
+        guard let state = answer.member("state")?.text, state != "unknown" else { return nil }
+        guard let wait = answer.member("waits-for")?.text else {
+            guard state == "running" else { return nil }
+            return "waiting: no data from the server for \(Int(idle)) s"
+        }
+        let origin = answer.member("origin")?.text ?? "its origin"
+        switch wait {
+        case "cool-down": return "waiting\(pause(answer, "cooling-ms")): \(origin) answered 429 or 503"
+        case "retry": return "waiting\(pause(answer, "retry-in-ms")): an attempt failed, and is repeated"
+        case "spacing": return "waiting\(pause(answer, "starts-in-ms")): spacing of transfers from \(origin)"
+        case "origin":
+            guard let running = answer.number("running"),
+                let limit = answer.number("limit")
+            else { break }
+            guard running < limit else { return "waiting: \(running) of \(limit) transfers from \(origin) run" }
+            return "waiting: \(running) of \(limit) transfers run, and the last is reserved for class high"
+        default: break
+        }
+        return "waiting: " + (answer.member("reason")?.text ?? wait)
+    }
+
+    /// The remaining time in whole seconds, with a leading space; empty if it is unknown.
+    private static func pause(_ answer: JSONValue, _ member: String) -> String {
+        guard let milliseconds = answer.member(member)?.text.flatMap({ Int($0) }) else { return "" }
+        return " \((max(0, milliseconds) + 999) / 1000) s"
+    }
+}

@@ -1,5 +1,4 @@
 import Testing
-
 @testable import EarshotCore
 
 /// Lifetime of records in a slab: each keeps its number until it is removed, and releases its references then.
@@ -140,4 +139,35 @@ struct SlabTests {
             _ = slab[-1]
         }
     }
+}
+
+struct OptionalHandleTests {
+    private struct Record: Equatable {
+        @OptionalHandle var owner: Handle<Int>?
+        @OptionalHandle var flight: Handle<Int>? = nil
+    }
+
+    @Test(arguments: [nil, 0, 1, Handle(place: .max)] as [Handle<Int>?])
+    func `a number and its absence read back`(_ number: Handle<Int>?) {
+        var record = Record(owner: number)
+        #expect(record.owner == number && record.flight == nil)
+        record.flight = number
+        record.owner = nil
+        #expect(record.owner == nil && record.flight == number)
+        #expect((record == Record(owner: nil)) == (number == nil))
+    }
+
+    @Test func `an optional number takes four bytes in a record`() {
+        #expect(MemoryLayout<Record>.stride == 8)
+    }
+}
+
+/// Handles of records that only a test knows, written as their places.
+extension Handle: ExpressibleByIntegerLiteral {
+    public init(integerLiteral place: Int32) { self.init(place: place) }
+}
+
+extension Handle: Strideable {
+    func distance(to other: Handle) -> Int { other.index - index }
+    func advanced(by places: Int) -> Handle { Handle(index: index + places) }
 }

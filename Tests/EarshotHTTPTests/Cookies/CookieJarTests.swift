@@ -340,3 +340,8 @@ import Testing
         #expect(stored > 100, "the generator makes too few cookies to test anything: \(stored)")
     }
 }
+
+extension PublicSuffixes {
+    /// A list with `co.uk`, `github.io` and the domains without an inner dot.
+    static let registries = PublicSuffixes { ["co.uk", "github.io"].contains($0) }
+}

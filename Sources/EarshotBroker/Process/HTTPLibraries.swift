@@ -1,0 +1,15 @@
+public import EarshotHTTP
+internal import IDN2
+internal import PSL
+
+extension HostNameEncoder {
+    /// Encoder based on libidn2, which is loaded on first use.
+    public static let international = HostNameEncoder { name throws(Failure) in
+        do throws(DomainNameError) { return try DomainName.ascii(name) } catch { throw Failure(error.detail) }
+    }
+}
+
+extension PublicSuffixes {
+    /// The list of libpsl, which is loaded on first use.
+    static let installed = PublicSuffixes { PublicSuffixList.contains($0) }
+}
