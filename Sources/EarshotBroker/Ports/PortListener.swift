@@ -1,7 +1,8 @@
 internal import EarshotLoop
 internal import Logging
 
-/// The listening socket of a port.
+/// The listening socket of a `StreamPort`: it creates the socket's file, and accepts a bounded number of connections in
+/// a pass.
 final class PortListener {
     /// Maximum number of connections accepted in one pass.
     private static let acceptsPerPass = 256

@@ -1,6 +1,6 @@
 internal import EarshotWire
 
-/// Host and port of a tcp address.
+/// Host and port of a tcp address, which `BusEndpoint` parses and `CurveLink` connects to.
 struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
     /// Maximum bytes of a host name in DNS.
     private static let hostBytes = 253

@@ -1,6 +1,6 @@
 internal import EarshotLoop
 
-/// Listening socket of the gateway.
+/// Listening tcp socket of the `Gateway`. Connections wait in it while the gateway accepts none.
 final class ConnectionListener {
     /// Connections that may wait for accept: the admissions of two seconds. Clients give up after five.
     private static let backlog: Int32 = 1_024

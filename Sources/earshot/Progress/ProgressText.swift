@@ -1,4 +1,4 @@
-/// Progress of a run as lines of text.
+/// Progress of a run of `earshot get` as lines of text, which `ProgressView` shows.
 struct ProgressText {
     /// Size of the terminal in characters.
     var columns: Int

@@ -3,6 +3,7 @@ import Testing
 
 @testable import earshot
 
+/// Exit codes of failures, and the counters of a run.
 @Suite struct ExitStatusTests {
     @Test(arguments: [
         ("unsupported-scheme", 1), ("malformed-url", 3), ("unknown-host", 6), ("dns-failed", 6), ("connect-refused", 7),

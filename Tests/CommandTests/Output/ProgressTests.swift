@@ -3,6 +3,7 @@ import Testing
 
 @testable import earshot
 
+/// The progress of a run: its rate, its times, its width and its lines.
 @Suite struct TransferRateTests {
     @Test func `the rate is that of the last five seconds`() {
         var rate = TransferRate()
