@@ -1,7 +1,7 @@
 internal import CLibCares
 internal import Glibc
 
-/// Address of a host name.
+/// Address of a host name, as `Resolver` returns it to the worker's `Names`.
 public struct ResolvedAddress: Hashable, Sendable {
     /// Numeric address without brackets.
     public let text: String

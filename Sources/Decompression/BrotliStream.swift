@@ -1,6 +1,6 @@
 internal import CDecompression
 
-/// A brotli stream, read by libbrotlidec.
+/// A brotli stream, read by libbrotlidec, for `Decompressor`.
 @safe struct BrotliStream: ~Copyable {
     private let library = unsafe DecompressionLibrary.functions
     /// Owned; freed by `deinit`.

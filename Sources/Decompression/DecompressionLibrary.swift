@@ -1,6 +1,6 @@
 internal import CDecompression
 
-/// zlib, libbrotlidec and libzstd.
+/// Loading of zlib, libbrotlidec and libzstd on first use, for `Decompressor` and its streams.
 enum DecompressionLibrary {
     /// Message of the dynamic linker if a library cannot be used; nil once all are loaded. The initializer of a static
     /// runs once, however many threads ask.

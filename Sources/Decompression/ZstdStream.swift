@@ -1,6 +1,6 @@
 internal import CDecompression
 
-/// Consecutive Zstandard frames, decoded by libzstd.
+/// Consecutive Zstandard frames, decoded by libzstd, for `Decompressor`.
 @safe struct ZstdStream: ~Copyable {
     /// Maximum window, as a power of two: RFC 9659, section 3.
     private static let windowBits: Int32 = 23

@@ -1,33 +1,6 @@
 public import EarshotHTTP
 public import EarshotWire
 
-/// Connection of a client. The shell numbers connections and never reuses a number.
-public struct ClientID: Hashable, Sendable {
-    public var rawValue: UInt64
-
-    public init(rawValue: UInt64) {
-        self.rawValue = rawValue
-    }
-}
-
-/// Connection of a worker. The shell numbers connections and never reuses a number.
-public struct WorkerID: Hashable, Sendable {
-    public var rawValue: UInt64
-
-    public init(rawValue: UInt64) {
-        self.rawValue = rawValue
-    }
-}
-
-/// Inline body that the shell holds for the core.
-public struct BodyID: Hashable, Sendable {
-    public var rawValue: UInt64
-
-    public init(rawValue: UInt64) {
-        self.rawValue = rawValue
-    }
-}
-
 /// A request of the core to its shell, nested by destination. The shell carries actions out in their order.
 public enum Action: Equatable, Sendable {
     case client(Client)
@@ -149,5 +122,32 @@ public enum Action: Equatable, Sendable {
         case settingChanged(SettingChange)
         /// A request has ended. Only with `ShellFeatures.isReportingEnds`.
         case ended(EndedRequest)
+    }
+}
+
+/// Connection of a client. The shell numbers connections and never reuses a number.
+public struct ClientID: Hashable, Sendable {
+    public var rawValue: UInt64
+
+    public init(rawValue: UInt64) {
+        self.rawValue = rawValue
+    }
+}
+
+/// Connection of a worker. The shell numbers connections and never reuses a number.
+public struct WorkerID: Hashable, Sendable {
+    public var rawValue: UInt64
+
+    public init(rawValue: UInt64) {
+        self.rawValue = rawValue
+    }
+}
+
+/// Inline body that the shell holds for the core.
+public struct BodyID: Hashable, Sendable {
+    public var rawValue: UInt64
+
+    public init(rawValue: UInt64) {
+        self.rawValue = rawValue
     }
 }

@@ -1,4 +1,4 @@
-/// Checks of the quotas.
+/// Checks of the quotas: `QuotaBook` counts the same use as the tables contain. `audit` calls it.
 extension BrokerCore {
     /// Returns a sentence for each violated invariant of the quotas. Linear in all tables.
     func auditQuotas() -> [String] {

@@ -2,7 +2,7 @@ internal import EarshotHTTP
 internal import EarshotWire
 internal import HeapModule
 
-/// Timers, and draining.
+/// Timers, and draining. The shell calls `timePassed` in each pass, and `drain` once the broker is to end.
 extension BrokerCore {
     /// Handles due timers, at most `CoreLimits.timersPerPass`. The others stay due, as `nextTimer` shows.
     public mutating func timePassed(now: Tick) {

@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 public import EarshotWire
 
-/// Workers: connection, assignment, reports, and loss.
+/// Events of workers and of their files: connection, reports, loss, and the ends of attempts. `Workers` has the rules.
 extension BrokerCore {
     /// Handles a new connection on `work`.
     ///

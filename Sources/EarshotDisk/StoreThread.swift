@@ -1,24 +1,7 @@
 internal import Dispatch
 internal import Synchronization
 
-/// Persistent store, created and used on one dedicated thread.
-public protocol StoreBackend: AnyObject, SendableMetatype {
-    associatedtype Request: Sendable
-
-    /// Executes requests in order. Requests that arrived together are passed together, so that they can form one
-    /// transaction.
-    func carryOut(_ requests: [Request])
-
-    /// Whether work is left: a transaction to end, or changes that the disk rejected. A `carryOut` without requests
-    /// follows after a pause.
-    var isBehind: Bool { get }
-}
-
-extension StoreBackend {
-    public var isBehind: Bool { false }
-}
-
-/// Dedicated thread for a keeper, so that no loop blocks on the disk.
+/// Dedicated thread for a store of the cache or of durable requests, so that no loop blocks on the disk.
 public final class StoreThread<Backend: StoreBackend>: Sendable {
     private let requests = Mutex<[Backend.Request]>([])
     private let queue: DispatchQueue
@@ -82,4 +65,21 @@ public final class StoreThread<Backend: StoreBackend>: Sendable {
             self?.work(goesOn: true)
         }
     }
+}
+
+/// Persistent store, created and used on one dedicated thread.
+public protocol StoreBackend: AnyObject, SendableMetatype {
+    associatedtype Request: Sendable
+
+    /// Executes requests in order. Requests that arrived together are passed together, so that they can form one
+    /// transaction.
+    func carryOut(_ requests: [Request])
+
+    /// Whether work is left: a transaction to end, or changes that the disk rejected. A `carryOut` without requests
+    /// follows after a pause.
+    var isBehind: Bool { get }
+}
+
+extension StoreBackend {
+    public var isBehind: Bool { false }
 }

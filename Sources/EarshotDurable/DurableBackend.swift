@@ -225,7 +225,7 @@ final class DurableBackend: StoreBackend {
     /// - Returns: For each request, whether its body is stored; true without a body.
     private func takeFiles(of requests: [DurableRequest]) -> [Bool] {
         var hasTaken = false
-        var taken = requests.map { request in
+        var isStored = requests.map { request in
             guard case .record(_, let end, let file?) = request else { return true }
             defer { close(file) }
             guard table != nil, let sha256 = end.sha256, end.length <= limit else { return false }
@@ -234,10 +234,10 @@ final class DurableBackend: StoreBackend {
         }
         if hasTaken, bodies?.flush() != true {
             for index in requests.indices {
-                if case .record(_, _, _?) = requests[index] { taken[index] = false }
+                if case .record(_, _, _?) = requests[index] { isStored[index] = false }
             }
         }
-        return taken
+        return isStored
     }
 
     private func carryOut(

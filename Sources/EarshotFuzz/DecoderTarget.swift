@@ -21,27 +21,27 @@ enum DecoderTarget {
         let format = formats[Int(first) % formats.count]
         let input = Array(bytes.dropFirst())
         let whole = outcome(of: input, format, pieceBytes: max(1, input.count), room: 1 << 12)
-        let cut = outcome(of: input, format, pieceBytes: Int(first) / formats.count + 1, room: 61)
+        let inPieces = outcome(of: input, format, pieceBytes: Int(first) / formats.count + 1, room: 61)
         // The split determines how far a corrupt stream is read. libzstd detects some corruption only in a complete
         // frame, such as a wrong content size before an empty block.
-        guard !whole.isDamaged, !cut.isDamaged else { return }
-        precondition(whole == cut, "\(whole.output.count) bytes, and cut \(cut.output.count)")
+        guard !whole.isDamaged, !inPieces.isDamaged else { return }
+        precondition(whole == inPieces, "\(whole.output.count) bytes, and in pieces \(inPieces.output.count)")
     }
 
     private static func outcome(of input: [UInt8], _ format: CompressionFormat, pieceBytes: Int, room: Int) -> Outcome {
         var decompressor = Decompressor(format)
-        var place = [UInt8](repeating: 0, count: room)
+        var buffer = [UInt8](repeating: 0, count: room)
         var outcome = Outcome()
         var start = 0
         var isFull = false
         while start < input.count || isFull, outcome.output.count < outputBytes {
             let end = min(input.count, start + pieceBytes)
             do throws(DecompressionError) {
-                let step = try decompressor.step(input.span.extracting(start..<end), into: &place)
+                let step = try decompressor.step(input.span.extracting(start..<end), into: &buffer)
                 precondition(step.consumed > 0 || step.produced > 0 || isFull, "a step that does nothing")
                 start += step.consumed
                 isFull = step.produced == room
-                outcome.output += place.prefix(step.produced)
+                outcome.output += buffer.prefix(step.produced)
                 outcome.isAtEnd = step.isAtEnd
             } catch {
                 outcome.isDamaged = true

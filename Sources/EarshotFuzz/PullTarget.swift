@@ -396,8 +396,8 @@ struct PullTarget {
             "bytes up to \(end.partialValue) of \(piece.file), which has \(file.bytes)")
         precondition(file.user == peers[peer].user, "the body of another user")
         // READs of the same part may be answered in any order, and DATA without bytes names none of them.
-        let exact = place(peer) { $0 == piece.read.message }
-        guard let index = exact ?? place(of: piece.data, peer) else {
+        let exact = openRead(of: peer) { $0 == piece.read.message }
+        guard let index = exact ?? openRead(for: piece.data, of: peer) else {
             preconditionFailure("DATA \(piece.data) without a READ, but \(peers[peer].open)")
         }
         precondition(
@@ -418,18 +418,18 @@ struct PullTarget {
         }
     }
 
-    private func place(of data: BodyData, _ peer: Int) -> Int? {
-        place(peer) { $0.body == data.body && $0.offset == data.offset }
+    private func openRead(for data: BodyData, of peer: Int) -> Int? {
+        openRead(of: peer) { $0.body == data.body && $0.offset == data.offset }
     }
 
-    /// Place of a READ that an answer may be for. Of several, one that must be answered goes first.
-    private func place(_ peer: Int, where isMeant: (BodyRead) -> Bool) -> Int? {
+    /// Index of an open READ that an answer may be for. Of several, one that must be answered goes first.
+    private func openRead(of peer: Int, where isMeant: (BodyRead) -> Bool) -> Int? {
         let open = peers[peer].open
         return open.firstIndex { isMeant($0.read) && !$0.mayBeVoid } ?? open.firstIndex { isMeant($0.read) }
     }
 
     private mutating func answerEmpty(_ data: BodyData, _ peer: Int) {
-        guard let index = place(of: data, peer) else {
+        guard let index = openRead(for: data, of: peer) else {
             preconditionFailure("DATA \(data) without a READ, but \(peers[peer].open)")
         }
         if case .terminal(let sequence) = data.body, let terminal = peers[owner(peer)].terminals[sequence] {

@@ -2,7 +2,7 @@ internal import EarshotCore
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// The list of requests in answers to QUERY.
+/// The list of requests in answers to QUERY, for the administrator. `CoreView+OwnRequests` has that of others.
 extension CoreView {
     /// Writes requests of all principals for the administrator, by record number, so that a request that exists during all pages is in exactly one of them.
     ///

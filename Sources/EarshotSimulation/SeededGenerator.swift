@@ -1,6 +1,6 @@
 internal import EarshotCore
 
-/// Only source of randomness in a run.
+/// The only source of randomness in a run, so that its seed determines everything.
 struct SeededGenerator: RandomNumberGenerator {
     private var numbers: SplitMix
 

@@ -1,4 +1,4 @@
-/// HMAC with SHA-256 (RFC 2104).
+/// HMAC with SHA-256 (RFC 2104), for keys of a cluster and of the folder of partial bodies.
 public struct HMAC: Sendable {
     /// Length of a block of SHA-256 in bytes.
     private static let blockBytes = 64

@@ -1,7 +1,7 @@
 internal import CLibCrypto
 internal import Glibc
 
-/// Source of random bytes for keys.
+/// Source of random bytes for keys, tokens and salts.
 public enum Secret {
     /// Returns bytes from the kernel's cryptographic generator, getrandom(2).
     ///

@@ -1,6 +1,6 @@
 internal import CLibPSL
 
-/// The list of public suffixes (publicsuffix.org), by libpsl.
+/// The list of public suffixes (publicsuffix.org), by libpsl. The broker uses it for cookies.
 public enum PublicSuffixList {
     /// Whether library and list cannot be used. The initializer of a static runs once, however many threads call.
     private static let isMissing: Bool = unsafe pslshim_load() != nil

@@ -18,3 +18,120 @@ public indirect enum Reply: Hashable, Sendable {
         }
     }
 }
+
+/// Incremental parser of a server's replies, in version 2 of the protocol (RESP2). It never traps on any input.
+public struct ReplyReader: Sendable {
+    /// Bytes that are no reply, or a reply beyond a bound.
+    public struct MalformedReply: Error, Hashable, Sendable {}
+
+    /// Array that lacks elements.
+    private struct OpenArray {
+        let count: Int
+        var elements: [Reply] = []
+    }
+
+    /// Maximum number of elements of an array: a batch of calls has fewer.
+    private static let mostElements = 4_096
+    /// Maximum number of arrays in each other. Replies of the engine have three.
+    private static let mostDepth = 8
+
+    /// Maximum number of bytes of one reply.
+    private let most: Int
+    /// Received bytes; those before `place` are parsed.
+    private var bytes: [UInt8] = []
+    private var place = 0
+    /// Bytes that have no end of a line.
+    private var searched = 0
+    /// Number of parsed bytes of the incomplete reply.
+    private var parsed = 0
+    /// Incomplete arrays, the outermost first.
+    private var arrays: [OpenArray] = []
+    private var hasFailed = false
+
+    /// - Parameter maximumReplyBytes: Bound of one reply; a larger one is an error.
+    public init(maximumReplyBytes: Int) {
+        most = maximumReplyBytes
+    }
+
+    /// Parses further bytes and appends the complete replies.
+    ///
+    /// - Throws: `MalformedReply` also for too large replies; all further calls then fail.
+    public mutating func feed(_ input: ArraySlice<UInt8>, into replies: inout [Reply]) throws(MalformedReply) {
+        guard !hasFailed else { throw MalformedReply() }
+        // Reset below, unless an error ends the function.
+        hasFailed = true
+        bytes += input
+        while let element = try nextElement() {
+            if let reply = complete(element) {
+                replies.append(reply)
+                parsed = 0
+            }
+        }
+        guard parsed + bytes.count - place <= most else { throw MalformedReply() }
+        bytes.removeFirst(place)
+        searched -= place
+        place = 0
+        hasFailed = false
+    }
+
+    /// Adds an element to the innermost array. Returns the reply that it completes; nil if an array lacks elements.
+    private mutating func complete(_ element: Reply?) -> Reply? {
+        guard var value = element else { return nil }
+        while var array = arrays.popLast() {
+            array.elements.append(value)
+            guard array.elements.count == array.count else {
+                arrays.append(array)
+                return nil
+            }
+            value = .array(array.elements)
+        }
+        return value
+    }
+
+    /// Parses one element. Returns nil if its bytes are incomplete, and `.some(nil)` for an array whose elements follow.
+    private mutating func nextElement() throws(MalformedReply) -> Reply?? {
+        guard place < bytes.count else { return .none }
+        let type = bytes[place]
+        guard "+-:$*".utf8.contains(type) else { throw MalformedReply() }
+        guard let end = bytes[max(place, searched)...].firstIndex(of: UInt8(ascii: "\n")) else {
+            searched = bytes.count
+            return .none
+        }
+        guard bytes[end - 1] == UInt8(ascii: "\r"), end - 1 > place else { throw MalformedReply() }
+        let line = bytes[place + 1..<end - 1]
+        var next = end + 1
+        var element: Reply?
+        switch type {
+        case UInt8(ascii: "+"): element = .status(String(decoding: line, as: UTF8.self))
+        case UInt8(ascii: "-"): element = .error(String(decoding: line, as: UTF8.self))
+        case UInt8(ascii: ":"): element = .integer(try Self.number(line, in: .min ... .max))
+        case UInt8(ascii: "$"):
+            let count = try Self.number(line, in: -1...most)
+            if count >= 0 {
+                guard bytes.count - next >= count + 2 else { return .none }
+                guard bytes[next + count] == UInt8(ascii: "\r"), bytes[next + count + 1] == UInt8(ascii: "\n") else {
+                    throw MalformedReply()
+                }
+                element = .bytes(Array(bytes[next..<next + count]))
+                next += count + 2
+            } else {
+                element = .null
+            }
+        default:
+            let count = try Self.number(line, in: -1...Self.mostElements)
+            guard arrays.count < Self.mostDepth else { throw MalformedReply() }
+            if count > 0 { arrays.append(OpenArray(count: count)) } else { element = count == 0 ? .array([]) : .null }
+        }
+        parsed += next - place
+        place = next
+        return .some(element)
+    }
+
+    /// Parses a decimal number without a plus sign.
+    private static func number(_ text: ArraySlice<UInt8>, in range: ClosedRange<Int>) throws(MalformedReply) -> Int {
+        guard text.first != UInt8(ascii: "+"), let number = Int(String(decoding: text, as: UTF8.self)),
+            range.contains(number)
+        else { throw MalformedReply() }
+        return number
+    }
+}

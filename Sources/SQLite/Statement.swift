@@ -1,6 +1,6 @@
 internal import CLibSQLite
 
-/// Prepared statement, owned by its connection.
+/// Prepared statement, owned by its `Database`, which runs it.
 @safe final class Statement {
     private let statement: OpaquePointer
     private let connection: OpaquePointer

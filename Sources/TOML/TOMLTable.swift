@@ -1,21 +1,4 @@
-/// Value of a TOML file.
-package enum TOMLValue {
-    case string(String)
-    case int(Int)
-    case double(Double)
-    case bool(Bool)
-    case array([TOMLValue])
-    case table(TOMLTable)
-
-    /// The text; nil for another type, as in the properties below.
-    package var string: String? { if case .string(let value) = self { value } else { nil } }
-    package var int: Int? { if case .int(let value) = self { value } else { nil } }
-    package var double: Double? { if case .double(let value) = self { value } else { nil } }
-    package var array: [TOMLValue]? { if case .array(let value) = self { value } else { nil } }
-    package var table: TOMLTable? { if case .table(let value) = self { value } else { nil } }
-}
-
-/// Table of a TOML file.
+/// Table of a TOML file, as `TOMLReader` fills it.
 package final class TOMLTable {
     /// Place that defines a table, which decides about later additions to it.
     enum Definition {
@@ -44,4 +27,21 @@ package final class TOMLTable {
         precondition(previous == nil, "the key \(key) has a value")
         keys.append(key)
     }
+}
+
+/// Value of a TOML file.
+package enum TOMLValue {
+    case string(String)
+    case int(Int)
+    case double(Double)
+    case bool(Bool)
+    case array([TOMLValue])
+    case table(TOMLTable)
+
+    /// The text; nil for another type, as in the properties below.
+    package var string: String? { if case .string(let value) = self { value } else { nil } }
+    package var int: Int? { if case .int(let value) = self { value } else { nil } }
+    package var double: Double? { if case .double(let value) = self { value } else { nil } }
+    package var array: [TOMLValue]? { if case .array(let value) = self { value } else { nil } }
+    package var table: TOMLTable? { if case .table(let value) = self { value } else { nil } }
 }

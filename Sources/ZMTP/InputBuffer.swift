@@ -1,14 +1,5 @@
 internal import EarshotLoop
 
-/// The next frame of an ``InputBuffer``.
-enum NextFrame {
-    /// Its header is incomplete.
-    case incomplete
-    /// Its flags have no meaning.
-    case unknown
-    case frame(Frame.Header, isWhole: Bool)
-}
-
 /// Bytes that were read but not yet consumed.
 ///
 /// Memory is allocated only while the buffer is not empty, because few of a thousand connections are active at a time.
@@ -95,6 +86,15 @@ enum NextFrame {
         unsafe memory = nil
         unsafe spare.keep(released)
     }
+}
+
+/// The next frame of an ``InputBuffer``.
+enum NextFrame {
+    /// Its header is incomplete.
+    case incomplete
+    /// Its flags have no meaning.
+    case unknown
+    case frame(Frame.Header, isWhole: Bool)
 }
 
 /// Memory of an empty ``InputBuffer``, shared by the connections of one port. malloc(3) consolidates its free lists each

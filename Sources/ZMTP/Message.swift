@@ -1,6 +1,6 @@
 internal import EarshotLoop
 
-/// Message of one or two frames.
+/// Message of one or two frames, as `MessageStream` receives and sends it.
 public struct Message: Equatable, Sendable {
     /// The first frame.
     public var head: [UInt8]

@@ -1,16 +1,6 @@
 internal import CLibZMQ
 internal import Glibc
 
-/// Result of sending a frame.
-public enum SendOutcome: Equatable, Sendable {
-    /// The socket accepted it. It may not have reached a peer yet.
-    case sent
-    /// The queue of the peer (of every peer, for a dealer) is full, or there is no connection. Nothing was accepted.
-    case wouldBlock
-    /// A mandatory router has no such peer, or no longer. Nothing was accepted.
-    case unreachable
-}
-
 /// ZeroMQ socket. It is used by one thread at a time, and closed with this value. It lingers only if its options say
 /// so.
 public struct Socket: ~Copyable {
@@ -90,6 +80,16 @@ public struct Socket: ~Copyable {
     public func readiness() throws(ZeroMQError) -> Readiness {
         Readiness(rawValue: try handle.option(ZMQ_EVENTS))
     }
+}
+
+/// Result of sending a frame.
+public enum SendOutcome: Equatable, Sendable {
+    /// The socket accepted it. It may not have reached a peer yet.
+    case sent
+    /// The queue of the peer (of every peer, for a dealer) is full, or there is no connection. Nothing was accepted.
+    case wouldBlock
+    /// A mandatory router has no such peer, or no longer. Nothing was accepted.
+    case unreachable
 }
 
 extension Socket {

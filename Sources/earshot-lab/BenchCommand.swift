@@ -1,6 +1,6 @@
 internal import ArgumentParser
 
-/// `earshot-lab bench`: microbenchmarks.
+/// `earshot-lab bench`: microbenchmarks of core and wire, which `bin/bench core` and `bin/bench instructions` run.
 struct BenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "bench", abstract: "Measure.", subcommands: [CoreBenchCommand.self, CountCommand.self])

@@ -1,6 +1,6 @@
 internal import ArgumentParser
 
-/// Workbench of Earshot's developers; not for users.
+/// `earshot-lab`: simulations, benchmarks and test clients for the developers of Earshot; not for users.
 @main
 struct EarshotLab: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -3,6 +3,7 @@ import Testing
 
 @testable import TestPeers
 
+/// Look-ups of names by a server, the hosts file and numeric text, and the end of a resolver.
 @Suite struct ResolverTests {
     @Test func `a name is answered by the server with its addresses and their time`() throws {
         let loop = try TestLoop(.addresses([[192, 0, 2, 1], [192, 0, 2, 2]], timeToLive: 77))

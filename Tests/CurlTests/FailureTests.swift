@@ -4,6 +4,7 @@ import Testing
 
 @testable import TestPeers
 
+/// Failures of transfers, each with its own cause.
 @Suite struct FailureTests {
     @Test(
         "a broken answer is told by its cause",

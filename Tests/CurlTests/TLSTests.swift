@@ -4,6 +4,7 @@ import Testing
 
 @testable import TestPeers
 
+/// Transfers over TLS: certificates of servers and of clients.
 @Suite struct TLSTests {
     @Test func `a certificate is believed only if it is trusted and for this name`() throws {
         let tls = try TLSOrigin()

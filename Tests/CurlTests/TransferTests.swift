@@ -3,6 +3,7 @@ import Glibc
 import Testing
 @testable import TestPeers
 
+/// Transfers that succeed: heads, bodies, codings, and sinks that pause.
 @Suite struct TransferTests {
     @Test func `a response arrives whole, head and body`() throws {
         let origin = try LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Kind: small\r\n\r\nhello")

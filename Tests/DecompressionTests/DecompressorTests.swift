@@ -2,6 +2,7 @@ import Testing
 
 @testable import Decompression
 
+/// Compressed streams of all formats, whole, in pieces and damaged.
 @Suite struct DecompressorTests {
     /// `hello, hello, hello, hello` and a line end, in each format.
     static let plain = Array("hello, hello, hello, hello\n".utf8)

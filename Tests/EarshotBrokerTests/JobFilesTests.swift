@@ -5,6 +5,7 @@ import Testing
 
 @testable import EarshotBroker
 
+/// Files that jobs name, as workers in a sandbox get them.
 @Suite final class JobFilesTests {
     private let root = FileManager.default.temporaryDirectory.path + "/earshot-\(UUID().uuidString.prefix(8))"
     private var files = JobFiles(hasPredecessor: false)

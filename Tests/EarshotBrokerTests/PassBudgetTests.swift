@@ -3,6 +3,7 @@ import ZMTP
 
 @testable import EarshotBroker
 
+/// Shares of several users in the work of a pass.
 struct PassBudgetTests {
     /// Turns of each user in one pass, if all have endless input.
     private func turns(of users: [UInt32?], isShared: Bool, items: Int = PassBudget.itemsPerTurn) -> [Int] {

@@ -5,6 +5,7 @@ import Testing
 
 @testable import EarshotBroker
 
+/// Places of the broker that cannot be written.
 @Suite struct PathWatchTests {
     /// State of a place, and the faults that were reported.
     private final class Record {

@@ -5,6 +5,7 @@ import Testing
 
 @testable import EarshotBroker
 
+/// The spool folder: its loss, its sweep, and the names of its files.
 @Suite final class SpoolFilesTests {
     let folder = FileManager.default.temporaryDirectory.appending(path: "earshot-\(UUID().uuidString.prefix(8))")
     let spool: SpoolFiles

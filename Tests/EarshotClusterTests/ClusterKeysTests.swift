@@ -2,6 +2,7 @@ import EarshotCluster
 import EarshotCore
 import Testing
 
+/// Keys of flights and origins, and the secrets that nodes make them with.
 @Suite struct ClusterKeysTests {
     private let keys = ClusterKeys(secret: Array(repeating: 7, count: 32))
 

@@ -1,6 +1,7 @@
 import EarshotLoop
 import Testing
 
+/// The reversal of an array by moves.
 @Suite struct ArrayMovingTests {
     @Test(arguments: 0...5)
     func `the elements are in reverse order, and a copy keeps its own`(count: Int) {

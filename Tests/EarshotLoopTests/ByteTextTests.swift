@@ -1,6 +1,7 @@
 import EarshotLoop
 import Testing
 
+/// Text for bytes that need not be UTF-8.
 @Suite struct ByteTextTests {
     @Test func `UTF-8 is the text that it is`() {
         for text in ["", "a", "caf\u{e9}", "\u{1f600}\u{10ffff}", "e\u{301}"] {

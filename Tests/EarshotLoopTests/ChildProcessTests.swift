@@ -3,6 +3,7 @@ import Testing
 
 @testable import EarshotLoop
 
+/// Child processes: their end, their signals and their descriptors.
 @Suite struct ChildProcessTests {
     @Test func `a child's end is an event, with its code`() throws {
         let child = try ChildProcess.spawn("/bin/sh", ["sh", "-c", "exit 7"])

@@ -2,6 +2,7 @@ import EarshotLoop
 import Foundation
 import Testing
 
+/// Mailboxes, counters, signals and process descriptors as events of a loop.
 @Suite struct EventSourceTests {
     @Test func `what another thread puts into a mailbox comes out in order`() throws {
         let loop = try EventLoop()

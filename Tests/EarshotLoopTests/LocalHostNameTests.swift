@@ -1,6 +1,7 @@
 import EarshotLoop
 import Testing
 
+/// Names of hosts, and their look-up by the system.
 @Suite struct LocalHostNameTests {
     @Test(arguments: ["a", "redis-1", "redis_1", "redis.example", "1.example", "xn--bcher-kva.example"])
     func `a name is its text`(text: String) {

@@ -2,6 +2,7 @@ import EarshotLoop
 import Foundation
 import Testing
 
+/// Log lines whose reader is slow.
 @Suite struct LogStreamTests {
     /// A line of 100 bytes, so that lines fill a pipe completely or leave a rest.
     private let line = Array((String(repeating: "x", count: 99) + "\n").utf8)

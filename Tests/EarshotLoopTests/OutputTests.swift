@@ -2,6 +2,7 @@ import EarshotLoop
 import Foundation
 import Testing
 
+/// Blocking output of bytes and files.
 @Suite struct OutputTests {
     /// More bytes than a pipe holds.
     private let bytes = (0..<300_000).map { UInt8(truncatingIfNeeded: $0 / 7) }

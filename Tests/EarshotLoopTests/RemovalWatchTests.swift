@@ -2,6 +2,7 @@ import EarshotLoop
 import Foundation
 import Testing
 
+/// Notices of the kernel about files and folders that are removed or moved.
 @Suite final class RemovalWatchTests {
     private let root = FileManager.default.temporaryDirectory.path + "/earshot-\(UUID().uuidString.prefix(8))"
     private let watch: RemovalWatch

@@ -2,6 +2,7 @@ import EarshotLoop
 import Glibc
 import Testing
 
+/// Rights of a listening socket.
 struct UnixSocketTests {
     @Test func `only this user can connect to a listener, whatever the umask allows`() async {
         await #expect(processExitsWith: .success) {

@@ -2,6 +2,7 @@ import EarshotLoop
 import Foundation
 import Testing
 
+/// Users and groups by name and number.
 @Suite struct UserListTests {
     private func contains(_ names: [String], _ user: UInt32, _ groups: Set<UInt32> = []) throws -> Bool {
         try UserList(names).contains(user) { groups }

@@ -1,6 +1,7 @@
 import EarshotWire
 import Testing
 
+/// Legible parts of malformed messages of a broker.
 @Suite struct BrokerFragmentTests {
     private func read(_ head: String) -> BrokerFragment { BrokerFragment(head: Array(head.utf8)) }
 

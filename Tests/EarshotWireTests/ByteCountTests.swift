@@ -1,6 +1,7 @@
 import EarshotWire
 import Testing
 
+/// Numbers of bytes as text.
 @Suite struct ByteCountTests {
     @Test(arguments: [
         ("0", 0), ("65536", 65_536), ("64K", 65_536), ("64k", 65_536), ("3m", 3 << 20), ("2G", 2 << 30),

@@ -2,6 +2,7 @@ import Testing
 
 @testable import EarshotWire
 
+/// Names of files in the spool.
 struct SpoolNameTests {
     private let attempt = AttemptID(broker: BrokerInstance(rawValue: 1), flight: 2, attempt: 3)
 

@@ -1,6 +1,7 @@
 import IDN2
 import Testing
 
+/// Host names that libidn2 converts or refuses.
 @Suite struct DomainNameTests {
     @Test(
         "a host name is converted by UTS 46 without transitional mappings",

@@ -1,6 +1,7 @@
 import LibCrypto
 import Testing
 
+/// Vectors of RFC 4231.
 @Suite struct HMACTests {
     @Test(
         "codes are those of RFC 4231",

@@ -1,6 +1,7 @@
 import LibCrypto
 import Testing
 
+/// Random bytes, and hexadecimal text.
 @Suite struct SecretTests {
     @Test func `random bytes come in the number asked for and differ`() {
         #expect(Secret.randomBytes(0).isEmpty)

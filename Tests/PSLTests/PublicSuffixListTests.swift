@@ -1,6 +1,7 @@
 import PSL
 import Testing
 
+/// Names in the list of libpsl, and names that are not.
 @Suite struct PublicSuffixListTests {
     @Test(
         "a public suffix is one of a registry or of a private owner, and no name below it",

@@ -2,6 +2,7 @@ import Testing
 
 @testable import ZMTP
 
+/// Greeting and READY of a connection.
 @Suite struct HandshakeTests {
     /// First bytes of a DEALER connection from libzmq 4.3.4: rfc.zeromq.org/spec/37, version 3.1.
     static let libzmqGreeting: [UInt8] =

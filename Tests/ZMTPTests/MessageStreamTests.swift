@@ -3,6 +3,7 @@ import Testing
 
 @testable import ZMTP
 
+/// Messages between two ends of a connection, and bytes that are none.
 @Suite struct MessageStreamTests {
     static let long: [UInt8] = [1, 2] + [UInt8](repeating: 7, count: 298)
     /// Two frames; the second needs a long length.

@@ -3,6 +3,7 @@ import Testing
 
 @testable import ZeroMQ
 
+/// Connections over tcp with keys of CURVE.
 @Suite struct CurveTests {
     private static let server = ("rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7", "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6")
     private static let client = ("Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID", "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs")

@@ -2,6 +2,7 @@ import Glibc
 import Testing
 import ZeroMQ
 
+/// Frames of messages, their bounds, and errors of libzmq.
 @Suite struct MessageFrameTests {
     @Test func `a message that was sent is empty, one that was not is whole`() throws {
         let context = try Context.make()

@@ -2,6 +2,7 @@ import Glibc
 import Testing
 import ZeroMQ
 
+/// Events of a socket's connections.
 @Suite struct MonitorTests {
     @Test func `a connection ends under the number that it began with`() throws {
         let context = try Context.make()

@@ -2,6 +2,7 @@ import Glibc
 import Testing
 import ZeroMQ
 
+/// Peers of a router that are gone, unknown or slow.
 @Suite struct RouterTests {
     @Test func `a peer that is gone is unreachable`() throws {
         let context = try Context.make()

@@ -1,7 +1,7 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// Rules for new connections of a port.
+/// Rules for new connections of a `StreamPort`: permitted users, and bounds for all, for each user, and for sandboxes.
 struct PortAdmission {
     enum Verdict {
         case admitted

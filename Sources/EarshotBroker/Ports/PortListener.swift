@@ -1,7 +1,8 @@
 internal import EarshotLoop
 internal import Logging
 
-/// The listening socket of a port.
+/// The listening socket of a `StreamPort`: it creates the socket's file, and accepts a bounded number of connections in
+/// a pass.
 final class PortListener {
     /// Maximum number of connections accepted in one pass.
     private static let acceptsPerPass = 256
@@ -16,7 +17,7 @@ final class PortListener {
     private var file: FileIdentity?
     private var registration: EventLoop.Registration?
     /// Whether connections may be waiting to be accepted.
-    private(set) var hasCallers = false
+    private(set) var hasWaitingConnections = false
 
     /// - Parameter opened: Socket that listens at the path already; nil to create one.
     init(_ path: String, opened: Int32?, _ loop: EventLoop, _ logger: Logger) throws {
@@ -26,7 +27,7 @@ final class PortListener {
         if let opened {
             try UnixSocket.listen(with: opened)
             descriptor = opened
-            hasCallers = true
+            hasWaitingConnections = true
         } else {
             descriptor = try UnixSocket.listen(at: path)
         }
@@ -47,8 +48,8 @@ final class PortListener {
     /// - Parameter accept: Accepts connections in the old socket's backlog.
     func listenAgain(isOpen: Bool, accept: () -> Void) throws {
         let next = try UnixSocket.listen(at: path, isOpen: isOpen)
-        hasCallers = true
-        while hasCallers { accept() }
+        hasWaitingConnections = true
+        while hasWaitingConnections { accept() }
         if let registration { loop.remove(registration) }
         UnixSocket.close(descriptor)
         descriptor = next
@@ -57,23 +58,23 @@ final class PortListener {
     }
 
     private func watch() throws {
-        registration = try loop.add(descriptor, .readable) { [unowned self] _ in hasCallers = true }
+        registration = try loop.add(descriptor, .readable) { [unowned self] _ in hasWaitingConnections = true }
     }
 
     /// Accepts waiting connections, at most as many as one pass may.
     ///
     /// - Returns: Error after which it stops for a while; nil without one. Existing connections are served.
     func accept(_ admit: (Int32) throws(SystemError) -> Void) -> SystemError? {
-        guard hasCallers else { return nil }
+        guard hasWaitingConnections else { return nil }
         for _ in 0..<Self.acceptsPerPass {
             do throws(SystemError) {
                 guard let accepted = try UnixSocket.accept(descriptor) else {
-                    hasCallers = false
+                    hasWaitingConnections = false
                     return nil
                 }
                 try admit(accepted)
             } catch {
-                hasCallers = false
+                hasWaitingConnections = false
                 stop()
                 return error
             }

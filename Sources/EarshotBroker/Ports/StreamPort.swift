@@ -56,7 +56,7 @@ final class StreamPort {
     private var ready: Deque<UInt64> = []
     private var dirty: [Peer] = []
     /// Peers of which no message is read.
-    var held: [UInt64] = []
+    private var heldPeers: [UInt64] = []
     /// Deadlines of the first message, in order. Includes peers that have sent one since.
     private var silenceEnds: Deque<(peer: UInt64, at: LoopTime)> = []
     /// Whether the timer for incomplete messages is set. One timer serves all shortages of memory.
@@ -139,7 +139,7 @@ final class StreamPort {
     }
 
     /// Whether the last pass left work.
-    var hasPending: Bool { !ready.isEmpty || listener.hasCallers }
+    var hasPending: Bool { !ready.isEmpty || listener.hasWaitingConnections }
 
     // MARK: Receiving
 
@@ -407,20 +407,20 @@ extension StreamPort {
     func hold(_ number: UInt64) {
         guard let peer = peers[number], !peer.isHeld else { return }
         peer.isHeld = true
-        held.append(number)
+        heldPeers.append(number)
     }
 
     /// Reads messages of held peers again.
     ///
     /// - Parameter isBusy: Whether a peer's last message is still being carried out.
     func releaseHeld(unless isBusy: (UInt64) -> Bool) {
-        guard !held.isEmpty else { return }
-        for number in held where !isBusy(number) {
+        guard !heldPeers.isEmpty else { return }
+        for number in heldPeers where !isBusy(number) {
             guard let peer = peers[number] else { continue }
             peer.isHeld = false
             note(peer)
         }
-        held.removeAll { peers[$0]?.isHeld != true }
+        heldPeers.removeAll { peers[$0]?.isHeld != true }
     }
 }
 

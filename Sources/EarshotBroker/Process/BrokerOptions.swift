@@ -1,7 +1,7 @@
 public import EarshotCluster
 public import EarshotCore
 
-/// Start options of a broker.
+/// Start options of a `BrokerProcess`. The commands `broker` and `serve` make them from their arguments.
 public struct BrokerOptions: Sendable {
     /// Folder of the sockets `bus` and `work` and of `broker.lock`. Created with mode 0700 if missing.
     public var runtimeFolder: String

@@ -5,7 +5,8 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Logging
 
-/// Interpreter of the core's actions.
+/// Interpreter of the core's actions: messages, files, cache and durable requests. `BrokerProcess` calls it in each
+/// pass.
 extension BrokerProcess {
     /// Minimum length of a part of a body that is sent from its file, in bytes. Each such part holds a descriptor while it
     /// is unsent, so a client that reads nothing holds thirteen at most.

@@ -2,6 +2,7 @@ public import EarshotHTTP
 internal import IDN2
 internal import PSL
 
+/// Functions of libidn2 and libpsl for EarshotHTTP, which links no C library. `BrokerProcess` passes them to the core.
 extension HostNameEncoder {
     /// Encoder based on libidn2, which is loaded on first use.
     public static let international = HostNameEncoder { name throws(Failure) in

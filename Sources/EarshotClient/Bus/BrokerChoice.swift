@@ -1,4 +1,4 @@
-/// The broker that a bus connects to.
+/// The broker that a bus connects to: a running one, a private one, or a bus on a network.
 public struct BrokerChoice: Sendable {
     enum Kind {
         case running(folder: String?)

@@ -1,7 +1,7 @@
 internal import EarshotLoop
 internal import EarshotWire
 
-/// Durable requests, which the broker stores on disk.
+/// Durable requests, which the broker stores on disk: submission, repetition, and the claim of their results.
 extension Bus {
     /// Stores a durable request in the broker. Returns when it is on disk.
     ///

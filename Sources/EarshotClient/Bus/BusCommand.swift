@@ -1,6 +1,7 @@
 internal import EarshotWire
 
-/// Command from a task to the loop thread.
+/// Command from a task to the loop thread. `Bus`, `Request` and `Watch` send it through a mailbox, and `BusLoop`
+/// executes it.
 enum BusCommand: Sendable {
     /// Registers a new handler.
     case open(HandlerState)

@@ -305,14 +305,14 @@ final class BusLoop {
     /// - Returns: false if the removal is refused, because too many wait for a connection.
     private func sendRemoval(_ removal: HandlerPattern, _ answer: Answer<Int>?, _ old: [RequestKey]? = nil) -> Bool {
         guard connection?.remove(removal, old) == true else { return false }
-        answers.removing(removal, answer)
+        answers.addRemoval(removal, answer)
         return true
     }
 
     private func submit(_ fetch: Fetch, _ answer: Answer<Void>) {
         if let absence { return answer.complete(.failure(absence)) }
         let key = RequestKey(fetch)
-        guard answers.submitting(key, answer) else { return answer.complete(.failure(.idInUse)) }
+        guard answers.addSubmission(key, answer) else { return answer.complete(.failure(.idInUse)) }
         do throws(ClientError) {
             try connection?.fetch(fetch)
         } catch {
@@ -322,7 +322,7 @@ final class BusLoop {
 
     private func retry(_ key: RequestKey, _ answer: Answer<Void>) {
         if let absence { return answer.complete(.failure(absence)) }
-        guard answers.retrying(key, answer) else { return answer.complete(.failure(.idInUse)) }
+        guard answers.addRetry(key, answer) else { return answer.complete(.failure(.idInUse)) }
         connection?.retry(key)
     }
 

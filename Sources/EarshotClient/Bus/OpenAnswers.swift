@@ -16,7 +16,7 @@ struct OpenAnswers {
     private var retries: [RequestKey: Answer<Void>] = [:]
 
     /// Records a sent removal.
-    mutating func removing(_ pattern: HandlerPattern, _ answer: Answer<Int>?) {
+    mutating func addRemoval(_ pattern: HandlerPattern, _ answer: Answer<Int>?) {
         removals.append(Removal(pattern: pattern, answer: answer))
     }
 
@@ -26,14 +26,14 @@ struct OpenAnswers {
     }
 
     /// - Returns: false if a submission with this key is pending; then nothing is recorded.
-    mutating func submitting(_ key: RequestKey, _ answer: Answer<Void>) -> Bool {
+    mutating func addSubmission(_ key: RequestKey, _ answer: Answer<Void>) -> Bool {
         guard submissions[key] == nil else { return false }
         submissions[key] = answer
         return true
     }
 
     /// - Returns: false if a repetition with this key is pending; then nothing is recorded.
-    mutating func retrying(_ key: RequestKey, _ answer: Answer<Void>) -> Bool {
+    mutating func addRetry(_ key: RequestKey, _ answer: Answer<Void>) -> Bool {
         guard retries[key] == nil else { return false }
         retries[key] = answer
         return true

@@ -1,7 +1,7 @@
 internal import DequeModule
 internal import EarshotWire
 
-/// Handling of broker messages.
+/// Handling of broker messages, malformed ones included, and of lost connections. `ClientConnection` calls it.
 extension ClientCore {
     mutating func welcomed(by welcome: Welcome) -> [ClientAction] {
         refusals = 0

@@ -1,6 +1,6 @@
 internal import EarshotWire
 
-/// Request without a terminal.
+/// Request without a terminal, which `ClientCore` keeps to send it to the next broker again.
 struct OpenRequest: Equatable {
     /// Maximum repetitions of a request whose file was missing: a broker can end twice in succession.
     static let mostLosses = 3

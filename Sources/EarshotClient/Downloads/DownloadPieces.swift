@@ -1,14 +1,5 @@
 internal import EarshotWire
 
-/// Part of a body that arrives.
-public enum DownloadPiece: Sendable, Equatable {
-    /// The next 1 to 131,072 bytes.
-    case bytes([UInt8])
-    /// The content changed on the server during the transfer. Discard the earlier bytes; the next ones start at offset
-    /// 0.
-    case restarted
-}
-
 /// Sequence of the parts of a body that arrives, read from its file on demand.
 ///
 /// Iteration throws as ``Download/response()``. It throws ``BusError/Code/removed`` as soon as the handler is removed.
@@ -88,4 +79,13 @@ public struct DownloadPieces: AsyncSequence, Sendable {
             try body.piece(at: offset)
         }
     }
+}
+
+/// Part of a body that arrives.
+public enum DownloadPiece: Sendable, Equatable {
+    /// The next 1 to 131,072 bytes.
+    case bytes([UInt8])
+    /// The content changed on the server during the transfer. Discard the earlier bytes; the next ones start at offset
+    /// 0.
+    case restarted
 }

@@ -1,6 +1,7 @@
 internal import EarshotWire
 
-/// State of a download, written by the loop.
+/// State of a download: the file of its body, its progress and its ending. `BusLoop` writes it, and ``Download`` reads
+/// it.
 struct DownloadState: Sendable {
     /// File of a body that arrives.
     struct Source: Sendable {

@@ -1,7 +1,7 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// Environment of the process.
+/// Environment variables of the process, for the search for a bus and its folders.
 package enum Environment {
     /// Returns a variable; nil if it is unset or empty. Bytes that are not UTF-8 are kept in the form of `ByteText`.
     ///

@@ -1,7 +1,7 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// Operations on folders and their paths.
+/// Operations on the paths of folders, for `RuntimeFolder` and for paths on the command line.
 package enum Folder {
     /// Returns the absolute form of `path`, without trailing slashes.
     package static func absolute(_ path: String) -> String {

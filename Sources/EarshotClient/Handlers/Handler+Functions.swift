@@ -1,4 +1,4 @@
-/// Delivery of responses to a closure.
+/// Requests whose responses go to a closure, for programs that do not await them.
 extension Handler {
     /// Fetches a URL and calls `deliver` on the main actor, at most once.
     ///

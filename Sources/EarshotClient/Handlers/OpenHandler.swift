@@ -1,6 +1,6 @@
 internal import EarshotWire
 
-/// Loop's record of a live handler.
+/// Record of a live handler in `BusLoop`: its name and its open requests.
 final class OpenHandler {
     let state: HandlerState
     let name: OpenName

@@ -1,6 +1,6 @@
 internal import EarshotWire
 
-/// JSON value: RFC 8259. Members keep their order.
+/// JSON value (RFC 8259), with its parser, for answers to QUERY and the API of the door. Members keep their order.
 package enum JSONValue: Equatable {
     /// A number, a Boolean or null, as received.
     case scalar(String)

@@ -1,39 +1,6 @@
 internal import EarshotLoop
 internal import EarshotWire
 
-/// Ended request of a watched handler.
-public struct WatchedRequest: Sendable {
-    /// Name of the handler.
-    public let handler: String
-    /// ID of the request, unique under its handler.
-    public let request: String
-    /// The response or the failure.
-    public let result: Result<Response, BusError>
-    /// Claim to acknowledge; nil for an element of ``Bus/watch(_:)``.
-    let claim: Claim?
-
-    /// Acknowledges an element of ``Bus/claim(_:)``, so that the broker deletes it. Returns when the broker has
-    /// processed it. Has no effect on elements of ``Bus/watch(_:)``.
-    ///
-    /// Acknowledgements are cumulative: the broker keeps an element until all earlier ones are acknowledged, too.
-    ///
-    /// - Throws: ``BusError`` with ``BusError/Code/connectionLost`` if the connection was lost since the delivery,
-    ///   after which the element is delivered again; ``BusError/Code/closed``; `CancellationError`.
-    public func acknowledge() async throws {
-        guard let claim else { return }
-        let answer = Answer<Void>()
-        guard claim.commands.put(.acknowledge(claim.state, claim.delivery, answer)) else { throw BusError.closed }
-        try await answer.value()
-    }
-}
-
-/// Unacknowledged result of a claim.
-struct Claim: Sendable {
-    let state: WatchState
-    let delivery: DeliveredTerminal
-    let commands: Mailbox<BusCommand>
-}
-
 /// Endless sequence of the results under a handler, for requests of all programs.
 ///
 /// ```swift
@@ -74,4 +41,37 @@ public final class Watch: AsyncSequence, Sendable {
             try await watch.state.next(isolation: actor) { watch.bus.commands.put(.resume(watch.state)) }
         }
     }
+}
+
+/// Ended request of a watched handler.
+public struct WatchedRequest: Sendable {
+    /// Name of the handler.
+    public let handler: String
+    /// ID of the request, unique under its handler.
+    public let request: String
+    /// The response or the failure.
+    public let result: Result<Response, BusError>
+    /// Claim to acknowledge; nil for an element of ``Bus/watch(_:)``.
+    let claim: Claim?
+
+    /// Acknowledges an element of ``Bus/claim(_:)``, so that the broker deletes it. Returns when the broker has
+    /// processed it. Has no effect on elements of ``Bus/watch(_:)``.
+    ///
+    /// Acknowledgements are cumulative: the broker keeps an element until all earlier ones are acknowledged, too.
+    ///
+    /// - Throws: ``BusError`` with ``BusError/Code/connectionLost`` if the connection was lost since the delivery,
+    ///   after which the element is delivered again; ``BusError/Code/closed``; `CancellationError`.
+    public func acknowledge() async throws {
+        guard let claim else { return }
+        let answer = Answer<Void>()
+        guard claim.commands.put(.acknowledge(claim.state, claim.delivery, answer)) else { throw BusError.closed }
+        try await answer.value()
+    }
+}
+
+/// Unacknowledged result of a claim.
+struct Claim: Sendable {
+    let state: WatchState
+    let delivery: DeliveredTerminal
+    let commands: Mailbox<BusCommand>
 }

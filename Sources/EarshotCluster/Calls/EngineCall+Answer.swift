@@ -2,6 +2,7 @@ internal import EarshotCore
 internal import EarshotWire
 internal import RESP
 
+/// Replies of the engine's scripts, read as events for the core. `EngineBatch` calls it.
 extension EngineCall {
     /// Event for the reply of its script, which is not an error; nil for a reply of another form.
     func answer(_ reply: Reply) -> EngineEvent? {

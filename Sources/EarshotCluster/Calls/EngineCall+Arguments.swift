@@ -2,6 +2,8 @@ internal import EarshotCore
 internal import EarshotWire
 internal import RESP
 
+/// Calls of the core, written as scripts of the engine with their arguments. `EngineBatch` and `EngineSession` send
+/// them.
 extension EngineCall {
     /// Script that carries it out.
     var script: EngineScript {

@@ -1,6 +1,6 @@
 internal import EarshotCore
 
-/// Reads messages of a node's channel.
+/// Parser for the messages of a node's channel, which `EngineSession` receives from the engine.
 enum EngineNotification {
     /// Events of one message; nil if it is malformed.
     ///

@@ -1,7 +1,7 @@
 internal import EarshotCore
 internal import RESP
 
-/// Connections of a node to the engine.
+/// Connections of a node to the engine. `EngineSession` decides when each is opened, and `EngineClient` opens it.
 enum EngineLink: Int, CaseIterable, Sendable {
     /// Scripts.
     case calls

@@ -1,6 +1,6 @@
 internal import EarshotWire
 
-/// Engine and identity of one node.
+/// Engine and identity of one node, from the file of its cluster. `EngineClient` and `ClusterCheck` connect with them.
 public struct EngineOptions: Sendable {
     /// Place of the engine.
     public enum EngineLocation: Hashable, Sendable {

@@ -53,7 +53,7 @@ struct EngineSession {
     private var isOpen = [false, false]
     /// Deadline of the connection attempts.
     private var connectionDeadline: Tick?
-    private var digests: [EngineScript: String] = [:]
+    private var scriptDigests: [EngineScript: String] = [:]
     private var nextHeartbeat: Tick?
     /// Time at which a lost sentinel is replaced.
     private var nextWatch: Tick?
@@ -282,7 +282,7 @@ struct EngineSession {
         enter(.greeting)
         node = NodeID(generator.next())
         self.server = server
-        digests = [:]
+        scriptDigests = [:]
         members = 0
         counts = EngineCounts()
         writesWithoutReplicas = false
@@ -304,7 +304,7 @@ struct EngineSession {
         case .memory: checkMemory(reply, now: now)
         case .load(let script):
             guard case .bytes(let digest) = reply else { return fail(.malformed, now: now) }
-            digests[script] = String(decoding: digest, as: UTF8.self)
+            scriptDigests[script] = String(decoding: digest, as: UTF8.self)
             joinIfReady(now: now)
         case .subscription:
             guard reply.elements?.first?.text == "subscribe" else { return fail(.malformed, now: now) }
@@ -384,7 +384,7 @@ struct EngineSession {
     }
 
     private mutating func joinIfReady(now: Tick) {
-        guard phase == .greeting, isSubscribed, digests.count == EngineScript.allCases.count else { return }
+        guard phase == .greeting, isSubscribed, scriptDigests.count == EngineScript.allCases.count else { return }
         enter(.joining)
         renew(isJoin: true, now: now)
     }
@@ -420,7 +420,7 @@ struct EngineSession {
 
     private func script(_ script: EngineScript, isText: Bool = false) -> Command {
         var command = Command(isText ? "EVAL" : "EVALSHA")
-        if isText { command.append(script.text) } else { command.append(digests[script] ?? "") }
+        if isText { command.append(script.text) } else { command.append(scriptDigests[script] ?? "") }
         command.append("2")
         command.append(names.prefix)
         command.append(names.version)

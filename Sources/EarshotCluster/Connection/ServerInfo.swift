@@ -1,6 +1,6 @@
 internal import RESP
 
-/// Lines `NAME:VALUE` of a server's answer to INFO.
+/// Lines `NAME:VALUE` of a server's answer to INFO, for `EngineSession` and `EngineProbe`.
 struct ServerInfo {
     private var values: [Substring: Substring] = [:]
 

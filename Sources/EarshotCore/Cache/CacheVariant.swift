@@ -1,17 +1,7 @@
 public import EarshotHTTP
 internal import EarshotWire
 
-/// Name of a stored response, which the core chooses when it stores the response.
-public struct CacheEntryID: Hashable, Sendable {
-    /// 0 to 2^63 - 1.
-    public var rawValue: UInt64
-
-    public init(rawValue: UInt64) {
-        self.rawValue = rawValue
-    }
-}
-
-/// Stored response without its body.
+/// Stored response without its body, as the shell's index gives it to the core.
 public struct CacheVariant: Equatable, Sendable {
     public var entry: CacheEntryID
     public var response: StoredResponse
@@ -26,6 +16,16 @@ public struct CacheVariant: Equatable, Sendable {
         // The stored number may be damaged.
         self.length = min(max(length, 0), WireLimits.bodyBytes)
         self.sha256 = sha256
+    }
+}
+
+/// Name of a stored response, which the core chooses when it stores the response.
+public struct CacheEntryID: Hashable, Sendable {
+    /// 0 to 2^63 - 1.
+    public var rawValue: UInt64
+
+    public init(rawValue: UInt64) {
+        self.rawValue = rawValue
     }
 }
 

@@ -1,13 +1,6 @@
 internal import DequeModule
 internal import EarshotWire
 
-/// Reply of the broker to one message of a client.
-enum ClientReply {
-    case message(BrokerMessage)
-    /// Answer to a query. It is composed when it is sent, so a kept entry holds no body.
-    case answer(Query, QueryPage)
-}
-
 /// Latest replies of a session with a lease, kept so that its next connection can get those lost with the former one.
 ///
 /// The HELLO that resumes the session names the first number whose answer the client lacks. An answer to a QUERY is not
@@ -76,4 +69,11 @@ struct ReplyLog {
         sent = []
         return true
     }
+}
+
+/// Reply of the broker to one message of a client.
+enum ClientReply {
+    case message(BrokerMessage)
+    /// Answer to a query. It is composed when it is sent, so a kept entry holds no body.
+    case answer(Query, QueryPage)
 }

@@ -1,20 +1,7 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Flight of this core, which may end before its claim.
-package struct LocalFlight: Hashable, CustomStringConvertible {
-    let reference: GenerationalHandle<Flight>
-
-    package init(_ reference: GenerationalHandle<Flight>) { self.reference = reference }
-
-    var id: UInt64 { reference.generation }
-
-    var name: FlightName { FlightName(reference: reference) }
-
-    package var description: String { "flight \(id)" }
-}
-
-/// Work that an event of the cluster causes in the core.
+/// Work that an event of the cluster causes in the core: `Cluster` returns it, and `BrokerCore+Cluster` carries it out.
 enum ClusterEffect: Equatable {
     /// The flight may start here.
     case start(LocalFlight)
@@ -32,6 +19,19 @@ enum ClusterEffect: Equatable {
     case coolDown(CoolDownNotice)
     /// The node began or ceased to fetch without the engine.
     case mode(isCoordinated: Bool)
+}
+
+/// Flight of this core, which may end before its claim.
+package struct LocalFlight: Hashable, CustomStringConvertible {
+    let reference: GenerationalHandle<Flight>
+
+    package init(_ reference: GenerationalHandle<Flight>) { self.reference = reference }
+
+    var id: UInt64 { reference.generation }
+
+    var name: FlightName { FlightName(reference: reference) }
+
+    package var description: String { "flight \(id)" }
 }
 
 /// Event of a flight or an attempt that the cluster observes.

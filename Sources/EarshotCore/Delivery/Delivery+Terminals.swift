@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Composition of terminals.
+/// Composition of terminals, for sessions and for the results of durable requests on disk.
 extension Delivery {
     /// The terminal of a request in phase `delivering` or `recording`, and its inline body.
     ///

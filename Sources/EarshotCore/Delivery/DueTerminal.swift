@@ -1,4 +1,4 @@
-/// Entry of a delivery window, in four bytes.
+/// Entry of a `DeliveryWindow`, in four bytes: a request, a compact failure, or a withdrawn terminal.
 struct DueTerminal: Hashable {
     enum Kind: Equatable {
         /// Terminal of this interest, which was sent without waiting for room.

@@ -43,7 +43,7 @@ package struct DurableBook {
     private(set) var records: [Handle<Interest>: DurableRecord] = [:]
     private(set) var numbers: [DurableID: Handle<Interest>] = [:]
     /// Highest ID in use or found on the disk.
-    private var last: UInt64 = 0
+    private var lastID: UInt64 = 0
     /// Number of reads without an answer; their requests may have been removed.
     private(set) var reads = 0
     /// Bytes of bodies in memory that are being written.
@@ -118,7 +118,7 @@ package struct DurableBook {
     /// - Returns: whether it is in the range of IDs.
     mutating func found(_ id: DurableID) -> Bool {
         guard id.rawValue <= DurableID.most else { return false }
-        last = max(last, id.rawValue)
+        lastID = max(lastID, id.rawValue)
         return true
     }
 
@@ -138,8 +138,8 @@ package struct DurableBook {
     mutating func insert(
         _ interest: Handle<Interest>, acceptedAt: Tick, _ entering: DurableRecord.Entering
     ) -> DurableID {
-        last += 1
-        let id = DurableID(rawValue: last)
+        lastID += 1
+        let id = DurableID(rawValue: lastID)
         add(DurableRecord(id: id, acceptedAt: acceptedAt, phase: .entering(entering), file: nil), interest)
         return id
     }

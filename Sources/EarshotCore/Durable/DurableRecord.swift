@@ -1,6 +1,66 @@
 package import EarshotHTTP
 package import EarshotWire
 
+/// State of a durable request in addition to its `Interest`: a record of `DurableBook`.
+package struct DurableRecord {
+    /// Bytes of a durable request beside its head and its body: those that the store counts for a row.
+    static let rowBytes = 256
+
+    /// See `DurableBook` for the transitions.
+    enum Phase {
+        /// The request is being written, and not accepted yet.
+        case entering(Entering)
+        /// The request is on the disk.
+        case stored
+        /// Its result is being written.
+        ///
+        /// - bytes: bytes of a body in memory.
+        case writing(bytes: Int)
+        /// The request and its result are on the disk.
+        case complete
+        /// The result is being read.
+        case reading
+        /// The result, a failure, is being deleted, because a client repeats the request.
+        case reopening(Entering)
+
+        var hasResult: Bool {
+            switch self {
+            case .entering, .stored, .writing, .reopening: false
+            case .complete, .reading: true
+            }
+        }
+
+        var writingBytes: Int { if case .writing(let bytes) = self { bytes } else { 0 } }
+    }
+
+    /// State until the request is on disk, or is pending there again.
+    package final class Entering {
+        /// Nil for a repeated request, which is on disk only.
+        package let fetch: Fetch?
+        /// Messages that await ACCEPTED; of those of a session without numbers one.
+        var requesters: [Requester]
+
+        init(_ fetch: Fetch?, by requester: Requester) {
+            self.fetch = fetch
+            requesters = [requester]
+        }
+    }
+
+    let id: DurableID
+    /// Time of the latest acceptance, possibly by an earlier broker.
+    var acceptedAt: Tick
+    var phase: Phase
+    /// Serial of its latest expiry timer, which makes earlier ones stale.
+    var expiryTimer: UInt64 = 0
+    /// Spool file of a result that an earlier broker left.
+    var file: String?
+    /// Latest result; nil before it.
+    var summary: DurableSummary?
+    /// Bytes that count for the principal: of the request, and of its result.
+    var requestBytes = 0
+    var resultBytes = 0
+}
+
 /// Name of a durable request on disk, unique over all lives of a broker.
 public struct DurableID: Hashable, Sendable {
     /// Largest value accepted from disk: far above any assigned one, with room for later ones.
@@ -96,64 +156,4 @@ package struct DurableSummary: Equatable {
     package var attempts: Int
     /// URL of the response or of the last attempt; nil if it is unknown.
     package var url: String?
-}
-
-/// State of a durable request in addition to its `Interest`.
-package struct DurableRecord {
-    /// Bytes of a durable request beside its head and its body: those that the store counts for a row.
-    static let rowBytes = 256
-
-    /// See `DurableBook` for the transitions.
-    enum Phase {
-        /// The request is being written, and not accepted yet.
-        case entering(Entering)
-        /// The request is on the disk.
-        case stored
-        /// Its result is being written.
-        ///
-        /// - bytes: bytes of a body in memory.
-        case writing(bytes: Int)
-        /// The request and its result are on the disk.
-        case complete
-        /// The result is being read.
-        case reading
-        /// The result, a failure, is being deleted, because a client repeats the request.
-        case reopening(Entering)
-
-        var hasResult: Bool {
-            switch self {
-            case .entering, .stored, .writing, .reopening: false
-            case .complete, .reading: true
-            }
-        }
-
-        var writingBytes: Int { if case .writing(let bytes) = self { bytes } else { 0 } }
-    }
-
-    /// State until the request is on disk, or is pending there again.
-    package final class Entering {
-        /// Nil for a repeated request, which is on disk only.
-        package let fetch: Fetch?
-        /// Messages that await ACCEPTED; of those of a session without numbers one.
-        var requesters: [Requester]
-
-        init(_ fetch: Fetch?, by requester: Requester) {
-            self.fetch = fetch
-            requesters = [requester]
-        }
-    }
-
-    let id: DurableID
-    /// Time of the latest acceptance, possibly by an earlier broker.
-    var acceptedAt: Tick
-    var phase: Phase
-    /// Serial of its latest expiry timer, which makes earlier ones stale.
-    var expiryTimer: UInt64 = 0
-    /// Spool file of a result that an earlier broker left.
-    var file: String?
-    /// Latest result; nil before it.
-    var summary: DurableSummary?
-    /// Bytes that count for the principal: of the request, and of its result.
-    var requestBytes = 0
-    var resultBytes = 0
 }

@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Acceptance of requests: their limits and records.
+/// Acceptance of requests: their limits and records. `BrokerCore+Requests` calls it for each FETCH.
 extension Flights {
     /// The error about the body of a FETCH; nil for one that is accepted.
     static func objection(to body: RequestBody, of fetch: Fetch, in records: inout Records) -> ErrorReply? {

@@ -1,7 +1,7 @@
 package import EarshotWire
 internal import OrderedCollections
 
-/// Name, subscribers and requests of one handler.
+/// Name, subscribers and requests of one handler: a record of `HandlerRegistry`.
 package struct HandlerEntry {
     /// State machine:
     ///

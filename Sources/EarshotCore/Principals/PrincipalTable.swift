@@ -1,11 +1,5 @@
 package import EarshotWire
 
-/// Authenticated user of sessions.
-package struct Principal {
-    /// Nil for the administrator.
-    let name: PrincipalName?
-}
-
 /// Principals by handle and by name.
 ///
 /// An entry is valid while a session or a handler has it. Unused entries are not removed at once: the table sweeps them
@@ -76,4 +70,10 @@ package struct PrincipalTable {
         if !isIndexed || numbers.count != count - 1 { faults.append("12: \(count) principals, \(numbers.count) names") }
         return faults
     }
+}
+
+/// Authenticated user of sessions.
+package struct Principal {
+    /// Nil for the administrator.
+    let name: PrincipalName?
 }

@@ -1,5 +1,6 @@
 internal import EarshotWire
 
+/// Checks of the queue's invariants, for the audit in tests and simulations.
 extension FairQueue {
     private typealias Check = (Bool, @autoclosure () -> String) -> Void
 

@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Updates that keep several tables in accordance.
+/// Updates that keep several tables in accordance: sending, and the release of outcomes, bodies and files.
 extension Records {
     // MARK: Messages
 

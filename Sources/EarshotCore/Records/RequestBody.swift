@@ -1,4 +1,4 @@
-/// Body of a request, held by the shell.
+/// Body of a request: its key in the shell, which holds the bytes, its length, and part of its digest.
 public struct RequestBody: Equatable, Sendable {
     /// Key of the body in the shell.
     public var id: BodyID

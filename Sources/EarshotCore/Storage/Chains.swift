@@ -1,15 +1,3 @@
-/// Ends and length of one doubly linked list in a `Chains` table.
-package struct Chain<Record>: Equatable {
-    @OptionalHandle fileprivate(set) var first: Handle<Record>? = nil
-    @OptionalHandle fileprivate(set) var last: Handle<Record>? = nil
-    package fileprivate(set) var count: Int32 = 0
-
-    var isEmpty: Bool { count == 0 }
-
-    /// The only member; nil if the list has none or several.
-    var onlyMember: Handle<Record>? { count == 1 ? first : nil }
-}
-
 /// Intrusive doubly linked lists of records. Each record is in at most one list of a table. Append and removal
 /// take O(1).
 ///
@@ -80,4 +68,16 @@ struct Chains<Record> {
         }
         return members
     }
+}
+
+/// Ends and length of one doubly linked list in a `Chains` table.
+package struct Chain<Record>: Equatable {
+    @OptionalHandle fileprivate(set) var first: Handle<Record>? = nil
+    @OptionalHandle fileprivate(set) var last: Handle<Record>? = nil
+    package fileprivate(set) var count: Int32 = 0
+
+    var isEmpty: Bool { count == 0 }
+
+    /// The only member; nil if the list has none or several.
+    var onlyMember: Handle<Record>? { count == 1 ? first : nil }
 }

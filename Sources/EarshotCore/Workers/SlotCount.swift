@@ -1,4 +1,4 @@
-/// Sums of the slots of ready workers.
+/// Sums of the slots of ready workers, which `WorkerFleet` keeps: whether all classes may start, or only `high`.
 package struct SlotCount {
     package private(set) var total = 0
     package private(set) var free = 0

@@ -1,6 +1,6 @@
 public import EarshotWire
 
-/// Key that may connect to the gateway.
+/// Key that may connect to the gateway, with its name, role and expiry: an entry of `GatewayKeys`.
 public struct ClientKey: Equatable, Sendable {
     /// Kinds of peers.
     public enum Role: String, Sendable {

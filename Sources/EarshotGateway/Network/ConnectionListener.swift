@@ -1,6 +1,6 @@
 internal import EarshotLoop
 
-/// Listening socket of the gateway.
+/// Listening tcp socket of the `Gateway`. Connections wait in it while the gateway accepts none.
 final class ConnectionListener {
     /// Connections that may wait for accept: the admissions of two seconds. Clients give up after five.
     private static let backlog: Int32 = 1_024
@@ -12,7 +12,7 @@ final class ConnectionListener {
     /// Address with the port that the system has chosen.
     let text: String
     /// Called when connections wait.
-    var onCallers: () -> Void = {}
+    var onWaitingConnections: () -> Void = {}
     private let loop: EventLoop
     private var registration: EventLoop.Registration?
 
@@ -49,7 +49,7 @@ final class ConnectionListener {
             guard isAccepting else { return }
             // Fails only without memory; the next pause ends with another try.
             do throws(SystemError) {
-                registration = try loop.add(descriptor, .readable) { [unowned self] _ in onCallers() }
+                registration = try loop.add(descriptor, .readable) { [unowned self] _ in onWaitingConnections() }
             } catch {
                 isAccepting = false
             }

@@ -54,7 +54,7 @@ final class Gateway {
     private let connectionLimit: Int
     private var keys: GatewayKeys
     private let listeners: [ConnectionListener]
-    private var hasCallers = false
+    private var hasWaitingConnections = false
     private var gate: AdmissionGate
     private var peers: [UInt64: RemotePeer] = [:]
     /// Connections of each key.
@@ -94,7 +94,7 @@ final class Gateway {
         registration = try loop.add(authentication.descriptor, .readable) { _ in }
         _ = loop.addHook { [unowned self] in pass() }
         for listener in listeners {
-            listener.onCallers = { [unowned self] in hasCallers = true }
+            listener.onWaitingConnections = { [unowned self] in hasWaitingConnections = true }
         }
         awaitExpiry()
     }
@@ -136,7 +136,7 @@ final class Gateway {
         }
         if memory.undelivered < lastUndelivered { for number in paused { peers[number].map(note) } }
         lastUndelivered = memory.undelivered
-        let isPending = !ready.isEmpty || hasCallers || (try? authentication.isReadable()) == true
+        let isPending = !ready.isEmpty || hasWaitingConnections || (try? authentication.isReadable()) == true
         return isPending ? .none : .untilEvent
     }
 
@@ -208,8 +208,8 @@ final class Gateway {
     // MARK: Connections
 
     private func acceptCallers() {
-        guard hasCallers else { return }
-        hasCallers = false
+        guard hasWaitingConnections else { return }
+        hasWaitingConnections = false
         for listener in listeners where listener.isAccepting {
             var admissions = Self.admissionsPerPass
             for _ in 0..<Self.acceptsPerPass where admissions > 0 {
@@ -223,7 +223,7 @@ final class Gateway {
                 }
                 do throws(SystemError) {
                     guard let descriptor = try UnixSocket.accept(listener.descriptor) else { break }
-                    hasCallers = true
+                    hasWaitingConnections = true
                     // Connections that ended while they waited cost only this.
                     guard let address = TCPSocket.peer(of: descriptor) else {
                         UnixSocket.close(descriptor)
@@ -241,7 +241,7 @@ final class Gateway {
 
     /// Leaves further connections in the kernel.
     private func stopAccepting(until moment: LoopTime?) {
-        hasCallers = false
+        hasWaitingConnections = false
         for listener in listeners { listener.isAccepting = false }
         guard let moment, acceptTimer == nil else { return }
         acceptTimer = loop.setTimer(at: moment) { [unowned self] in

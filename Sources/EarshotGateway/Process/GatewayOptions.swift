@@ -1,4 +1,4 @@
-/// Start options of a gateway.
+/// Start options of a `GatewayProcess`, which the command `gateway` makes.
 public struct GatewayOptions: Sendable {
     /// Addresses to listen at.
     public var addresses: [GatewayAddress]

@@ -1,3 +1,4 @@
+/// Text of an address policy, as the setting `address-policy` and the message LIMITS have it.
 extension AddressPolicy {
     /// Parses rules separated by line feeds or commas: `allow 10.0.0.0/8`, `deny *.internal`, and at most one preset,
     /// `public-only` or `all`. `#` begins a comment.

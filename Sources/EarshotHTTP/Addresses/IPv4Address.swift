@@ -1,6 +1,6 @@
 internal import EarshotWire
 
-/// IPv4 address.
+/// IPv4 address: its parser and its text. `IPAddress` is one of either version.
 public struct IPv4Address: Hashable, Sendable, CustomStringConvertible {
     /// Numeric value in network order: 127.0.0.1 is 0x7f000001.
     public let value: UInt32

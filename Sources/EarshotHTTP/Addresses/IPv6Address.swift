@@ -1,6 +1,6 @@
 internal import EarshotWire
 
-/// IPv6 address without a zone.
+/// IPv6 address without a zone: its parser, its normal form, and the IPv4 address that it may contain.
 public struct IPv6Address: Hashable, Sendable, CustomStringConvertible {
     /// First 64 bits.
     public let high: UInt64

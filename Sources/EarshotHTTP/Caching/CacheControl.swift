@@ -1,6 +1,6 @@
 internal import EarshotWire
 
-/// Directives of `Cache-Control`, in a request or response: RFC 9111, section 5.2.
+/// Directives of `Cache-Control`, in a request or response, for `CacheRule`: RFC 9111, section 5.2.
 ///
 /// Names are case-insensitive. Arguments are tokens or quoted strings, durations 0 to 2^31 seconds. An invalid
 /// duration, or a repeated one with different values, counts as the strictest value (section 4.2.1). `no-cache` and

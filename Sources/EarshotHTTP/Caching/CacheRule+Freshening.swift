@@ -1,3 +1,4 @@
+/// Effect of a 304, or of the response to a HEAD, on a stored response. `Cache+Responses` of the core calls it.
 extension CacheRule {
     /// Applies a 304 to the variant whose `conditions` it answers: RFC 9111, section 4.3.4.
     ///

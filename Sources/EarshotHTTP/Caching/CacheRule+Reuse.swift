@@ -1,5 +1,7 @@
 public import EarshotWire
 
+/// Use of stored responses: selects the variant for a request, and decides whether it is used. `Cache` of the core
+/// calls it.
 extension CacheRule {
     /// Selects the variant for a request among the responses stored under its key; nil without a match: RFC 9111,
     /// section 4.1.

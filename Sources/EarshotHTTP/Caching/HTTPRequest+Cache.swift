@@ -1,5 +1,6 @@
 internal import EarshotWire
 
+/// Properties of a request on which `CacheRule` and the core's `Cache` depend: ranges, conditions and cache modes.
 extension HTTPRequest {
     /// Whether the client's own fields select a range, condition or coding, so that the response suits only this
     /// request: Range, all fields beginning with `If-`, and Accept-Encoding unless the worker decodes nothing.

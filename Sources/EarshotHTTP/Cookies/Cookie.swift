@@ -1,4 +1,4 @@
-/// Cookie in a `CookieJar`.
+/// Cookie in a `CookieJar`, and in the files of cookies that the command reads and writes.
 public struct Cookie: Hashable, Sendable {
     /// Bytes before the equals sign; empty for a cookie without one.
     public let name: [UInt8]

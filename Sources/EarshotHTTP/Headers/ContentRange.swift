@@ -1,6 +1,6 @@
 internal import EarshotWire
 
-/// `Content-Range` in bytes: RFC 9110, section 14.4.
+/// `Content-Range` in bytes, which `ResumeRule` compares with a kept part: RFC 9110, section 14.4.
 public struct ContentRange: Hashable, Sendable {
     /// Offsets of the body within the representation; never empty. Nil for an unsatisfied range (`bytes */1234`).
     public let bytes: Range<Int64>?

@@ -1,4 +1,4 @@
-/// Error in header fields of a request.
+/// Error in the header fields of a request, for which the broker refuses it.
 public struct HeaderFieldError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Kinds of errors.
     public enum Code: Hashable, Sendable, CaseIterable {

@@ -1,5 +1,6 @@
 internal import EarshotWire
 
+/// Header fields of a request: their checks, and the canonical form in which requests are compared.
 extension HeaderFields {
     /// Parses the lines of a request, and checks that all of them may be sent to a server. One trailing LF is removed.
     public init(request lines: [UInt8]) throws(HeaderFieldError) {

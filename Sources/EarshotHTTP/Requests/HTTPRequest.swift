@@ -1,6 +1,6 @@
 public import EarshotWire
 
-/// HTTP request of one hop of a flight.
+/// HTTP request of one hop of a flight: the input of the rules for the cache, credentials and redirects.
 public struct HTTPRequest: Hashable, Sendable {
     public var url: FetchURL
     public var method: HTTPMethod

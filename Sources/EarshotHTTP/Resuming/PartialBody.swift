@@ -1,6 +1,6 @@
 internal import EarshotWire
 
-/// Stored beginning of an interrupted transfer's body.
+/// Stored beginning of an interrupted transfer's body, and the facts of its response that `ResumeRule` needs.
 public struct PartialBody: Sendable {
     /// Number of bytes stored from the start of the body.
     public let keptBytes: Int64

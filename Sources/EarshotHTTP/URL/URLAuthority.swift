@@ -1,4 +1,4 @@
-/// The authority of a URL being parsed: `userinfo@host:port`.
+/// The authority of a URL that `URLParts` parses: `userinfo@host:port`.
 struct URLAuthority {
     /// User information; empty if absent or only a colon.
     let userinfo: Range<Int>

@@ -1,6 +1,6 @@
 internal import EarshotWire
 
-/// Character classes of the URL standard.
+/// Character classes of the URL standard, for the parsers of this folder and of addresses.
 extension UInt8 {
     /// A byte permitted in the zone of an address: unreserved characters of RFC 3986, section 2.3.
     var isZone: Bool {

@@ -1,6 +1,6 @@
 internal import EarshotWire
 
-/// The host of a URL being parsed.
+/// The host of a URL that `URLAuthority` parses: a name or an address.
 enum URLHost {
     /// Name as written; may be empty.
     case name

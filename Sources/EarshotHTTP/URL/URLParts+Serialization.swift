@@ -1,5 +1,6 @@
 internal import EarshotWire
 
+/// Normal form of a parsed URL, for `FetchURL`.
 extension URLParts {
     /// Returns the normalized URL and its layout.
     func serialized(

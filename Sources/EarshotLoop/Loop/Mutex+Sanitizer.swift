@@ -1,6 +1,7 @@
 internal import CLinux
 public import Synchronization
 
+/// Lock of a mutex whose order the thread sanitizer of `bin/test races` can see.
 extension Mutex where Value: ~Copyable {
     /// Equivalent of `withLock` whose ordering is visible to the thread sanitizer. The standard library implements the
     /// mutex and is not instrumented, so the sanitizer would report false races.

@@ -1,13 +1,5 @@
 internal import HeapModule
 
-/// Handle of a timer, for cancelling it.
-public struct TimerID: Hashable, Sendable {
-    /// Sequence number of the timer, from 1.
-    fileprivate let number: UInt64
-    /// Index of its handler while it is set.
-    fileprivate let slot: Int
-}
-
 /// Timers ordered by deadline; equal deadlines in the order of insertion.
 ///
 /// Setting takes O(log n), cancelling O(1) amortized. A cancelled entry stays in the heap and is skipped when it is
@@ -81,4 +73,12 @@ struct TimerQueue {
         slots[slot] = Slot()
         freeSlots.append(slot)
     }
+}
+
+/// Handle of a timer, for cancelling it.
+public struct TimerID: Hashable, Sendable {
+    /// Sequence number of the timer, from 1.
+    fileprivate let number: UInt64
+    /// Index of its handler while it is set.
+    fileprivate let slot: Int
 }

@@ -1,7 +1,7 @@
 internal import CLinux
 internal import Glibc
 
-/// Pipes between a process and its children.
+/// Pipes between a process and its children: secrets, messages of readiness, and the output of programs.
 public enum InheritedPipe {
     /// Maximum number of bytes; fits into any pipe's buffer.
     private static let mostBytes = 4096

@@ -1,7 +1,7 @@
 internal import CLinux
 internal import Glibc
 
-/// Name of this process in process listings.
+/// Name of this process in process listings, which broker, worker, gateway and door set at their start.
 public enum ProcessName {
     /// Names the calling thread and threads it starts later: PR_SET_NAME, prctl(2). The main thread's name is the
     /// process's.

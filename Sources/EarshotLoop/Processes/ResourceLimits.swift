@@ -1,7 +1,7 @@
 internal import CLinux
 internal import Glibc
 
-/// Resource limits and allocator settings of this process.
+/// Resource limits and allocator settings of this process, which broker, worker, gateway and door set at their start.
 public enum ResourceLimits {
     /// Returns freed memory from the allocator to the system. Takes milliseconds after a burst.
     public static func returnFreeMemory() {

@@ -34,9 +34,9 @@ public final class ServiceManager {
     /// - Returns: nil if no manager expects notifications.
     /// - Throws: `SystemError` if the socket's name is invalid or no descriptor is available.
     public static func take() throws(SystemError) -> ServiceManager? {
-        let socket = taken("NOTIFY_SOCKET")
-        let microseconds = taken("WATCHDOG_USEC").flatMap { Int64($0) }
-        let watched = taken("WATCHDOG_PID").flatMap { Int32($0) }
+        let socket = takeVariable("NOTIFY_SOCKET")
+        let microseconds = takeVariable("WATCHDOG_USEC").flatMap { Int64($0) }
+        let watchdogPID = takeVariable("WATCHDOG_PID").flatMap { Int32($0) }
         guard let socket else { return nil }
         var name = socket.utf8.map { CChar(bitPattern: $0) }
         guard socket.hasPrefix("/") || socket.hasPrefix("@") else {
@@ -47,7 +47,7 @@ public final class ServiceManager {
         if socket.hasPrefix("@") { name[0] = 0 }
         let descriptor = Glibc.socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { throw SystemError("socket") }
-        let isWatched = watched == nil || watched == getpid()
+        let isWatched = watchdogPID == nil || watchdogPID == getpid()
         return ServiceManager(
             name: name, descriptor: descriptor,
             watchdogTime: microseconds.flatMap { isWatched && $0 > 0 ? .microseconds($0) : nil })
@@ -81,7 +81,7 @@ public final class ServiceManager {
         }
     }
 
-    private static func taken(_ variable: String) -> String? {
+    private static func takeVariable(_ variable: String) -> String? {
         defer { unsafe unsetenv(variable) }
         let value = unsafe getenv(variable).map { unsafe String(cString: $0) }
         return value.flatMap { $0.isEmpty ? nil : $0 }

@@ -1,7 +1,7 @@
 internal import CLinux
 internal import Glibc
 
-/// Descriptors 0, 1 and 2.
+/// Descriptors 0, 1 and 2, which `earshot` and `earshot-web` occupy before they open anything.
 public enum StandardStreams {
     /// Opens a placeholder on each of the three descriptors that is closed, so that no socket or file gets its number.
     ///

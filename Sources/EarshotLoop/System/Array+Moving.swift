@@ -1,3 +1,4 @@
+/// Reversal by moves, for loops that consume a long array of actions.
 extension Array {
     /// Reverses the order of the elements by moves, so that `popLast()` returns them from the first to the last.
     ///

@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// Calendar time as text.
+/// The current calendar time as text, for logs, reports and HTTP responses.
 public enum CalendarTime {
     /// Returns the current time in RFC 3339 format, UTC: `2026-11-22T09:45:00Z`.
     public static func now() -> String { text(time(nil)) + "Z" }

@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// Failed system call, with its error number.
+/// Failed system call, with its error number: the error of most calls in this module.
 public struct SystemError: Error, Equatable, CustomStringConvertible {
     /// Name of the call, with its subject unless that is a peer's text (`open lock file`).
     public let call: String

@@ -1,6 +1,6 @@
 internal import EarshotCore
 
-/// URLs, origins and bodies of a simulated cluster.
+/// URLs, origins and bodies of a simulated cluster, from which `ClusterTrial` takes its requests.
 struct ClusterCatalogue {
     /// A response as one fetch received it. Its fields and its digest name the fetch.
     struct Content: Hashable {

@@ -1,4 +1,4 @@
-/// Parameters of one simulated cluster.
+/// Parameters of one simulated cluster, which `earshot-lab cluster` and tests set.
 public struct ClusterOptions: Sendable {
     /// Decides everything in the run.
     public var seed: UInt64

@@ -1,7 +1,7 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// Deliberate faults between cores and engine.
+/// Deliberate faults between cores and engine. A run has at most one, which the checks must report.
 extension ClusterTrial {
     /// The call that reaches the engine in place of this one; nil for none.
     mutating func changed(_ call: EngineCall, _ node: Int) -> EngineCall? {

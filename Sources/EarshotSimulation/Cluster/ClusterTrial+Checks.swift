@@ -1,7 +1,7 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// Checks of the whole cluster.
+/// Checks of the whole cluster: of transfers during a run, and of everything at its end.
 extension ClusterTrial {
     /// Maximum time for which a transfer goes on that no request waits for: two assertions, and the delays of a slow
     /// network.

@@ -1,7 +1,7 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// Clients of the nodes.
+/// Behaviour of the clients of the nodes: their connections, requests and removals.
 extension ClusterTrial {
     /// Maximum number of open requests of one client.
     private static let mostOpen = 30

@@ -1,7 +1,7 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// The shells of the nodes.
+/// The shells of the nodes: they start and end cores, and give them events.
 extension ClusterTrial {
     // MARK: Life
 

@@ -1,5 +1,6 @@
 public import EarshotCore
 
+/// Calls of the nodes to the engine, with the meaning of its Lua scripts.
 extension SimulatedEngine {
     /// Answer of a script.
     public enum Answer: Equatable, Sendable {

@@ -475,8 +475,8 @@ struct DurableWorld {
         closed = []
         calendar += Int64(random.below(100))
         let rows = disk.rows.sorted { $0.key.rawValue < $1.key.rawValue }
-        let kept = rows.map { ($0.value.name, (id: $0.key, url: $0.value.url, urls: Set([$0.value.url]))) }
-        try promises.restarted(kept: Dictionary(kept) { ($0.id, $0.url, $0.urls.union($1.urls)) })
+        let rowsByName = rows.map { ($0.value.name, (id: $0.key, url: $0.value.url, urls: Set([$0.value.url]))) }
+        try promises.restarted(kept: Dictionary(rowsByName) { ($0.id, $0.url, $0.urls.union($1.urls)) })
         // A lower quota than before leaves rows on the disk.
         limits.durableBytesPerUser = isEnding ? 0 : [0, 0, 2_500][random.below(3)]
         core = Self.makeCore(number(), limits)

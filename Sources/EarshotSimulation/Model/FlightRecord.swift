@@ -1,6 +1,82 @@
 internal import EarshotCore
 internal import EarshotWire
 
+/// Model's state of one flight: its content, its requests and its attempts.
+final class FlightRecord {
+    enum Phase: Equatable {
+        /// Waits for a worker.
+        case waiting
+        case running(WorkerID)
+        /// An attempt failed; a retry is scheduled.
+        case pausing
+        case following
+        /// The result is known, but no request is left to receive it. Requests may still rejoin.
+        case ended
+        case over
+    }
+
+    var content: FlightContent
+    /// Number in attempt IDs; nil until the first JOB.
+    var id: UInt64?
+    var phase = Phase.waiting
+    /// Requests by serial.
+    var requests: [Int: RequestRecord] = [:]
+    var parents: [FlightRecord] = []
+    var child: FlightRecord?
+    var attempts: UInt32 = 0
+    var failures = 0
+    var deaths = 0
+    /// Whether it is blamed for the last death of its workers.
+    var isSuspected = false
+    /// Whether it must run in isolation.
+    var isSuspect = false
+    var retries = 0
+    /// Running attempt, or the last one.
+    var attempt: AttemptID?
+    /// Maximum body size of the running attempt, including raises.
+    var maxBytes: Int?
+    /// Condition of that attempt.
+    var condition: [UInt8]?
+    /// Whether it lost its last request while it ran, and was not rejoined by the end of a pass.
+    var isLeft = false
+    /// Client that removed that request, and the number of messages received from it by then.
+    var leaver: (ClientID, lastReceived: UInt64)?
+    /// Its result, if it ended after that.
+    var ending: Ending?
+    /// Whether its last attempt was lost with a worker, so that it precedes the queue.
+    var isReturned = false
+
+    init(_ content: FlightContent) {
+        self.content = content
+    }
+
+    /// The flight at the end of its chain of redirects.
+    var leaf: FlightRecord {
+        var flight = self
+        while let child = flight.child { flight = child }
+        return flight
+    }
+
+    /// Whether a request or another flight waits for it.
+    var isWanted: Bool { !requests.isEmpty || !parents.isEmpty }
+
+    /// Condition of all its requests; nil if they differ. The cluster and the cache, which this world lacks, send none.
+    var commonCondition: [UInt8]? {
+        var all: Set<[UInt8]?> = []
+        forEachRequest { all.insert($0.condition) }
+        return all.count == 1 ? all.first ?? nil : nil
+    }
+
+    /// Number of redirects from it to its leaf.
+    var distance: Int { child.map { $0.distance + 1 } ?? 0 }
+
+    /// Calls `body` for all waiting requests, including those redirected to it.
+    func forEachRequest(_ body: (RequestRecord) -> Void) {
+        for request in requests.values { body(request) }
+        for parent in parents { parent.forEachRequest(body) }
+    }
+}
+
 /// Content of a JOB, as visible to a worker.
 struct JobContent: Hashable, CustomStringConvertible {
     static let webSchemes: Set<Substring> = ["http", "https"]
@@ -87,80 +163,4 @@ struct FlightContent: Hashable {
     var principal: PrincipalName?
     /// Serial of the only request; nil for a flight that others may share.
     var alone: Int?
-}
-
-/// Model's state of one flight.
-final class FlightRecord {
-    enum Phase: Equatable {
-        /// Waits for a worker.
-        case waiting
-        case running(WorkerID)
-        /// An attempt failed; a retry is scheduled.
-        case pausing
-        case following
-        /// The result is known, but no request is left to receive it. Requests may still rejoin.
-        case ended
-        case over
-    }
-
-    var content: FlightContent
-    /// Number in attempt IDs; nil until the first JOB.
-    var id: UInt64?
-    var phase = Phase.waiting
-    /// Requests by serial.
-    var requests: [Int: RequestRecord] = [:]
-    var parents: [FlightRecord] = []
-    var child: FlightRecord?
-    var attempts: UInt32 = 0
-    var failures = 0
-    var deaths = 0
-    /// Whether it is blamed for the last death of its workers.
-    var isSuspected = false
-    /// Whether it must run in isolation.
-    var isSuspect = false
-    var retries = 0
-    /// Running attempt, or the last one.
-    var attempt: AttemptID?
-    /// Maximum body size of the running attempt, including raises.
-    var maxBytes: Int?
-    /// Condition of that attempt.
-    var condition: [UInt8]?
-    /// Whether it lost its last request while it ran, and was not rejoined by the end of a pass.
-    var isLeft = false
-    /// Client that removed that request, and the number of messages received from it by then.
-    var leaver: (ClientID, lastReceived: UInt64)?
-    /// Its result, if it ended after that.
-    var ending: Ending?
-    /// Whether its last attempt was lost with a worker, so that it precedes the queue.
-    var isReturned = false
-
-    init(_ content: FlightContent) {
-        self.content = content
-    }
-
-    /// The flight at the end of its chain of redirects.
-    var leaf: FlightRecord {
-        var flight = self
-        while let child = flight.child { flight = child }
-        return flight
-    }
-
-    /// Whether a request or another flight waits for it.
-    var isWanted: Bool { !requests.isEmpty || !parents.isEmpty }
-
-    /// Condition of all its requests; nil if they differ. The cluster and the cache, which this world lacks, send none.
-    var commonCondition: [UInt8]? {
-        var all: Set<[UInt8]?> = []
-        forEachRequest { all.insert($0.condition) }
-        return all.count == 1 ? all.first ?? nil : nil
-    }
-
-    /// Number of redirects from it to its leaf.
-    var distance: Int { child.map { $0.distance + 1 } ?? 0 }
-
-    /// Calls `body` for all waiting requests, including those redirected to it.
-    func forEachRequest(_ body: (RequestRecord) -> Void) {
-        for request in requests.values { body(request) }
-        for parent in parents { parent.forEachRequest(body) }
-    }
 }

@@ -1,7 +1,7 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// Model's state of one worker connection.
+/// Model's state of one worker connection: its slots, schemes and leases.
 final class PoolRecord {
     /// Assigned attempt that has not ended.
     struct Lease {

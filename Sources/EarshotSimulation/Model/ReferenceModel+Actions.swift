@@ -2,7 +2,7 @@ internal import DequeModule
 internal import EarshotCore
 internal import EarshotWire
 
-/// Checks the core's actions against the expectations.
+/// Checks the core's actions against the expectations. `ReferenceModel` calls it for each action of an event.
 extension ReferenceModel {
     func take(_ action: Action, after event: BrokerEvent) {
         switch action {

@@ -3,7 +3,7 @@ internal import EarshotCore
 internal import EarshotWire
 internal import HeapModule
 
-/// Clients: messages, replies, and disconnection.
+/// Clients: the expected effects of their messages and disconnections, and their replies.
 extension ReferenceModel {
     func clientSent(_ message: ClientMessage, _ number: UInt64?, _ renamed: FileRename?, by id: ClientID) {
         guard let client = connections[id] else { return }

@@ -2,7 +2,7 @@ internal import EarshotCore
 internal import EarshotWire
 internal import HeapModule
 
-/// Workers: leases, reports, and their effects on flights.
+/// Workers: the expected effects of their reports and losses on leases and flights.
 extension ReferenceModel {
     func workerSent(_ message: WorkerMessage, _ body: BodyID?, by id: WorkerID, hasRetried: Bool) {
         if let body { bodies.insert(body) }

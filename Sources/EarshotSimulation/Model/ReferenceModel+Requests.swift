@@ -3,7 +3,7 @@ internal import EarshotCore
 internal import EarshotWire
 internal import HeapModule
 
-/// Requests: acceptance, coalescing, and results.
+/// Requests: their expected acceptance, coalescing and results.
 extension ReferenceModel {
     func fetchRequested(_ fetch: Fetch, by client: SessionRecord) {
         guard fetch.options.replacesHandler else {

@@ -2,7 +2,7 @@ internal import EarshotCore
 internal import EarshotWire
 internal import HeapModule
 
-/// Sessions that survive a disconnection.
+/// Sessions with a lease: the expected effects of disconnection, resumption and expiry.
 extension ReferenceModel {
     func connected(_ id: ClientID) {
         let client = SessionRecord(id, token: Trial.token(of: id), connectedAt: now)

@@ -2,7 +2,7 @@ internal import DequeModule
 internal import EarshotCore
 internal import EarshotWire
 
-/// Files given away by TAKE: invariant 15.
+/// Files that TAKE gives to one client: invariant 15.
 extension ReferenceModel {
     /// Sessions that know a spool file.
     struct Audience {

@@ -1,35 +1,6 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// Identity of a request on the wire.
-struct RequestName: Hashable, CustomStringConvertible {
-    var handler: HandlerID
-    var request: RequestID
-
-    var description: String { "\(handler) \(request)" }
-}
-
-/// Result of a request, as visible in a terminal.
-struct Ending {
-    /// Failure code; nil for a success.
-    var code: FailureCodeText?
-    /// Worker's report; nil if it ended without a response.
-    var completion: Completion?
-    var body: BodyID?
-    /// URL of the final response.
-    var url = ""
-    var attempts = 0
-    /// Number of bytes of an earlier attempt with which the last one began; 0 for none.
-    var resumedBytes = 0
-    /// Whether it may be reported as `spool-full` instead. This is open if all subscribers' windows are full, and the
-    /// core has not begun all notices of removals.
-    var mayBeLost = false
-    /// Name of its file since a client owns it; nil before.
-    var takenAs: String?
-
-    typealias FailureCodeText = String
-}
-
 /// Model's state of one accepted request.
 final class RequestRecord {
     enum Phase {
@@ -78,4 +49,33 @@ final class RequestRecord {
             && fetch.options.redirect == other.options.redirect && fetch.options.isWarm == other.options.isWarm
             && fetch.options.coalesces == other.options.coalesces
     }
+}
+
+/// Identity of a request on the wire.
+struct RequestName: Hashable, CustomStringConvertible {
+    var handler: HandlerID
+    var request: RequestID
+
+    var description: String { "\(handler) \(request)" }
+}
+
+/// Result of a request, as visible in a terminal.
+struct Ending {
+    /// Failure code; nil for a success.
+    var code: FailureCodeText?
+    /// Worker's report; nil if it ended without a response.
+    var completion: Completion?
+    var body: BodyID?
+    /// URL of the final response.
+    var url = ""
+    var attempts = 0
+    /// Number of bytes of an earlier attempt with which the last one began; 0 for none.
+    var resumedBytes = 0
+    /// Whether it may be reported as `spool-full` instead. This is open if all subscribers' windows are full, and the
+    /// core has not begun all notices of removals.
+    var mayBeLost = false
+    /// Name of its file since a client owns it; nil before.
+    var takenAs: String?
+
+    typealias FailureCodeText = String
 }

@@ -1,17 +1,5 @@
 internal import EarshotCore
 
-/// Origin together with the credentials of requests.
-struct ScopeName: Hashable {
-    var origin: Substring
-    /// Header fields that are credentials.
-    var credentials: [UInt8]
-
-    init(_ job: JobContent) {
-        origin = job.origin
-        credentials = job.hasCredentials ? job.fields : []
-    }
-}
-
 /// Model's state of an origin's cool-down: invariant 9.
 struct ScopeRecord {
     enum State {
@@ -85,5 +73,17 @@ struct ScopeRecord {
             state = .probing(flight, isCertain: !mayBeForgotten)
             return now >= quietUntil
         }
+    }
+}
+
+/// Origin together with the credentials of requests.
+struct ScopeName: Hashable {
+    var origin: Substring
+    /// Header fields that are credentials.
+    var credentials: [UInt8]
+
+    init(_ job: JobContent) {
+        origin = job.origin
+        credentials = job.hasCredentials ? job.fields : []
     }
 }

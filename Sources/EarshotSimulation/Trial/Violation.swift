@@ -1,4 +1,4 @@
-/// Violated invariant of ARCHITECTURE.md.
+/// Violation of an invariant of ARCHITECTURE.md, as models and checks report it.
 public struct Violation: Error, Equatable, Sendable, CustomStringConvertible {
     /// Number of the invariant.
     public var invariant: Int

@@ -1,6 +1,6 @@
 internal import EarshotCore
 
-/// Parameters of one run, drawn from its seed.
+/// Parameters of one run of the simulated `World`, drawn from its seed.
 struct Setting {
     /// Maximum number of schemes of users' workers.
     static let mostSchemes = 3

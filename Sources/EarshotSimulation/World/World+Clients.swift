@@ -1,7 +1,7 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// Behaviour of client programs.
+/// Behaviour of client programs at planned events of the `World`.
 extension World {
     mutating func makeClient() -> SimulatedClient {
         let window = [1_024, 4_096, 1, 3, 16, 256, 256, 64][random.below(8)]

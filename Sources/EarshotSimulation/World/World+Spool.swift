@@ -1,22 +1,7 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// File with a complete or partial body.
-struct SimulatedFile {
-    /// Requested content.
-    var content: JobContent
-    /// Entity tag of the version whose bytes it contains.
-    var tag: String
-    var bytes: Int
-}
-
-/// Partial body that outlived its flight.
-struct StoredPart {
-    var file: SimulatedFile
-    var part: PartDescription
-}
-
-/// Spool as seen by workers and the broker's shell: partial bodies by name.
+/// Partial bodies in the spool by name, as workers and the broker's shell see them.
 extension World {
     /// Entity tag of the present version of a URL's content.
     func tag(of key: Int) -> String { "\"\(key).\(versions[key, default: 1])\"" }
@@ -143,4 +128,19 @@ extension World {
         send(down: id.rawValue, .toWorker(link: id.rawValue, .job(job)))
         return event
     }
+}
+
+/// File with a complete or partial body.
+struct SimulatedFile {
+    /// Requested content.
+    var content: JobContent
+    /// Entity tag of the version whose bytes it contains.
+    var tag: String
+    var bytes: Int
+}
+
+/// Partial body that outlived its flight.
+struct StoredPart {
+    var file: SimulatedFile
+    var part: PartDescription
 }

@@ -1,7 +1,7 @@
 internal import EarshotCore
 internal import EarshotWire
 
-/// Behaviour of worker processes, and responses of origins.
+/// Behaviour of worker processes at planned events of the `World`, and responses of origins.
 extension World {
     mutating func workerStarts(_ number: Int) throws(Violation) {
         guard !workers[number].isAlive || workers[number].link == nil && !workers[number].isHung else { return }

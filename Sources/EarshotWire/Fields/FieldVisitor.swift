@@ -1,12 +1,3 @@
-extension FieldVisitor {
-    /// Visits a field without a command-line option.
-    mutating func field<Form: FieldForm>(
-        _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole
-    ) throws(WireError) {
-        try field(name, &value, usual, form, role, help: nil)
-    }
-}
-
 /// An operation on each field of a table.
 ///
 /// A table is a function that passes each of its fields to a visitor. The compiler specializes table and visitor
@@ -19,6 +10,15 @@ protocol FieldVisitor {
 
     /// Visits the fields of a route, which FETCH and JOB share.
     mutating func route(_ route: inout Route) throws(WireError)
+}
+
+extension FieldVisitor {
+    /// Visits a field without a command-line option.
+    mutating func field<Form: FieldForm>(
+        _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole
+    ) throws(WireError) {
+        try field(name, &value, usual, form, role, help: nil)
+    }
 }
 
 /// Role of an option in the identity of a request.

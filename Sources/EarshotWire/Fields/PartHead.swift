@@ -1,46 +1,3 @@
-/// Everything that the requests of two flights must have in common for one to resume the body of the other.
-///
-/// The texts contain URLs and credentials, so they are hashed with a secret before they reach a disk.
-public struct PartKeys: Equatable, Sendable {
-    /// Key of the flight, and one with the first URL of its redirects if there is one.
-    public var texts: [String]
-    /// Principal that the part is charged to; nil for the administrator.
-    public var owner: PrincipalName?
-
-    public init(texts: [String], owner: PrincipalName?) {
-        self.texts = texts
-        self.owner = owner
-    }
-}
-
-/// Partial body that outlives its flight, without the number of its bytes.
-public struct PartDescription: Equatable, Sendable {
-    /// Strong validator in the form of `If-Range`.
-    public var validator: String
-    /// Length of the whole body in bytes; nil if no server announced it.
-    public var totalBytes: Int?
-    /// Fields of the 200 response that began the body, separated by LF.
-    public var httpFields: [UInt8]
-    /// Attempt that received the first byte.
-    public var generation: AttemptID
-    /// Bytes that are certainly on the disk; nil before the first checkpoint.
-    public var checkpoint: Checkpoint?
-    /// Whether a client knew the file while it grew, and may still read it.
-    public var isKnown: Bool
-
-    public init(
-        validator: String, totalBytes: Int?, httpFields: [UInt8], generation: AttemptID, checkpoint: Checkpoint? = nil,
-        isKnown: Bool = false
-    ) {
-        self.validator = validator
-        self.totalBytes = totalBytes
-        self.httpFields = httpFields
-        self.generation = generation
-        self.checkpoint = checkpoint
-        self.isKnown = isKnown
-    }
-}
-
 /// File with the description of a partial body, beside the body or, while that grows, apart from it.
 ///
 /// In the form of a message: fields, and the fields of the response. Credentials of a request or a response are not in it.
@@ -140,6 +97,49 @@ public struct PartHead: Equatable, Sendable {
                     return !secretFields.contains(name)
                 }
                 .joined(separator: [Ascii.lineFeed]))
+    }
+}
+
+/// Everything that the requests of two flights must have in common for one to resume the body of the other.
+///
+/// The texts contain URLs and credentials, so they are hashed with a secret before they reach a disk.
+public struct PartKeys: Equatable, Sendable {
+    /// Key of the flight, and one with the first URL of its redirects if there is one.
+    public var texts: [String]
+    /// Principal that the part is charged to; nil for the administrator.
+    public var owner: PrincipalName?
+
+    public init(texts: [String], owner: PrincipalName?) {
+        self.texts = texts
+        self.owner = owner
+    }
+}
+
+/// Partial body that outlives its flight, without the number of its bytes.
+public struct PartDescription: Equatable, Sendable {
+    /// Strong validator in the form of `If-Range`.
+    public var validator: String
+    /// Length of the whole body in bytes; nil if no server announced it.
+    public var totalBytes: Int?
+    /// Fields of the 200 response that began the body, separated by LF.
+    public var httpFields: [UInt8]
+    /// Attempt that received the first byte.
+    public var generation: AttemptID
+    /// Bytes that are certainly on the disk; nil before the first checkpoint.
+    public var checkpoint: Checkpoint?
+    /// Whether a client knew the file while it grew, and may still read it.
+    public var isKnown: Bool
+
+    public init(
+        validator: String, totalBytes: Int?, httpFields: [UInt8], generation: AttemptID, checkpoint: Checkpoint? = nil,
+        isKnown: Bool = false
+    ) {
+        self.validator = validator
+        self.totalBytes = totalBytes
+        self.httpFields = httpFields
+        self.generation = generation
+        self.checkpoint = checkpoint
+        self.isKnown = isKnown
     }
 }
 

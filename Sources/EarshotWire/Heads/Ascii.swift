@@ -1,4 +1,4 @@
-/// Bytes and byte classes of the grammar.
+/// Bytes and byte classes of the grammar of heads, for the readers of this module.
 enum Ascii {
     static let lineFeed: UInt8 = 0x0a
     static let tab: UInt8 = 0x09

@@ -1,4 +1,4 @@
-/// Reason why a head was rejected.
+/// Reason why a reader of this module rejected a head: code and detail of an ERROR.
 public struct WireError: Error, Equatable, Sendable {
     /// A code of the table in `protocols/8-codes.md`, section "Errors".
     public struct Code: RawRepresentable, Hashable, Sendable {

@@ -1,4 +1,4 @@
-/// Base64: RFC 4648, section 4.
+/// Base64 (RFC 4648, section 4), for HTTP Basic authentication and the API of the door.
 package enum Base64 {
     private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
 

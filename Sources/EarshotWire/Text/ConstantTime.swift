@@ -1,4 +1,4 @@
-/// Comparison of secrets.
+/// Comparison of secrets in constant time, for proofs of gateways and tokens of HTTP clients.
 package enum ConstantTime {
     /// Returns whether the bytes are equal. The duration depends on the lengths only, and does not reveal the first
     /// difference.

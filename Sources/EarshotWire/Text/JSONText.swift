@@ -1,4 +1,4 @@
-/// Writer of JSON (RFC 8259).
+/// Writer of JSON (RFC 8259), for answers to QUERY, the API of the door, and the command's output.
 package struct JSONText {
     package private(set) var bytes: [UInt8] = []
     private var needsComma = false

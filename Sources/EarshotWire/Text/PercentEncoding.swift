@@ -1,4 +1,4 @@
-/// Percent-encoding: RFC 3986, section 2.1.
+/// Percent-encoding (RFC 3986, section 2.1), for URLs, file names and words of heads.
 package enum PercentEncoding {
     /// Appends the escape of a byte, in upper case.
     package static func append(_ byte: UInt8, to text: inout [UInt8]) {

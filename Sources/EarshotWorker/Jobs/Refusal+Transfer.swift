@@ -2,6 +2,7 @@ internal import Curl
 internal import EarshotHTTP
 internal import Glibc
 
+/// Refusals for failed transfers of libcurl: a code, and a detail without text of a server.
 extension Refusal {
     /// The refusal of a failed transfer. Its detail holds no text of a server, unlike libcurl's message.
     init(_ failure: TransferFailure, _ result: TransferResult, _ plan: TransferPlan) {

@@ -1,6 +1,6 @@
 internal import EarshotHTTP
 
-/// Start options of a worker.
+/// Start options of a worker for http and https, which the commands `worker` and `serve` make.
 public struct WorkerOptions: Sendable {
     /// The path of the broker's socket `work`, such as `/run/user/1000/earshot/work`.
     public var workPath: String

@@ -1,16 +1,6 @@
 public import EarshotLoop
 
-/// Way of a worker to a broker on another machine.
-public protocol BrokerTunnel: AnyObject {
-    /// Returns a new socket at whose other end a broker answers. The worker closes it.
-    func connect() throws(SystemError) -> Int32
-    /// Handles the acceptance of the worker by a broker.
-    func accepted()
-    /// Sends the last messages of the worker. The loop must not run.
-    func close()
-}
-
-/// Start options of a worker that runs a program for each job.
+/// Start options of a worker that runs a program for each job, which the command `work` makes.
 public struct ProgramOptions: Sendable {
     /// Maximum number of concurrent jobs, for which the default limit of descriptors, 1,024, suffices.
     public static let mostSlots = 200
@@ -48,4 +38,14 @@ public struct ProgramOptions: Sendable {
         self.program = program
         self.arguments = arguments
     }
+}
+
+/// Way of a worker to a broker on another machine.
+public protocol BrokerTunnel: AnyObject {
+    /// Returns a new socket at whose other end a broker answers. The worker closes it.
+    func connect() throws(SystemError) -> Int32
+    /// Handles the acceptance of the worker by a broker.
+    func accepted()
+    /// Sends the last messages of the worker. The loop must not run.
+    func close()
 }

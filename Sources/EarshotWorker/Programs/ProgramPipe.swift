@@ -1,7 +1,7 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// Non-blocking read end of a program's output.
+/// Non-blocking read end of a program's output, for `ProgramRun`.
 struct ProgramPipe: ~Copyable {
     /// Result of one read.
     enum Piece: Equatable {

@@ -1,7 +1,7 @@
 public import EarshotLoop
 internal import EarshotWire
 
-/// Address of the node gateway of another node.
+/// Address of the node gateway of another node, from which the puller reads bodies.
 public struct NodeAddress: Hashable, Sendable, CustomStringConvertible {
     /// Scheme of the URLs that name bodies of nodes: `earshot-node://ADDRESS:PORT/KEY/TOKEN`.
     public static let scheme = "earshot-node"

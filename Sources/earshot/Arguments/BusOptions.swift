@@ -3,7 +3,7 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import Glibc
 
-/// Options for the bus of a client command.
+/// Options for the bus of a client command: one of this machine, or one on a network with its keys.
 struct BusOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Runtime directory of the broker.", valueName: "dir"), completion: .directory)
     var runtime: String?

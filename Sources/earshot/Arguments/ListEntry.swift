@@ -2,7 +2,7 @@ internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 
-/// URL of a list with its own options.
+/// URL of a list with its own options, as `URLList` and `ListInput` read it.
 struct ListEntry: Equatable {
     var url: String
     /// Options in the order of the list; empty for most URLs.

@@ -3,7 +3,7 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import Glibc
 
-/// Check of paths from the command line.
+/// Check of paths from the command line, for each group of options that has one: an empty path is an error.
 enum PathCheck {
     /// - Parameter paths: names of options, each with its path; nil for an option that was not given.
     /// - Throws: `ValidationError` for an empty path, such as that of an unset variable.

@@ -2,7 +2,7 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import Glibc
 
-/// Private bus for one run of this program.
+/// Private bus for one run of `earshot get`, with which it ends.
 final class PrivateBus {
     /// Maximum time until it is ready.
     private static let patience = Duration.seconds(20)

@@ -102,7 +102,7 @@ struct DownloadOutput {
             (outcome.code, outcome.detail) = (FetchOutcome.writeFailed, reason)
         } else if let partial = item.partial, outcome.code == nil, rest == .whole, !partial.expects(outcome.response) {
             outcome.code = FetchOutcome.digestMismatch
-        } else if outcome.code == nil || files.failBody && item.partial == nil && outcome.isPage {
+        } else if outcome.code == nil || files.failBody && item.partial == nil && outcome.hasErrorPage {
             do throws(OutputFailure) {
                 try place(body, of: item, &outcome, fields, continues: rest == .body)
             } catch {

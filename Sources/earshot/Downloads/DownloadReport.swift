@@ -134,7 +134,7 @@ final class DownloadReport {
         let nextStep = "repeat \(command) to \(isKept ? "continue" : "fetch the rest")"
         write(
             RunSummary(
-                known: list.isOpen ? nil : list.count, tally: tally, replaced: destination.replaced,
+                urlCount: list.isOpen ? nil : list.count, tally: tally, replaced: destination.replaced,
                 seconds: now.since(started) / .seconds(1), isInterrupted: isInterrupted, keptBytes: arriving.keptBytes,
                 keptFiles: arriving.keptFiles, lostBytes: arriving.lostBytes, nextStep: repeats ? nextStep : nil
             ).text)
@@ -144,7 +144,7 @@ final class DownloadReport {
 /// Last line of a run.
 struct RunSummary {
     /// Number of URLs; nil if the list was not read to its end.
-    var known: Int?
+    var urlCount: Int?
     var tally: Tally
     /// Number of replaced files.
     var replaced = 0
@@ -166,7 +166,7 @@ struct RunSummary {
         let end = nextStep.map { "; \($0)" } ?? ""
         if isInterrupted, tally.total == 0, lostBytes == 0, let kept { return "interrupted: \(kept)\(end)" }
         var files = Self.files(count)
-        if isInterrupted { files = "\(count) of \(known.map { "\($0) files" } ?? "an unfinished list")" }
+        if isInterrupted { files = "\(count) of \(urlCount.map { "\($0) files" } ?? "an unfinished list")" }
         var parts = [isInterrupted ? "interrupted: \(files)" : files]
         if tally.failed > 0 { parts.append("\(tally.failed) failed") }
         var size = "\(ByteSize.text(Double(tally.bytes))) in \(TimeText.elapsed(seconds))"
@@ -175,7 +175,7 @@ struct RunSummary {
         if tally.cached > 0 { parts.append("\(tally.cached) from the cache") }
         if tally.shared > 0 { parts.append("\(tally.shared) shared") }
         if tally.resumed > 0 {
-            let resumed = known == 1 ? "" : "\(Self.files(tally.resumed)) "
+            let resumed = urlCount == 1 ? "" : "\(Self.files(tally.resumed)) "
             parts.append("continued \(resumed)at \(ByteSize.text(Double(tally.resumedBytes)))")
         }
         if tally.skipped > 0 { parts.append("\(tally.skipped) skipped") }

@@ -101,7 +101,7 @@ final class GetRun {
             session.loop, isReserved: output.destination.isTerminal, interrupt: session.signalDescriptor,
             ProgressView.Source(
                 state: { [unowned self] in
-                    RunSnapshot(known: list.count, isListing: list.isOpen, tally: report.tally)
+                    RunSnapshot(urlCount: list.count, isListing: list.isOpen, tally: report.tally)
                 },
                 oldest: { [unowned self] in pending.min { $0.value.index < $1.value.index }?.key },
                 requestReason: { [unowned self] in session.connection.query(.why(requests.handler, $0)) }))

@@ -3,7 +3,7 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// Destination of bodies.
+/// Destination of the bodies of `get` and `watch`: a folder, one file, standard output, or none.
 struct Destination {
     enum Target {
         /// Bodies are discarded.

@@ -2,6 +2,7 @@ internal import EarshotLoop
 internal import Glibc
 internal import LibCrypto
 
+/// SHA-256 of open files and of files in a folder, with which `Destination` and `OutputBody` compare bodies.
 extension SHA256 {
     /// Maximum number of bytes in memory.
     private static let pieceBytes = 1 << 20

@@ -2,7 +2,7 @@ internal import EarshotHTTP
 internal import EarshotWire
 internal import Glibc
 
-/// Modification times of files, in seconds since 1970.
+/// Modification times of files, in seconds since 1970: those of responses, and their text in HTTP.
 enum FileTime {
     /// Sets the times of an open file. A file system without times is no error.
     static func set(_ descriptor: Int32, _ seconds: Int64) {

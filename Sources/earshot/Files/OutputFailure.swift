@@ -1,7 +1,7 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// Reason why an output was not written.
+/// Reason why an output was not written, for the command's message and exit status.
 enum OutputFailure: Error {
     /// The source is missing or has changed. The body can be requested again.
     case lostSource

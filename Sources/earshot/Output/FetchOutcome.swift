@@ -25,7 +25,7 @@ struct FetchOutcome {
     var skipped: String?
 
     /// Whether there is the body of an HTTP failure. One above the setting page-bytes is left out.
-    var isPage: Bool { code == "http-status" && response?.sha256 != nil }
+    var hasErrorPage: Bool { code == "http-status" && response?.sha256 != nil }
 
     /// Whether the body came from the cache.
     var isCached: Bool { response?.source == .cache || response?.source == .revalidated }

@@ -1,7 +1,7 @@
 internal import EarshotClient
 internal import EarshotWire
 
-/// Request in an answer to QUERY requests.
+/// Request in an answer to `QUERY requests`, for the lines of `list` and for `retry`.
 struct RequestRow {
     /// Columns of a line, in their order. Only a request of another user has the last one.
     static let columns = ["state", "class", "age", "tries", "handler", "request", "url", "user"]

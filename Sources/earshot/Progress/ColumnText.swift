@@ -1,4 +1,4 @@
-/// Width of text on a terminal, in columns.
+/// Width of text on a terminal, in columns, for the lines of `ProgressText`.
 enum ColumnText {
     /// Scalars that take two columns: East Asian wide characters and emoji.
     private static let wide: [ClosedRange<UInt32>] = [

@@ -1,4 +1,4 @@
-/// Progress of a run as lines of text.
+/// Progress of a run of `earshot get` as lines of text, which `ProgressView` shows.
 struct ProgressText {
     /// Size of the terminal in characters.
     var columns: Int
@@ -15,7 +15,7 @@ struct ProgressText {
     /// Lines for a terminal, each narrower than it. At most `rows - 1`.
     func lines(_ snapshot: RunSnapshot) -> [String] {
         var lines: [String] = []
-        if snapshot.known == 1, !snapshot.isListing {
+        if snapshot.urlCount == 1, !snapshot.isListing {
             if let transfer = snapshot.transfers.first { lines.append(single(transfer, snapshot)) }
         } else {
             lines.append(header(snapshot))
@@ -23,7 +23,7 @@ struct ProgressText {
         if let waiting = snapshot.waiting {
             lines.append(colored(ColumnText.shortened(waiting, to: columns - 1), "33"))
         }
-        guard snapshot.known > 1 || snapshot.isListing else { return lines }
+        guard snapshot.urlCount > 1 || snapshot.isListing else { return lines }
         let room = max(0, rows - 1 - lines.count)
         let isCut = snapshot.transfers.count > room
         let shown = snapshot.transfers.prefix(isCut ? max(0, room - 1) : room)
@@ -39,7 +39,7 @@ struct ProgressText {
     /// Line for a log.
     static func plain(_ snapshot: RunSnapshot) -> String {
         var parts: [String]
-        if snapshot.known == 1, !snapshot.isListing {
+        if snapshot.urlCount == 1, !snapshot.isListing {
             guard let transfer = snapshot.transfers.first else { return snapshot.waiting ?? "nothing received yet" }
             parts = [
                 [transfer.name, percent(transfer), size(transfer)].compactMap(\.self).joined(separator: " ")
@@ -82,8 +82,8 @@ struct ProgressText {
         let failed = "\(tally.failed) failed"
         guard line.utf8.count < columns else { return ColumnText.shortened(line, to: columns - 1) }
         let text = parts.map { $0 == failed ? colored($0, "31") : $0 }.joined(separator: "  ")
-        guard !snapshot.isListing, snapshot.known > 0, room >= Self.leastBar else { return text }
-        return bar(Double(snapshot.done) / Double(snapshot.known), min(room, Self.mostBar)) + "  " + text
+        guard !snapshot.isListing, snapshot.urlCount > 0, room >= Self.leastBar else { return text }
+        return bar(Double(snapshot.done) / Double(snapshot.urlCount), min(room, Self.mostBar)) + "  " + text
     }
 
     private func nameWidth(_ transfers: some Collection<RunSnapshot.Transfer>) -> Int {
@@ -115,7 +115,7 @@ struct ProgressText {
 
     /// Finished and known files; a plus sign marks a list that may grow.
     private static func counts(_ snapshot: RunSnapshot) -> String {
-        "\(snapshot.done)/\(snapshot.known)\(snapshot.isListing ? "+" : "")"
+        "\(snapshot.done)/\(snapshot.urlCount)\(snapshot.isListing ? "+" : "")"
     }
 
     private static func percent(_ transfer: RunSnapshot.Transfer) -> String? {

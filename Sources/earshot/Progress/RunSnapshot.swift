@@ -26,7 +26,7 @@ struct RunSnapshot {
     }
 
     /// Number of URLs so far.
-    var known = 1
+    var urlCount = 1
     /// Whether further URLs may arrive.
     var isListing = false
     var tally = Tally()
@@ -50,13 +50,13 @@ struct RunSnapshot {
     ///
     /// If all remaining transfers run and have known sizes, it follows from their bytes, else from the number of files.
     var secondsLeft: Double? {
-        guard !isListing, known > done else { return nil }
+        guard !isListing, urlCount > done else { return nil }
         let remaining = transfers.compactMap { transfer in transfer.total.map { max(0, $0 - transfer.received) } }
-        if remaining.count == known - done {
+        if remaining.count == urlCount - done {
             guard let rate = bytesPerSecond, rate >= 1 else { return nil }
             return remaining.reduce(0) { $0 + Double($1) } / rate
         }
-        guard done > 0, known > 1, seconds > 0 else { return nil }
-        return Double(known - done) * seconds / Double(done)
+        guard done > 0, urlCount > 1, seconds > 0 else { return nil }
+        return Double(urlCount - done) * seconds / Double(done)
     }
 }

@@ -1,4 +1,4 @@
-/// Time spans as people read them.
+/// Time spans as people read them, for progress, lists of requests and `earshot top`.
 enum TimeText {
     /// Remaining time: `0:42`, `1:02:03` or `2d 3h`.
     static func left(_ seconds: Double) -> String {

@@ -1,6 +1,6 @@
 internal import EarshotGateway
 
-/// File from which a gateway reads its keys.
+/// File from which a gateway reads its keys: that of the clients, or that of a cluster.
 enum GatewayKeySource: Equatable {
     /// File of the keys of clients and workers on other machines.
     case keys(String)

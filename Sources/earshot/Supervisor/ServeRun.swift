@@ -8,7 +8,7 @@ internal import EarshotWorker
 internal import Glibc
 internal import Logging
 
-/// Run of `earshot serve`, with its options.
+/// Run of `earshot serve`, with its options: starts a `Supervisor`, and waits for its end.
 struct ServeRun {
     let folder: RuntimeFolder
     /// Options that all brokers share, and those that all workers share.

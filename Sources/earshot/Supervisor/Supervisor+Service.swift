@@ -1,7 +1,7 @@
 internal import EarshotCore
 internal import EarshotLoop
 
-/// Notification of the service manager: sd_notify(3).
+/// Notification of the service manager about readiness, reloads and the end: sd_notify(3).
 extension Supervisor {
     /// Reserve added to the announced shutdown time.
     private static let stopReserve = Duration.seconds(2)

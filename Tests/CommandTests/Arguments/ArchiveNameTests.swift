@@ -3,6 +3,7 @@ import Testing
 
 @testable import earshot
 
+/// Names of compressed files, whose content coding stays.
 @Suite struct ArchiveNameTests {
     @Test(arguments: ["a.tar.gz", "A.TGZ", "x/y.zip", "b.Z", ".7z", "a.tar.zst", "a.lz4"])
     func `a name of compressed content keeps its coding`(name: String) { #expect(ArchiveName.matches(name)) }

@@ -2,6 +2,7 @@ import Testing
 
 @testable import earshot
 
+/// Messages about values that the argument parser refuses without a reason.
 @Suite struct ArgumentFormTests {
     @Test(arguments: [
         ("--checksum <digest>", "sha256: and 64 hexadecimal digits"),

@@ -4,6 +4,7 @@ import Testing
 
 @testable import earshot
 
+/// Words of the command line that the argument parser would misread: empty values, and keys that begin with a dash.
 @Suite struct CommandLineTests {
     @Test func `an empty value is an argument of its own`() {
         #expect(

@@ -2,6 +2,7 @@ import Testing
 
 @testable import earshot
 
+/// Topics of `earshot help`: their layout and their names.
 @Suite struct HelpTopicTests {
     /// Parses a printed topic as the man pages do.
     private func entries(of text: String) -> [HelpTopic.Entry] {

@@ -3,6 +3,7 @@ import Testing
 
 @testable import earshot
 
+/// Files of credentials in the format of netrc(5).
 @Suite struct NetrcTests {
     private func credentials(_ text: String, for url: String = "http://a.example/x") -> String? {
         Netrc(text)?.credentials(for: url).map { "\($0.user):\($0.password)" }

@@ -2,6 +2,7 @@ import Testing
 
 @testable import earshot
 
+/// Options with one value that are given twice.
 @Suite struct RepeatedOptionTests {
     private func repeated(_ words: String) throws -> String? {
         let words = words.split(separator: " ").map(String.init)

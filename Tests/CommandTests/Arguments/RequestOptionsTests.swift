@@ -5,6 +5,7 @@ import Testing
 
 @testable import earshot
 
+/// Options of a request, and the FETCH that they make.
 @Suite struct RequestOptionsTests {
     private static let url = "http://a.example/"
 

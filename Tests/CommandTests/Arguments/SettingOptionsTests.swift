@@ -5,6 +5,7 @@ import Testing
 
 @testable import earshot
 
+/// Settings as options of `serve` and `broker`.
 @Suite struct SettingOptionsTests {
     private func words(_ arguments: String...) throws -> [String] { try words(arguments) }
 

@@ -3,6 +3,7 @@ import Testing
 
 @testable import earshot
 
+/// Completions of words that depend on earlier words or on the broker.
 @Suite struct ShellCompletionTests {
     @Test func `the first word of set is a setting or a kind of rule`() {
         #expect(ShellCompletion.settings([]) == SettingName.allCases.map(\.rawValue) + ["origin", "address"])

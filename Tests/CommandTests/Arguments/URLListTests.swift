@@ -2,6 +2,7 @@ import Testing
 
 @testable import earshot
 
+/// Lists of URLs with options, in a file and in pieces of standard input.
 @Suite struct URLListTests {
     private func urls(_ text: [UInt8], pieces: Int) -> [String] {
         entries(text, pieces: pieces).map(\.url)

@@ -3,6 +3,7 @@ import Testing
 
 @testable import earshot
 
+/// Notes of an `earshot watch` in the background.
 struct BackgroundRecordTests {
     private let record = BackgroundRecord(
         bus: ["--runtime=/run/user/1/earshot"], handler: "night/list", directory: "/srv/my\nfiles", log: "",

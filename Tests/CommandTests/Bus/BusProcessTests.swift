@@ -5,6 +5,7 @@ import Testing
 
 @testable import earshot
 
+/// The process that a command finds behind a bus.
 @Suite struct BusProcessTests {
     @Test func `a bus whose supervisor is unknown is not stopped by its broker`() throws {
         let folder = CommandFolder()

@@ -7,6 +7,7 @@ import Testing
 
 @testable import earshot
 
+/// Programs that a command or a bus runs for results.
 @Suite struct HookTests {
     private let key: RequestKey
     private let folder = CommandFolder()

@@ -2,6 +2,7 @@ import Testing
 
 @testable import earshot
 
+/// Pauses before a child of the supervisor starts again, and crash loops.
 struct RestartRuleTests {
     /// Generator without jitter.
     private struct Highest: RandomNumberGenerator {

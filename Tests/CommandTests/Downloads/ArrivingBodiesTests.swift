@@ -3,6 +3,7 @@ import Testing
 
 @testable import earshot
 
+/// Bytes of unfinished bodies that a later run can continue.
 @Suite struct ArrivingBodiesTests {
     private let item = OutputItem(entry: ListEntry(url: "http://h/a"), index: 1)
 

@@ -2,6 +2,7 @@ import Testing
 
 @testable import earshot
 
+/// The URLs of a run in their order, also while more arrive.
 @Suite struct DownloadListTests {
     private func entries(_ names: String...) -> [ListEntry] { names.map { ListEntry(url: "http://h/\($0)") } }
 

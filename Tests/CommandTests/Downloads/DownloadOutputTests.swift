@@ -4,6 +4,7 @@ import Testing
 
 @testable import earshot
 
+/// The file, the failure and the counters that a response of a run leaves.
 @Suite struct DownloadOutputTests {
     private let folder = CommandFolder()
     private let item = OutputItem(entry: ListEntry(url: "http://h/a.txt"), index: 1, name: "a.txt")

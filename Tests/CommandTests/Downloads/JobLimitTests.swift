@@ -3,6 +3,7 @@ import Testing
 
 @testable import earshot
 
+/// The option `-j` beside the bus's own limit of transfers.
 @Suite struct JobLimitTests {
     private func step(_ jobs: Int, _ limit: Int, isPrivate: Bool) -> JobLimit.Step? {
         let settings = """

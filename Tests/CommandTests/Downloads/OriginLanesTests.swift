@@ -2,6 +2,7 @@ import Testing
 
 @testable import earshot
 
+/// The limit of pending requests to each origin in a run.
 @Suite struct OriginLanesTests {
     private let a = "http://a.example/1"
     private let b = "https://b.example/"

@@ -4,6 +4,7 @@ import Testing
 
 @testable import earshot
 
+/// The request that an item of a run becomes.
 @Suite struct RequestTemplateTests {
     private func fields(
         _ entry: ListEntry, existing: ExistingFile? = nil, files arguments: [String] = [], streams: Bool = false

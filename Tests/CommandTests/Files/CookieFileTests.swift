@@ -3,6 +3,7 @@ import Testing
 
 @testable import earshot
 
+/// Files of cookies in the Netscape format, and the COOKIES messages made from them.
 @Suite struct CookieFileTests {
     private func cookie(_ line: String) throws -> FileCookie? { try FileCookie(line: Array(line.utf8)[...]) }
 

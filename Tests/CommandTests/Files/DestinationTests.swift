@@ -3,6 +3,7 @@ import Testing
 
 @testable import earshot
 
+/// Destinations of bodies: a folder, one file and devices.
 @Suite struct DestinationTests {
     private let folder = CommandFolder()
 

@@ -4,6 +4,7 @@ import Testing
 
 @testable import earshot
 
+/// Links on the way to an output, and files of other users in shared folders.
 @Suite struct OutputEntryTests {
     /// User that has neither the test nor the folder.
     private static let other: uid_t = 2

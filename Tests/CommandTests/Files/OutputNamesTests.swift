@@ -5,6 +5,7 @@ import Testing
 
 @testable import earshot
 
+/// Names of output files, and their templates; names that the server suggests; failed URLs; existing files.
 @Suite struct OutputTemplateTests {
     @Test(arguments: [
         ("{host}/{path}", "h.example/a/b.txt"), ("{n}-{name}", "7-b.txt"), ("x/{sha256}", "x/abc"), ("{name}", "b.txt"),

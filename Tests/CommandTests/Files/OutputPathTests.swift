@@ -6,6 +6,7 @@ import Testing
 
 @testable import earshot
 
+/// Files behind an output path: links, open descriptors, permissions and pipes.
 @Suite struct OutputPathTests {
     private let folder = CommandFolder()
 

@@ -3,6 +3,7 @@ import Testing
 
 @testable import earshot
 
+/// The answer to `QUERY cluster` as text.
 @Suite struct ClusterReportTests {
     @Test func `a member has a machine and an address, each in a column`() throws {
         let json = """

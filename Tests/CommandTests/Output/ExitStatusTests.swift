@@ -3,6 +3,7 @@ import Testing
 
 @testable import earshot
 
+/// Exit codes of failures, and the counters of a run.
 @Suite struct ExitStatusTests {
     @Test(arguments: [
         ("unsupported-scheme", 1), ("malformed-url", 3), ("unknown-host", 6), ("dns-failed", 6), ("connect-refused", 7),
@@ -61,12 +62,12 @@ import Testing
         #expect((tally.bytes, tally.cached, tally.shared, tally.resumed) == (25, 2, 1, 1))
         #expect((tally.resumedBytes, tally.newBytes) == (4, 21))
         #expect(
-            RunSummary(known: 6, tally: tally, seconds: 1).text
+            RunSummary(urlCount: 6, tally: tally, seconds: 1).text
                 == "5 files, 1 failed, 25 B in 1.0 s (21 B/s), 2 from the cache, 1 shared, continued 1 file at 4 B")
     }
 
     @Test func `the summary of one URL says where it was continued`() throws {
-        let whole = try RunSummary(known: 1, tally: tally([success(7, .resumed, resumed: 7)]), seconds: 1)
+        let whole = try RunSummary(urlCount: 1, tally: tally([success(7, .resumed, resumed: 7)]), seconds: 1)
         #expect(whole.text == "1 file, 7 B in 1.0 s, continued at 7 B")
     }
 

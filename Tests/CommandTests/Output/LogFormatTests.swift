@@ -5,6 +5,7 @@ import Testing
 
 @testable import earshot
 
+/// The forms of log lines: text, logfmt, JSON and the journal's.
 @Suite struct LogFormatTests {
     private func entry(
         _ message: String, _ fields: [(name: String, value: String)] = [], process: String = "broker",

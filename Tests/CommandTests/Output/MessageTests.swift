@@ -5,6 +5,7 @@ import Testing
 
 @testable import earshot
 
+/// Messages about failures: their cause, their code and the next step.
 @Suite struct MessageTests {
     private func failure(_ code: String, _ detail: String) -> String {
         FetchOutcome(url: "http://h/a?token", code: code, detail: detail).sentence(verbosely: false)

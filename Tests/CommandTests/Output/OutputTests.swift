@@ -3,6 +3,7 @@ import Testing
 
 @testable import earshot
 
+/// Lines of JSON, and JSON of the broker.
 @Suite struct JSONLineTests {
     @Test func `a line is one object, without the members that have no value`() {
         var line = JSONLine()

@@ -3,6 +3,7 @@ import Testing
 
 @testable import earshot
 
+/// The progress of a run: its rate, its times, its width and its lines.
 @Suite struct TransferRateTests {
     @Test func `the rate is that of the last five seconds`() {
         var rate = TransferRate()
@@ -89,7 +90,7 @@ import Testing
 
     @Test func `many files have their counts and the transfers that run`() {
         let snapshot = RunSnapshot(
-            known: 10, tally: tally(4, failed: 1),
+            urlCount: 10, tally: tally(4, failed: 1),
             transfers: [transfer("a", 512, 1024), transfer("long.txt", 2_048, nil)],
             bytesPerSecond: 256, seconds: 10)
         #expect(
@@ -114,7 +115,7 @@ import Testing
     }
 
     @Test func `a list that is still read has no estimate`() {
-        let snapshot = RunSnapshot(known: 10, isListing: true, tally: tally(5), seconds: 10)
+        let snapshot = RunSnapshot(urlCount: 10, isListing: true, tally: tally(5), seconds: 10)
         #expect(lines(snapshot) == ["5/10+ files  0 B"])
         #expect(ProgressText.plain(snapshot) == "5/10+ files, 0 B")
     }
@@ -122,7 +123,7 @@ import Testing
     @Test(arguments: [1, 2, 8, 12, 20, 21, 40, 80, 200], [2, 5, 24])
     func `lines fit the terminal`(columns: Int, rows: Int) {
         let names = ["a", String(repeating: "long", count: 80), String(repeating: "日本", count: 50)]
-        var snapshot = RunSnapshot(known: 1_000_000, tally: tally(123_456, failed: 7))
+        var snapshot = RunSnapshot(urlCount: 1_000_000, tally: tally(123_456, failed: 7))
         snapshot.transfers = (0..<100).map { transfer(names[$0 % 3], 1 << 40, $0 % 2 == 0 ? 1 << 41 : nil) }
         snapshot.bytesPerSecond = 123_456_789
         snapshot.seconds = 1e6
@@ -132,7 +133,7 @@ import Testing
         #expect(shown.allSatisfy { ColumnText.width($0) < columns })
         #expect(
             rows < 24 || columns < 21 || shown.last == "  and 80 more" || shown.last == "  and 79 more")
-        snapshot.known = 1
+        snapshot.urlCount = 1
         for name in ["a", names[2]] {
             snapshot.transfers = [transfer(name, 1, 3)]
             let plain = lines(snapshot, columns: columns, rows: rows)
@@ -147,7 +148,7 @@ import Testing
         #expect(ProgressText.plain(snapshot) == "a.iso 50% 1.0 MiB of 2.0 MiB, 1.0 MiB/s, ETA 0:01")
         snapshot.waiting = "waiting: no worker"
         #expect(ProgressText.plain(snapshot) == "a.iso 50% 1.0 MiB of 2.0 MiB, waiting: no worker")
-        let many = RunSnapshot(known: 3, tally: tally(1, failed: 1), seconds: 4)
+        let many = RunSnapshot(urlCount: 3, tally: tally(1, failed: 1), seconds: 4)
         #expect(ProgressText.plain(many) == "2/3 files, 1 failed, 0 B, ETA 0:02")
     }
 }
@@ -155,33 +156,33 @@ import Testing
 @Suite struct RunSummaryTests {
     @Test func `the summary has files, failures, bytes, time and sources`() {
         var tally = Tally()
-        #expect(RunSummary(known: 0, tally: tally, seconds: 0).text == "0 files, 0 B in 0.0 s")
+        #expect(RunSummary(urlCount: 0, tally: tally, seconds: 0).text == "0 files, 0 B in 0.0 s")
         tally.countSuccesses(1)
-        #expect(RunSummary(known: 1, tally: tally, seconds: 1.25).text == "1 file, 0 B in 1.2 s")
+        #expect(RunSummary(urlCount: 1, tally: tally, seconds: 1.25).text == "1 file, 0 B in 1.2 s")
         tally.count(FetchOutcome(url: "u", code: "timeout", detail: ""))
         #expect(
-            RunSummary(known: 9, tally: tally, replaced: 3, seconds: 75, isInterrupted: true).text
+            RunSummary(urlCount: 9, tally: tally, replaced: 3, seconds: 75, isInterrupted: true).text
                 == "interrupted: 1 of 9 files, 1 failed, 0 B in 1:15, 3 replaced")
         tally.countSkip()
         #expect(
-            RunSummary(known: 9, tally: tally, seconds: 1, isInterrupted: true, nextStep: "repeat it").text
+            RunSummary(urlCount: 9, tally: tally, seconds: 1, isInterrupted: true, nextStep: "repeat it").text
                 == "interrupted: 1 of 9 files, 1 failed, 0 B in 1.0 s, 1 skipped; repeat it")
         #expect(
             RunSummary(
-                known: 2, tally: Tally(), seconds: 1, isInterrupted: true, keptBytes: 3_072, keptFiles: 1,
+                urlCount: 2, tally: Tally(), seconds: 1, isInterrupted: true, keptBytes: 3_072, keptFiles: 1,
                 lostBytes: 1_024
             ).text
                 == "interrupted: 0 of 2 files, 0 B in 1.0 s, 3.0 KiB of 1 file kept, "
                 + "1.0 KiB of unfinished files not kept (no strong validator)")
         tally = Tally()
         #expect(
-            RunSummary(known: nil, tally: tally, seconds: 1, isInterrupted: true).text
+            RunSummary(urlCount: nil, tally: tally, seconds: 1, isInterrupted: true).text
                 == "interrupted: 0 of an unfinished list, 0 B in 1.0 s")
     }
 
     @Test func `kept bytes are all that an interruption before the first outcome has`() {
         var summary = RunSummary(
-            known: 9, tally: Tally(), seconds: 1, isInterrupted: true, keptBytes: 3_250_586, keptFiles: 8,
+            urlCount: 9, tally: Tally(), seconds: 1, isInterrupted: true, keptBytes: 3_250_586, keptFiles: 8,
             nextStep: "repeat it")
         #expect(summary.text == "interrupted: 3.1 MiB of 8 files kept; repeat it")
         summary.keptFiles = 1

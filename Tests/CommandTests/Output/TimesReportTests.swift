@@ -3,6 +3,7 @@ import Testing
 
 @testable import earshot
 
+/// Percentiles of the histograms in `QUERY status`.
 @Suite struct TimesReportTests {
     private func times(_ buckets: String) throws -> String {
         let json =

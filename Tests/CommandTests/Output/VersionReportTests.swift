@@ -2,6 +2,7 @@ import Testing
 
 @testable import earshot
 
+/// The output of `earshot --version`.
 @Suite struct VersionReportTests {
     @Test(arguments: [
         ("", "unknown", "unknown"), ("commit 2a24aa13\n", "2a24aa13", "unknown"),

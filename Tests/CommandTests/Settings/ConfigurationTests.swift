@@ -5,6 +5,7 @@ import Testing
 
 @testable import earshot
 
+/// Files, variables and options as sources of settings.
 @Suite struct ConfigurationTests {
     private let folder = CommandFolder()
 

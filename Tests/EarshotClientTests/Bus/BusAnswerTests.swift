@@ -194,7 +194,7 @@ import Testing
         for isFirst in [true, false] {
             let answer = Answer<Void>()
             var answers = OpenAnswers()
-            _ = answers.submitting(key, answer)
+            _ = answers.addSubmission(key, answer)
             if isFirst { answer.abandon() }
             let isToBeWithdrawn = answers.accepted(key)
             #expect(isToBeWithdrawn == isFirst)

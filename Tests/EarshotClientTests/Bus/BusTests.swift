@@ -5,6 +5,7 @@ import Testing
 
 @testable import EarshotClient
 
+/// The library over a scripted broker: responses, failures, cancellation and handlers.
 @Suite(.timeLimit(.minutes(10))) struct BusTests {
     private let url = "http://127.0.0.1/a"
 

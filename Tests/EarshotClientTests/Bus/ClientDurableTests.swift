@@ -2,6 +2,7 @@ import Testing
 
 @testable import EarshotClient
 
+/// Durable requests over a bus of the built program that is killed and restarted.
 @Suite(.timeLimit(.minutes(10)), .serialized) struct ClientDurableTests {
     @Test func `what was submitted is claimed in the next life of all, until it is acknowledged`() async throws {
         let origin = try ThreadOrigin()

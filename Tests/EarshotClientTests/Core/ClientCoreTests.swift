@@ -3,6 +3,7 @@ import Testing
 
 @testable import EarshotClient
 
+/// The core of a client without a connection: messages and events in their order.
 @Suite struct ClientCoreTests {
     @Test func `nothing is said before WELCOME, and then all of it, in order`() {
         var core = ClientCore(hello: hello)

@@ -1,6 +1,7 @@
 import EarshotClient
 import Testing
 
+/// File names that are derived from URLs.
 @Suite struct FileNamesTests {
     @Test(arguments: [
         ("http://h/a.png", "a.png"), ("http://h/a/b/c.tar.gz?x=/y#/z", "c.tar.gz"), ("http://h/a/", "a"),

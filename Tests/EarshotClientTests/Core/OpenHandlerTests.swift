@@ -4,6 +4,7 @@ import Testing
 
 @testable import EarshotClient
 
+/// The loop's record of a handler.
 @Suite struct OpenHandlerTests {
     @Test func `a handler forgets its requests in any order`() throws {
         let commands = try Mailbox<BusCommand>()

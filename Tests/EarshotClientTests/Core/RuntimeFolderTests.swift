@@ -4,6 +4,7 @@ import Testing
 
 @testable import EarshotClient
 
+/// The runtime folder of a bus: its search, its rights and its locks.
 @Suite struct RuntimeFolderTests {
     @Test func `a folder is made for one user alone, and removed with all that is in it`() throws {
         let folder = try RuntimeFolder(named: Endpoint().path + "/deep/run//")

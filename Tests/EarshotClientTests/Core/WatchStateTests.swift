@@ -3,6 +3,7 @@ import Testing
 
 @testable import EarshotClient
 
+/// The buffer between the loop and the reader of a watch.
 @Suite(.timeLimit(.minutes(10))) struct WatchStateTests {
     private let ended = WatchedRequest(handler: "page", request: "1", result: .failure(.closed), claim: nil)
 

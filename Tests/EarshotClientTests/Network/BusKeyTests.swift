@@ -3,6 +3,7 @@ import Testing
 
 @testable import EarshotClient
 
+/// Files of keys, and addresses of buses on a network.
 @Suite struct BusKeyTests {
     @Test func `a key file has a name and two keys`() throws {
         let home = try Home()

@@ -4,6 +4,7 @@ import Testing
 
 @testable import EarshotClient
 
+/// The next bus of a list, and the pauses, after connections that failed or were lost.
 @Suite struct EndpointListTests {
     private func list(_ count: Int) throws -> EndpointList {
         EndpointList(try (1...count).map { try CurveKeys.endpoint("tcp://127.0.0.1:\($0)") })

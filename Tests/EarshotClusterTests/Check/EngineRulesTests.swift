@@ -3,6 +3,7 @@ import Testing
 
 @testable import EarshotCluster
 
+/// Rules of the users of servers and sentinels.
 @Suite struct EngineRulesTests {
     /// Options of commands, which are words of scripts in capital letters, too.
     private static let options: Set = ["WITHSCORES", "LIMIT", "PX", "LT", "NX", "XX", "GT", "REV", "INCR"]

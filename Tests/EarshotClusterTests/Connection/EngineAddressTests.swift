@@ -1,6 +1,7 @@
 import EarshotCluster
 import Testing
 
+/// Addresses of servers as text.
 @Suite struct EngineAddressTests {
     @Test(arguments: [
         "127.0.0.1:6379", "[::1]:6379", "[2001:db8::1]:1", "unix:/run/redis/redis.sock",

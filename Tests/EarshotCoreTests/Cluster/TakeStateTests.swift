@@ -2,6 +2,7 @@ import Testing
 
 @testable import EarshotCore
 
+/// Times at which a node asks the engine for flights.
 @Suite struct TakeStateTests {
     private let now = Tick(nanoseconds: 0)
 

@@ -4,6 +4,7 @@ import Testing
 
 @testable import EarshotCore
 
+/// Fingerprints of requests with another content or another handling.
 @Suite struct FingerprintTests {
     private static func fingerprint(_ lines: String) throws -> UInt64 {
         let message = try ClientMessage(head: Array("FETCH h 1 http://a/\n\(lines)\n".utf8))

@@ -3,6 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
+/// Descriptions of malformed targets of redirects.
 @Suite struct RedirectTargetTests {
     @Test(
         arguments: [

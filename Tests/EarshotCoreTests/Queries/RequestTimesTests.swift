@@ -3,6 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
+/// Histograms of times, and their part of `QUERY status`.
 @Suite struct DurationHistogramTests {
     /// Index of the bucket of a duration in nanoseconds.
     private func bucket(_ nanoseconds: Int64) -> Int? {

@@ -3,6 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
+/// Shares of attempts in the rate limits of several groups.
 struct RateBookTests {
     private typealias Limit = RateBook.Limit
     private let worker = WorkerID(rawValue: 1)

@@ -3,6 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
+/// Facts that the supervisor and the shell report, in the answers to QUERY.
 struct ChildFailureTests {
     private let failure = ChildFailure(
         role: "worker", deaths: 7, since: "2026-11-21T08:54:38Z", lastEnd: "exit code 1")

@@ -2,6 +2,7 @@ import EarshotCore
 import EarshotHTTP
 import Testing
 
+/// Address policies: presets, rules, verdicts and their text.
 @Suite struct AddressPolicyTests {
     private func verdict(_ policy: AddressPolicy, _ address: String, host: String = "a.example") throws
         -> AddressVerdict

@@ -2,6 +2,7 @@ import EarshotCore
 import EarshotHTTP
 import Testing
 
+/// Addresses as text and as bits.
 @Suite struct IPAddressTests {
     @Test(
         "an address has one canonical text",

@@ -2,6 +2,7 @@ import EarshotCore
 import EarshotHTTP
 import Testing
 
+/// Directives of `Cache-Control` and `Pragma`.
 @Suite struct CacheControlTests {
     private static let longest: Int64 = 2_147_483_648
 

@@ -1,6 +1,7 @@
 import EarshotHTTP
 import Testing
 
+/// The effect of a 304, or of a response to HEAD, on a stored response.
 @Suite struct CacheFresheningTests {
     private let rule = CacheRule()
     private let later = CacheWorld.now + 100

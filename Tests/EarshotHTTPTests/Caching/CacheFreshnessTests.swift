@@ -1,6 +1,7 @@
 import EarshotHTTP
 import Testing
 
+/// Age and lifetime of stored responses.
 @Suite struct CacheFreshnessTests {
     private let rule = CacheRule()
 

@@ -2,6 +2,7 @@ import EarshotHTTP
 import EarshotWire
 import Testing
 
+/// Decisions whether a stored response answers a request.
 @Suite struct CacheReuseTests {
     private let rule = CacheRule()
 

@@ -2,6 +2,7 @@ import EarshotHTTP
 import EarshotWire
 import Testing
 
+/// Responses that a private cache stores, and those that it does not.
 @Suite struct CacheStoringTests {
     private let world = CacheWorld()
 

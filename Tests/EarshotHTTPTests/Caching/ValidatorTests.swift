@@ -1,6 +1,7 @@
 import EarshotHTTP
 import Testing
 
+/// Entity tags and dates as validators.
 @Suite struct ValidatorTests {
     private func validator(_ lines: String) -> Validator {
         Validator(response: HeaderFields(lines: Array(lines.utf8)), now: 1_767_225_600)

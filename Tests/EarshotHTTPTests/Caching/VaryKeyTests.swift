@@ -1,6 +1,7 @@
 import EarshotHTTP
 import Testing
 
+/// Request fields that distinguish variants of a response.
 @Suite struct VaryKeyTests {
     private func key(_ vary: String, _ request: String) -> VaryKey? {
         VaryKey(response: CacheWorld.fields("vary: \(vary)"), request: CacheWorld.fields(request))

@@ -1,6 +1,7 @@
 import EarshotHTTP
 import Testing
 
+/// Dates of cookies in all their forms.
 @Suite struct CookieDateTests {
     @Test(
         "a cookie's date is read in any form",

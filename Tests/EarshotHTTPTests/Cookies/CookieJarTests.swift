@@ -2,6 +2,7 @@ import EarshotCore
 import EarshotHTTP
 import Testing
 
+/// The jar: domains, paths, ages, limits and the order of its cookies.
 @Suite struct CookieJarTests {
     private static let now: Int64 = 1_767_225_600
 

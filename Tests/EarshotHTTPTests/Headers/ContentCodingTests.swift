@@ -1,6 +1,7 @@
 import EarshotHTTP
 import Testing
 
+/// Names of content codings.
 @Suite struct ContentCodingTests {
     @Test(
         "the codings to undo are known ones, the last applied first, two at most",

@@ -1,6 +1,7 @@
 import EarshotHTTP
 import Testing
 
+/// Lengths of bodies, and contradictory ones.
 @Suite struct ContentLengthTests {
     @Test(
         "a length is known, absent, or an error that cannot be recovered from",

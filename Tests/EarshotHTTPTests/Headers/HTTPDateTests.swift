@@ -1,6 +1,7 @@
 import EarshotHTTP
 import Testing
 
+/// Dates in the three formats of HTTP.
 @Suite struct HTTPDateTests {
     /// 2026-01-01.
     private let now: Int64 = 1_767_225_600

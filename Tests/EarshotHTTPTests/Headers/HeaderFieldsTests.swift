@@ -1,6 +1,7 @@
 import EarshotHTTP
 import Testing
 
+/// Blocks of header fields: look-ups, changes and checks.
 @Suite struct HeaderFieldsTests {
     private func text(_ fields: HeaderFields) -> String { String(decoding: fields.bytes, as: UTF8.self) }
 

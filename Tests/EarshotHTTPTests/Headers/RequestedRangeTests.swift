@@ -1,6 +1,7 @@
 import EarshotHTTP
 import Testing
 
+/// Ranges of bytes in a request.
 @Suite struct RequestedRangeTests {
     @Test(
         "a single range of bytes selects offsets in a body of 10 bytes",

@@ -1,6 +1,7 @@
 import EarshotHTTP
 import Testing
 
+/// Names of methods.
 @Suite struct HTTPMethodTests {
     @Test func `a method is a token`() {
         #expect(HTTPMethod("GET") == .get)

@@ -2,6 +2,7 @@ import EarshotHTTP
 import EarshotWire
 import Testing
 
+/// Redirects: targets, methods, fields and loops.
 @Suite struct RedirectRuleTests {
     private let start = "https://u:p@a.example/x?q"
 

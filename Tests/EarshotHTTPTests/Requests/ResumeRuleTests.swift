@@ -2,6 +2,7 @@ import EarshotCore
 import EarshotHTTP
 import Testing
 
+/// Resumption of interrupted bodies: when bytes may be joined.
 @Suite struct ResumeRuleTests {
     private let rule = ResumeRule()
     private let now: Int64 = 1_767_225_600

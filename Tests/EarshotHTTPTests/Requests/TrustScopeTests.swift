@@ -2,6 +2,7 @@ import EarshotHTTP
 import EarshotWire
 import Testing
 
+/// Credentials that separate requests, and their removal by a redirect.
 @Suite struct TrustScopeTests {
     private func scope(
         _ lines: String, url: String = "https://h/", rule: CredentialRule = CredentialRule()

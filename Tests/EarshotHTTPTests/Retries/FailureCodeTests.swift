@@ -1,6 +1,7 @@
 import EarshotHTTP
 import Testing
 
+/// The table of failure codes.
 @Suite struct FailureCodeTests {
     @Test func `the codes are those of the wire`() {
         let words = """

@@ -2,6 +2,7 @@ import EarshotCore
 import EarshotHTTP
 import Testing
 
+/// Retries: when, after which pause, and how often.
 @Suite struct RetryRuleTests {
     private func decision(
         _ failure: FailureCode = .reset, status: Int? = nil, method: HTTPMethod = .get, attempts: Int = 1,

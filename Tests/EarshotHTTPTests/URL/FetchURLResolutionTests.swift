@@ -1,6 +1,7 @@
 import EarshotHTTP
 import Testing
 
+/// References relative to a URL: RFC 3986, section 5.
 @Suite struct FetchURLResolutionTests {
     @Test(
         "a reference resolves as RFC 3986 says",

@@ -1,6 +1,7 @@
 import EarshotHTTP
 import Testing
 
+/// URLs in their normal form, and texts that are none.
 @Suite struct FetchURLTests {
     @Test(
         "a URL is brought into normal form",

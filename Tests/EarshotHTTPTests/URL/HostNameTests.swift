@@ -1,6 +1,7 @@
 import EarshotHTTP
 import Testing
 
+/// Internationalized host names.
 @Suite struct HostNameTests {
     /// Table that replaces UTS 46.
     private static let hosts = HostNameEncoder { name throws(HostNameEncoder.Failure) in

@@ -4,6 +4,7 @@ import Testing
 
 @testable import EarshotWorker
 
+/// Content codings of a body, alone and two in turn, and their bounds.
 @Suite struct BodyDecoderTests {
     /// 258,001 zeros compressed to some hundred bytes.
     private let packed = Deflate.zeros(matches: 1_000)

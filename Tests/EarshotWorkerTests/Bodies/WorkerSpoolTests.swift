@@ -8,6 +8,7 @@ import Testing
 
 @testable import EarshotWorker
 
+/// Spool files of a worker: rights, locks and full disks.
 @Suite final class WorkerSpoolTests {
     let attempt = AttemptID(broker: BrokerInstance(rawValue: 1), flight: 1, attempt: 1)
     let folder = FileManager.default.temporaryDirectory.appending(path: "earshot-\(UUID().uuidString.prefix(8))")

@@ -3,6 +3,7 @@ import Glibc
 import Testing
 @testable import EarshotWorker
 
+/// Descriptors of a C library at the worker's loop.
 @Suite final class DescriptorWatchTests {
     private let loop: EventLoop
     private lazy var watch = makeWatch()

@@ -4,6 +4,7 @@ import Testing
 
 @testable import EarshotWorker
 
+/// Files that a worker in a sandbox gets from its broker.
 @Suite struct FileTableTests {
     private var table = FileTable()
 

@@ -5,6 +5,7 @@ import Testing
 @testable import EarshotWorker
 @testable import TestPeers
 
+/// Jobs that fail, over real transfers: each has its code.
 @Suite struct JobFailureTests {
     @Test(
         "a job that cannot be run fails by its code",

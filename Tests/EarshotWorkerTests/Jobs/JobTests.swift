@@ -7,6 +7,7 @@ import Testing
 @testable import EarshotWorker
 @testable import TestPeers
 
+/// Jobs that succeed, over real transfers: their bodies and their messages.
 @Suite struct JobTests {
     static let kilobyte = [UInt8](repeating: 7, count: 1000)
 

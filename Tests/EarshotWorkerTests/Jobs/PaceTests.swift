@@ -3,6 +3,7 @@ import Testing
 
 @testable import EarshotWorker
 
+/// The rate limit of one transfer.
 struct PaceTests {
     private func time(_ milliseconds: Int) -> LoopTime { LoopTime(nanoseconds: Int64(milliseconds) * 1_000_000) }
 

@@ -2,6 +2,7 @@ import Testing
 
 @testable import EarshotWorker
 
+/// Header lines of libcurl, reduced to the final response.
 @Suite struct ResponseHeadTests {
     private func head(_ lines: [String]) throws(ResponseHead.Fault) -> ResponseHead {
         var head = ResponseHead()

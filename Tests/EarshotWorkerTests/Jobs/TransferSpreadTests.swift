@@ -2,6 +2,7 @@ import Testing
 
 @testable import EarshotWorker
 
+/// Assignment of transfers to multi handles.
 @Suite struct TransferSpreadTests {
     @Test func `few transfers share a multi handle and many are spread by server`() {
         let spread = TransferSpread(slots: 1_600)

@@ -2,6 +2,7 @@ import Testing
 
 @testable import EarshotWorker
 
+/// Hosts files.
 @Suite struct HostsFileTests {
     private let file = HostsFile(
         Array(

@@ -3,6 +3,7 @@ import Testing
 
 @testable import EarshotWorker
 
+/// Cached and shared look-ups of names.
 @Suite struct NameTests {
     static let known = NameAnswer.addresses(["192.0.2.1"])
     static let start = LoopTime(nanoseconds: 0)

@@ -1,4 +1,4 @@
-/// Bounds and times of the engine's calls.
+/// Bounds and times of the engine's calls, for the core and for `EarshotCluster`.
 public enum EngineLimits {
     /// Maximum number of flights in one call, so that a script runs for less than a millisecond or two.
     public static let batch = 64

@@ -1,4 +1,4 @@
-/// Members and backlog of the cluster, for operators.
+/// Members and backlog of the cluster, as the engine reports them for `QUERY cluster`.
 public struct EngineSurvey: Equatable, Sendable {
     /// Member of the cluster.
     public struct Member: Equatable, Sendable {
