@@ -12,7 +12,7 @@ from support.origin import Origin
 from support.processes import Program, Watched, children, eventually, resident, wakeups
 
 
-def ask(origin, path, index=0):
+def request(origin, path, index=0):
     """Returns a raw connection on which `path` was requested."""
     host, _, port = origin.urls[index].rpartition("/")[2].partition(":")
     connection = socket.create_connection((host, int(port)), timeout=10)
@@ -30,7 +30,7 @@ class OriginTests(TestCase):
 
     def test_an_abort_by_FIN_and_one_by_RST_are_seen_and_a_whole_response_is_none(self):
         for path, linger in (("/hang?fin", 0), ("/stall/100?rst", 1)):
-            connection = ask(self.origin, path)
+            connection = request(self.origin, path)
             self.origin.await_count(path, 1)
             if linger:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

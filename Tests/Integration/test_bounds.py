@@ -13,7 +13,7 @@ import unittest
 
 from support import zmtp
 from support.client import Client
-from support.figures import milliseconds, tell
+from support.figures import milliseconds, report
 from support.harness import PYTHON, SUPPORT, Bus, TestCase
 from support.origin import Origin, body
 from support.processes import Program, eventually, reset_peak, resident, resident_peak
@@ -46,7 +46,7 @@ class BoundsTests(TestCase):
         program = self.flood(kind, count, *more)
         self.client.query("ping", timeout=60)
         cost = resident_peak(self.bus.broker) - before
-        tell(f"{kind} of {count}: {cost / MIB:.1f} MiB")
+        report(f"{kind} of {count}: {cost / MIB:.1f} MiB")
         self.assertLessEqual(cost, self.MOST, "it costs the broker 64 MiB at most")
         return program
 
@@ -76,7 +76,7 @@ class BoundsTests(TestCase):
                     times.append(time.monotonic() - began)
                 program.kill()
                 p99 = milliseconds(times, 99)
-                tell(f"beside {flooders}: ping p50 {milliseconds(times):.1f} ms, p99 {p99:.1f}")
+                report(f"beside {flooders}: ping p50 {milliseconds(times):.1f} ms, p99 {p99:.1f}")
                 if self.LONG:
                     self.assertLessEqual(p99, bound)
 
@@ -98,7 +98,7 @@ class BoundsTests(TestCase):
             tail = b""
             while b"ANSWER ping" not in tail:
                 tail = tail[-100:] + other.recv(1 << 20)
-        tell(f"{statistics.median(counts)} bytes of others' answers before its own")
+        report(f"{statistics.median(counts)} bytes of others' answers before its own")
         self.assertLessEqual(statistics.median(counts), 256 << 10, "some pages of 32 KiB")
 
     def bare(self):
@@ -112,10 +112,10 @@ class BoundsTests(TestCase):
     def test_all_pages_together_are_the_table(self):
         names = {f"pages/{index}" for index in range(3_000)}
         for name in names:
-            self.client.say(f"SUBSCRIBE {name}")
+            self.client.send(f"SUBSCRIBE {name}")
         found, answers, after = [], 0, {}
         while True:
-            self.client.say("QUERY handlers", **after)
+            self.client.send("QUERY handlers", **after)
             answer = json.loads(self.client.expect("ANSWER", "handlers").body)
             found += [entry["handler"] for entry in answer["handlers"]]
             answers += 1
@@ -152,7 +152,7 @@ class BoundsTests(TestCase):
         content = b"." * (4 * MIB)
         self.client.fetch("large", 1, f"{self.origin.url}/bytes/100?seed=8", body=content, method="POST", coalesce="no")
         self.assertResult(self.client.terminal(timeout=60), body(100, "8"))
-        tell(f"4 MiB of an honest client beside them took {time.monotonic() - began:.1f} s")
+        report(f"4 MiB of an honest client beside them took {time.monotonic() - began:.1f} s")
 
     @unittest.skipUnless(LONG, "ten seconds more: EARSHOT_LONG=1")
     def test_a_broker_ends_while_half_sent_messages_wait(self):

@@ -55,7 +55,7 @@ class ConnectionTests(ConnectionTestCase):
         for batch in range(100):
             clients = [RawClient(self.bus.runtime) for _ in range(100)]
             for client in clients:
-                self.assertIn("WELCOME", client.hear())
+                self.assertIn("WELCOME", client.receive())
             for client in clients:
                 client.close()
             if batch % 25 == 0:
@@ -101,7 +101,7 @@ class ConnectionTests(ConnectionTestCase):
     def test_who_comes_when_all_places_are_taken_is_refused_and_harms_nobody(self):
         clients = [RawClient(self.bus.runtime) for _ in range(LIMIT - 1)]
         for client in clients:
-            self.assertIn("WELCOME", client.hear())
+            self.assertIn("WELCOME", client.receive())
         for _ in range(50):
             late = RawClient(self.bus.runtime, greeted=False)
             self.assertTrue(late.ends(), "it is closed")
@@ -110,7 +110,7 @@ class ConnectionTests(ConnectionTestCase):
         clients.pop().close()
         eventually(lambda: self.first.query("status")["clients"] == LIMIT - 1, "one is gone")
         next_one = RawClient(self.bus.runtime)
-        self.assertIn("WELCOME", next_one.hear())
+        self.assertIn("WELCOME", next_one.receive())
         for client in [*clients, next_one]:
             client.close()
         self.check_first_is_served("again")
@@ -145,7 +145,7 @@ class BusyTests(ConnectionTestCase):
         """Returns whether another client is accepted. A closed connection occupies a place until its end is read."""
         try:
             late = RawClient(bus.runtime)
-            welcome = late.hear()
+            welcome = late.receive()
         except ConnectionError:
             return False
         late.close()

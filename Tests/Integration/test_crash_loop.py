@@ -43,8 +43,8 @@ class CrashLoopTests(TestCase):
             self.assertFalse((bus.runtime / "failing").exists())
             client.fetch("a", 1, f"{origin.url}/bytes/9")
             self.assertResult(client.terminal(), body(9))
-            said = [line for line in bus.program.stderr.splitlines() if "in a row" in line]
-            self.assertEqual(len(said), 1, said)
+            lines = [line for line in bus.program.stderr.splitlines() if "in a row" in line]
+            self.assertEqual(len(lines), 1, lines)
             deaths = [line for line in bus.program.stderr.splitlines() if "ended with signal 9" in line]
             self.assertEqual(len(deaths), QUICK_DEATHS, "the sixth death is not told")
 

@@ -30,12 +30,12 @@ class TransferTests(Bed):
     def test_READs_of_many_sessions_and_too_many_of_one(self):
         clients = self.hostile(40)
         for client in clients:
-            client.say("SUBSCRIBE h")
+            client.send("SUBSCRIBE h")
         clients[0].fetch("h", 1, f"{self.url}/bytes/20000000")
         for client in clients:
             number = client.terminal().fields["seq"]
             for _ in range(80):
-                client.say(f"READ {number} 0 262144")
+                client.send(f"READ {number} 0 262144")
         self.assertServed()
         answers = [clients[0].expect("DATA") for _ in range(80)]
         self.assertEqual({answer.fields["error"] for answer in answers if "error" in answer.fields}, {"limit"})

@@ -7,7 +7,7 @@ import os
 import time
 
 from support.crowd import Crowd
-from support.figures import milliseconds, tell
+from support.figures import milliseconds, report
 from support.harness import Bus, TestCase
 from support.steady import Steady
 
@@ -42,7 +42,7 @@ class SlotsTestCase(TestCase):
 
     def crowd(self, handler, count, url, **fields):
         """Returns a client with very many requests, once all are queued."""
-        return Crowd(self.bus, handler, count, url, **fields).await_asked()
+        return Crowd(self.bus, handler, count, url, **fields).await_submitted()
 
     def end(self, *crowds):
         """Ends crowds with all their requests."""
@@ -67,8 +67,8 @@ class UrgentTests(SlotsTestCase):
             full.append(self.sample())
             self.assertGreater(self.client.query("ledger")["requests"]["pending"], 0)
             self.end(*crowds)
-        tell(f"high: p95 {self.told(empty)} ms on an empty bus, {self.told(full)} beside 10,000 low:"
-             f" {self.ratio(empty, full):.2f}")
+        report(f"high: p95 {self.rounded(empty)} ms on an empty bus, {self.rounded(full)} beside 10,000 low:"
+               f" {self.ratio(empty, full):.2f}")
         if LONG:
             self.assertLessEqual(self.ratio(empty, full), 1.2)
 
@@ -81,7 +81,7 @@ class UrgentTests(SlotsTestCase):
         return min(full) / min(empty)
 
     @staticmethod
-    def told(times):
+    def rounded(times):
         return "/".join(f"{time:.1f}" for time in sorted(times))
 
 
@@ -108,8 +108,8 @@ class SlowHostTests(TestCase):
                 patient.remove("slow")
                 self.await_requests(client, pending=0)
         own, shared = 1000 * min(alone), 1000 * min(beside)
-        tell(f"the slowest of {self.SAMPLE} to the fast host takes {own:.1f} ms alone, {shared:.1f} ms beside the slow"
-             " one")
+        report(f"the slowest of {self.SAMPLE} to the fast host takes {own:.1f} ms alone, {shared:.1f} ms beside the slow"
+               " one")
         if LONG:
             self.assertLessEqual(shared, own + 50)
 

@@ -88,8 +88,8 @@ class FetchTests(TestCase):
             eventually(lambda: sorted(p.name for p in self.bus.folder.glob("open/*")) == ["1", "2"], "two came")
             write("tes/3?open")
         self.assertEqual(get.wait(), 0, get.describe())
-        told = [json.loads(line) for line in get.stdout.splitlines()]
-        self.assertEqual({line["index"]: line["path"] for line in told}, {1: "open/1", 2: "open/2", 3: "open/3"})
+        reports = [json.loads(line) for line in get.stdout.splitlines()]
+        self.assertEqual({line["index"]: line["path"] for line in reports}, {1: "open/1", 2: "open/2", 3: "open/3"})
 
     def test_a_list_that_ends_without_a_url_is_66_and_a_failure_counts(self):
         for lines, status in (("\n#\n", 66), (f"{self.origin.url}/status/404\n", 22), ("http://a b/\n", 3)):
@@ -170,9 +170,9 @@ class LargeFileTests(TestCase):
     def make_file(self, path):
         """Creates a sparse file in which each 16 MiB begin differently, so that order and position are checked."""
         with path.open("wb") as file:
-            for place in range(0, LARGE, 16 * MIB):
-                file.seek(place)
-                file.write(body(4096, place))
+            for offset in range(0, LARGE, 16 * MIB):
+                file.seek(offset)
+                file.write(body(4096, offset))
             file.truncate(LARGE)
         return self.digest(path)
 

@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from support.figures import tell
+from support.figures import report
 from support.harness import Commands, TestCase, binary, temporary_folder
 from support.link import NEAR_ADDRESS, Machines, obstacle
 from support.network import NetworkBus
@@ -86,7 +86,7 @@ class MachinesTests(TestCase):
 
     def compare(self, what, urls, seconds):
         direct = self.curl(urls)
-        tell(f"{what}: {seconds:.2f} s, curl {direct:.2f} s, {seconds / direct:.2f} times as long")
+        report(f"{what}: {seconds:.2f} s, curl {direct:.2f} s, {seconds / direct:.2f} times as long")
 
     def test_small_bodies_arrive_whole(self):
         urls, digests = self.files(SMALL, SMALL_BYTES)

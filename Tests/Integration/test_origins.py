@@ -1,6 +1,6 @@
 """An origin never exceeds its limit, even if clients leave or die meanwhile."""
 
-from support.figures import tell
+from support.figures import report
 from support.harness import Bus, TestCase
 from support.processes import eventually, kill
 from support.steady import Steady
@@ -18,7 +18,7 @@ class LimitTests(TestCase):
         self.bus = self.enterContext(Bus(workers=8, slots=8, origin_limit=self.LIMIT))
         self.client = self.bus.client(window=2 * self.COUNT)
 
-    def ask(self, delay):
+    def fetch(self, delay):
         for index in range(self.COUNT):
             handler = index % self.HANDLERS
             self.client.fetch(f"limit/{handler}", index, f"{self.origin.url}/{delay}/{handler}/{index}")
@@ -28,7 +28,7 @@ class LimitTests(TestCase):
         self.balance(self.client)
 
     def test_it_holds_while_handlers_are_dropped_and_workers_killed(self):
-        self.ask(0.01)
+        self.fetch(0.01)
         dropped, killed = set(), 0
         while len(dropped) < self.HANDLERS // 2:
             goal = self.origin.total() + 15
@@ -43,7 +43,7 @@ class LimitTests(TestCase):
         answers = self.answers_but(dropped, (self.HANDLERS - len(dropped)) * each)
         log = self.origin.log()
         cut = sum(entry.status == 0 for entry in log)
-        tell(f"{len(log)} requests came, {cut} were cut by {len(dropped)} drops and {killed} deaths of workers")
+        report(f"{len(log)} requests came, {cut} were cut by {len(dropped)} drops and {killed} deaths of workers")
         self.assertEqual({answer.verb for answer in answers}, {"RESULT"})
         self.assertGreater(killed, 5)
         # Some of the running transfers ended before the decision took effect: their number varies.

@@ -10,7 +10,7 @@ import time
 import unittest
 
 import test_pull_command
-from support.figures import tell
+from support.figures import report
 from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.network import Forwarder, NetworkBus
 from support.origin import Origin, body
@@ -26,8 +26,8 @@ SIZES = [0, 10, 65_536, 65_537, 1_500_000]
 
 def changed(options, name, value):
     """Options with another value of one."""
-    place = options.index(name) + 1
-    return [*options[:place], value, *options[place + 1:]]
+    index = options.index(name) + 1
+    return [*options[:index], value, *options[index + 1:]]
 
 
 class RemoteBodyTests(test_pull_command.PullCommandTests):
@@ -292,7 +292,7 @@ class RemoteSizeTests(RemoteTestCase):
         self.done("get", "-o", "out", f"{self.origin.url}/bytes/{size}", timeout=300)
         spent = time.monotonic() - began
         grown = resident_peak(gateway) - before
-        tell(f"{size // MIB} MiB: {spent:.2f} s, gateway grew by {grown / MIB:.1f} MiB")
+        report(f"{size // MIB} MiB: {spent:.2f} s, gateway grew by {grown / MIB:.1f} MiB")
         self.assertEqual((self.user.folder / "out").stat().st_size, size)
         with open(self.user.folder / "out", "rb") as file:
             self.assertEqual(hashlib.file_digest(file, "sha256").hexdigest(), hashlib.sha256(body(size)).hexdigest())

@@ -59,9 +59,9 @@ class UnderLoadTests(TestCase):
             setter = bus.client()
             answers, largest = [[] for _ in clients], 6
             for step in range(self.CHANGES):
-                said, limit = self.a_change(pick, origin.urls)
+                setting, limit = self.a_change(pick, origin.urls)
                 largest = max(largest, limit)
-                self.assertEqual(setter.set(said).operands, said.split(" "), f"seed {seed}, change {step}")
+                self.assertEqual(setter.set(setting).operands, setting.split(" "), f"seed {seed}, change {step}")
                 for client, read in zip(clients, answers):
                     read += client.terminals(self.READ, timeout=60)
             for number, (client, read) in enumerate(zip(clients, answers)):
@@ -84,8 +84,8 @@ class UnderLoadTests(TestCase):
         for name in setter.settings():
             if name.startswith("origin "):
                 setter.set(f"{name} default")
-        for said in ("origin-limit 2", f"origin {origin.urls[1]} limit=1", "origin-spacing 0", "slots 64"):
-            setter.set(said)
+        for setting in ("origin-limit 2", f"origin {origin.urls[1]} limit=1", "origin-spacing 0", "slots 64"):
+            setter.set(setting)
         client = bus.client()
         for index in range(60):
             client.fetch("last", index, f"{origin.urls[index % 2]}/slow/0.01?bytes=9&seed={index}")

@@ -34,8 +34,8 @@ class UpgradeTests(TestCase):
             self.assertEqual(origin.running, 0, "and cut nothing off")
             with Bus(**options):
                 self.assertEqual(getting.wait(60), 0, getting.describe())
-            told = [json.loads(line)["url"] for line in getting.stdout.splitlines()]
-            self.assertEqual(sorted(told), sorted(urls), "one line for each")
+            written = [json.loads(line)["url"] for line in getting.stdout.splitlines()]
+            self.assertEqual(sorted(written), sorted(urls), "one line for each")
             found = {path.read_bytes() for path in (folder / "out").iterdir()}
             self.assertTrue(found == {body(700, index) for index in range(self.COUNT)}, "all bytes right")
             self.assertEqual(origin.total, self.COUNT, "each was fetched once: what ran at the end was delivered")

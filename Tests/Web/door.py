@@ -12,7 +12,7 @@ import subprocess
 import threading
 import urllib.parse
 
-import places  # noqa: F401
+import checkout  # noqa: F401
 from support.harness import Bus
 from support.processes import children, command
 from web import UnixConnection
@@ -83,7 +83,7 @@ class Door(Bus):
         finally:
             connection.close()
 
-    def ask(self, text):
+    def open_request(self, text):
         """Sends bytes. Returns the connection."""
         if self.path:
             peer = socket.socket(socket.AF_UNIX)
@@ -95,11 +95,11 @@ class Door(Bus):
 
     def request(self, url):
         """Sends a GET. Returns the connection."""
-        return self.ask(f"GET {url} HTTP/1.1\r\nHost: {urllib.parse.urlsplit(url).netloc}\r\n\r\n".encode())
+        return self.open_request(f"GET {url} HTTP/1.1\r\nHost: {urllib.parse.urlsplit(url).netloc}\r\n\r\n".encode())
 
     def raw(self, text):
         """Sends bytes, and returns the answer up to the end of the connection; None for a reset one."""
-        with self.ask(text) as peer:
+        with self.open_request(text) as peer:
             return read(peer)
 
     def variables(self):

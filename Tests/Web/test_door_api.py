@@ -9,7 +9,7 @@ import signal
 import socket
 import unittest
 
-import places
+import checkout
 from door import HOST, Door, more
 from support.harness import TestCase
 from support.origin import Origin, body
@@ -227,7 +227,7 @@ class APITests(TestCase):
             self.assertEqual((response.status, b"JSON" in response.read()), (400, True))
 
     def test_the_served_document_is_that_of_protocols(self):
-        document = json.loads((places.ROOT / "protocols" / "openapi.json").read_text())
+        document = json.loads((checkout.ROOT / "protocols" / "openapi.json").read_text())
         self.assertEqual(self.door.call("openapi.json")[2], document)
 
 

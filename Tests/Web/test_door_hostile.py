@@ -9,7 +9,7 @@ import socket
 import time
 import unittest
 
-import places  # noqa: F401
+import checkout  # noqa: F401
 from door import HOST, Door, Site, more, read
 from support.harness import TestCase, temporary_folder
 from support.origin import Origin
@@ -39,8 +39,8 @@ class HostileTests(TestCase):
         cls.events = socket.create_connection((HOST, cls.door.api_port), 60)
         cls.events.sendall(f"GET /v1/events?session={session} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         # Wait for half a minute, beside the other tests.
-        cls.slow = [cls.door.ask(text) for text in (b"", b"GET http://a/ HTTP/1.1\r\nHost:",
-                                                    b"POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc")]
+        cls.slow = [cls.door.open_request(text) for text in (b"", b"GET http://a/ HTTP/1.1\r\nHost:",
+                                                             b"POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc")]
         cls.began = time.monotonic()
 
     @classmethod
@@ -117,7 +117,7 @@ class HostileTests(TestCase):
 
     def test_bodies_that_do_not_end_have_a_bound(self):
         post = self.line(method="POST") + b"Host: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue" + END
-        peers = [self.door.ask(post) for _ in range(20)]
+        peers = [self.door.open_request(post) for _ in range(20)]
         answers = [peer.recv(12) for peer in peers]
         # 64 MiB for chunked bodies of up to 4 MiB.
         self.assertIn(answers.count(b"HTTP/1.1 100"), (15, 16))

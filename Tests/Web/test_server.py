@@ -9,7 +9,7 @@ import stat
 import time
 import unittest
 
-import places  # noqa: F401
+import checkout  # noqa: F401
 from web import HOST, Web
 from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.cluster import ClusterBus

@@ -5,7 +5,7 @@ import json
 import re
 import socket
 
-import places  # noqa: F401
+import checkout  # noqa: F401
 from support.harness import Bus, web
 from support.processes import Program, eventually
 
