@@ -122,7 +122,7 @@ class CommandTests(CacheTestCase):
         self.assertIn("/kept/b?...: from the cache, revalidated\n", second.stderr)
         self.assertRegex(second.stderr, r"earshot: 2 files, .*, 2 from the cache\n$")
         single = self.get_command(stated)
-        self.assertRegex(single.stderr, r"^earshot: 1 file, .*, 1 from the cache\n$")
+        self.assertRegex("\n".join(single.messages), r"^earshot: 1 file, .*, 1 from the cache$")
         self.assertEqual(self.get_command("-q", stated).stderr, "")
         lines = [json.loads(line) for line in self.get_command("--json", stated, stale).stdout.splitlines()]
         self.assertEqual({line["index"]: line["source"] for line in lines}, {1: "cache", 2: "revalidated"})

@@ -105,7 +105,7 @@ class DrainTests(TestCase):
         self.cluster[0].program.await_line("finishing running work")
         self.cluster[0].program.signal(signal.SIGTERM)
         self.assertEqual(self.cluster[0].program.wait(), 0)
-        self.origin.await_total(12, 20)
+        self.origin.await_total(12)
         self.origin.open_gate("go")
         self.assertAll(other, 6)
 

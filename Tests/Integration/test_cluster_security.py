@@ -64,7 +64,7 @@ class EngineSecurityTests(TestCase):
             self.assertReports(node, "the engine refused user or password", True)
             node.file.write_text(node.file.read_text().replace('password = "right"', 'password = "other"'))
             node.program.signal(signal.SIGHUP)
-            node.await_mode("member", 10)
+            node.await_mode("member")
 
     def test_an_engine_may_have_a_host_name(self):
         with Engine() as engine:

@@ -75,7 +75,7 @@ class ConnectionTests(ConnectionTestCase):
         sockets = self.burst(self.bus, 10_000)
         self.check_first_is_served("during")
         for one in sockets:
-            one.settimeout(10)
+            one.settimeout(60)
         # The broker sends its greeting over an accepted connection, and closes the others without a byte.
         begun = [one.recv(1) for one in sockets]
         self.assertEqual(begun.count(b""), 10_000 - (LIMIT - 1), "refused")
@@ -95,7 +95,7 @@ class ConnectionTests(ConnectionTestCase):
         finally:
             idlers.write(b"")
             idlers.wait()
-        eventually(lambda: self.first.query("status")["clients"] == 2, "the processes are gone", timeout=30)
+        eventually(lambda: self.first.query("status")["clients"] == 2, "the processes are gone")
         self.check_first_is_served("after")
 
     def test_who_comes_when_all_places_are_taken_is_refused_and_harms_nobody(self):

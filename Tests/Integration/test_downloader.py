@@ -82,7 +82,7 @@ class DownloaderTests(TestCase):
         self.assertEqual(found, {"same": "old", "newer": "new", "one": "old"})
 
     def test_a_quiet_run_with_a_cookie_jar_ends(self):
-        self.done("-q", "-c", self.user.folder / "jar", self.origin.url + "/set-cookie/a=b", timeout=10)
+        self.done("-q", "-c", self.user.folder / "jar", self.origin.url + "/set-cookie/a=b")
         self.assertIn("\ta\tb\n", (self.user.folder / "jar").read_text())
 
     def test_the_limit_of_a_shared_bus_is_stated(self):

@@ -31,7 +31,7 @@ class FetchTests(TestCase):
             got = self.bus.run("get", f"{self.origin.url}/bytes/{size}?seed=out")
             self.assertEqual(got.status, 0, got.describe())
             self.assertTrue(got.stdout == body(size, "out"), f"{size} bytes: others came")
-            self.assertEqual(got.stderr, "", "nothing is shown in a pipe")
+            self.assertEqual(got.messages, [], "nothing is shown in a pipe")
 
     def test_get_writes_several_into_a_folder_with_safe_names(self):
         out = self.bus.folder / "several"
@@ -51,7 +51,7 @@ class FetchTests(TestCase):
         for path in out.iterdir():
             path.write_bytes(b"before")
         got = self.bus.run("get", "-d", out, *urls)
-        self.assertRegex(got.stderr, r"^earshot: 2 files, .*, 2 replaced\n$")
+        self.assertRegex("\n".join(got.messages), r"^earshot: 2 files, .*, 2 replaced$")
         self.assertEqual((out / "10").read_bytes(), body(10, "again"))
         self.assertTrue((out / "100000").read_bytes() == body(100_000, "again"))
 
@@ -206,7 +206,7 @@ class PrivateBrokerTests(TestCase):
     def test_get_starts_a_broker_of_its_own_and_ends_it(self):
         for size in (1000, 200_000):
             got = self.commands.run("get", f"{self.origin.url}/bytes/{size}")
-            self.assertEqual((got.status, got.stderr), (0, ""), got.describe())
+            self.assertEqual((got.status, got.messages), (0, []), got.describe())
             self.assertTrue(got.stdout == body(size))
             self.check_that_nothing_is_left()
 

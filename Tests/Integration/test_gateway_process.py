@@ -66,7 +66,7 @@ class GatewayProcessTests(TestCase):
         broker.signal(signal.SIGSTOP)
         sender.communicate(
             zmtp.GREETING + zmtp.ready(b"DEALER") + zmtp.frame(b"HELLO EAR/1\nwindow: 8\n")
-            + zmtp.frame(b"SET origin-limit 3\n"), timeout=10)
+            + zmtp.frame(b"SET origin-limit 3\n"), timeout=60)
         broker.signal(signal.SIGCONT)
         # Accepted after the other connection.
         self.client()

@@ -37,7 +37,7 @@ class MemoryTests(TestCase):
             client.send("REMOVE m/\n")
             self.assertEqual(client.receive(), f"REMOVED m/ {HANDLERS}\n")
             eventually(lambda: resident(bus.broker) - before <= 64 * MIB,
-                       lambda: f"{(resident(bus.broker) - before) / MIB:.0f} MiB of {(full - before) / MIB:.0f} stay", 20)
+                       lambda: f"{(resident(bus.broker) - before) / MIB:.0f} MiB of {(full - before) / MIB:.0f} stay")
             report(f"{(full - before) / MIB:.0f} MiB with {HANDLERS} handlers,"
                    f" {(resident(bus.broker) - before) / MIB:.0f} after their removal")
 

@@ -190,5 +190,5 @@ class RuntimeFolderTests(Case):
             with socket.socket(socket.AF_UNIX) as caller:
                 caller.connect(str(bus.runtime / "bus"))
                 (bus.runtime / "bus").unlink()
-                caller.settimeout(10)
+                caller.settimeout(60)
                 self.assertEqual(caller.recv(1), zmtp.GREETING[:1])

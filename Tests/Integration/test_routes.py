@@ -307,7 +307,7 @@ class CertificateTests(Case):
                 usual = {"ca_file": self.certificate, "client_certificate": self.certificate, "client_key": self.key}
                 for field in usual:
                     self.client.fetch("h", f"{number}-{field}", f"{origin.url}/bytes/5", **{**usual, field: path})
-                    answer = self.client.terminal(timeout=5)
+                    answer = self.client.terminal()
                     self.assertFailed(answer, "tls")
                     self.assertIn(reason, answer.fields["detail"])
                     self.assertEqual(answer.fields["attempts"], "1")

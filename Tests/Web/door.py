@@ -59,7 +59,7 @@ class Door(Bus):
 
     def get(self, url, method="GET", body=None, **fields):
         """Returns status, fields and bytes of a response. Names of fields have underscores for hyphens."""
-        connection = UnixConnection(self.path) if self.path else http.client.HTTPConnection(HOST, self.port, timeout=20)
+        connection = UnixConnection(self.path) if self.path else http.client.HTTPConnection(HOST, self.port, timeout=60)
         try:
             connection.request(method, url, body, {name.replace("_", "-"): value for name, value in fields.items()})
             response = connection.getresponse()

@@ -110,7 +110,7 @@ class DoorTests(TestCase):
         slow = socket.socket()
         self.addCleanup(slow.close)
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-        slow.settimeout(20)
+        slow.settimeout(60)
         slow.connect((HOST, self.door.port))
         slow.sendall(f"GET {self.target(path)} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
         self.origin.journal.await_count(path, 1)

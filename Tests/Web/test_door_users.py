@@ -27,7 +27,7 @@ import os, socket, sys
 os.setgroups([]); os.setgid({user}); os.setuid({user})
 kind, place, request = sys.argv[1:]
 peer = socket.socket({{"unix": socket.AF_UNIX, "mapped": socket.AF_INET6}}.get(kind, socket.AF_INET))
-peer.settimeout(20)
+peer.settimeout(60)
 try:
     peer.connect(place if kind == "unix" else ("::ffff:127.0.0.1" if kind == "mapped" else "127.0.0.1", int(place)))
 except PermissionError:
@@ -46,7 +46,7 @@ class UserTests(TestCase):
         """Returns the status of a request of another user, or `closed`."""
         request = request or f"GET {self.url} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
         done = subprocess.run([sys.executable, "-I", "-c", REQUEST_PROGRAM.format(user=OTHER), kind, str(target), request],
-                              capture_output=True, text=True, timeout=30)
+                              capture_output=True, text=True, timeout=90)
         return (done.stdout or done.stderr).strip()
 
     @unittest.skipIf(os.geteuid(), "another user needs root")

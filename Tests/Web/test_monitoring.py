@@ -71,7 +71,7 @@ class MonitoringTests(TestCase):
             def evaluate(query):
                 url = f"http://{HOST}:{port}/api/v1/query?query={urllib.parse.quote(query)}"
                 try:
-                    with urllib.request.urlopen(url, timeout=10) as response:
+                    with urllib.request.urlopen(url, timeout=60) as response:
                         result = json.load(response)["data"]["result"]
                 except urllib.error.HTTPError as error:
                     # It listens before it is ready.

@@ -46,7 +46,7 @@ class Cases:
             program = self.fetch(target)
             self.assertEqual(program.status, 0, program.describe())
             self.assertTrue(program.stdout == content, program.describe())
-            self.assertEqual(program.stderr, "")
+            self.assertEqual(program.messages, [], program.describe())
         ledger = self.balance(self.bus.client())["deliveries"]
         self.assertEqual((ledger["acknowledged"], ledger["lost"]), (4, 0), "all are acknowledged")
 

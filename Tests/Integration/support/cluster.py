@@ -179,7 +179,7 @@ class Node:
     def _call(self, work, ends=False):
         with self._done:
             self._commands.append((work, ends))
-            if not self._done.wait_for(lambda: not self._commands, 10):
+            if not self._done.wait_for(lambda: not self._commands, 60):
                 raise AssertionError("the node does not react")
 
     # In the thread.

@@ -31,7 +31,7 @@ class Server:
         return f"{self.host}:{self.port}"
 
     def await_start(self):
-        eventually(self._answers, lambda: f"{self.address} answers PING: {self.program.stdout[-2000:]}", 20)
+        eventually(self._answers, lambda: f"{self.address} answers PING: {self.program.stdout[-2000:]}")
         return self
 
     def _answers(self):

@@ -71,7 +71,7 @@ class Steady:
         return self._request("/most")[port]
 
     def _request(self, target):
-        connection = http.client.HTTPConnection("127.0.0.1", self._control, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self._control, timeout=60)
         connection.request("GET", target)
         answer = json.loads(connection.getresponse().read())
         connection.close()
