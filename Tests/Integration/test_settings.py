@@ -212,8 +212,7 @@ class FileTests(TestCase):
             # A new broker gets the settings in force, not those of the files.
             kill(bus.broker)
             self.assertHolds(bus.client(), origin_limit="3", slots="9")
-            self.assertIn(f"{self.file}: origin-limt: unknown setting; did you mean origin-limit?",
-                          bus.program.stderr)
+            bus.program.await_line(f"{self.file}: origin-limt: unknown setting; did you mean origin-limit?")
 
     def test_serve_does_not_start_with_a_wrong_file(self):
         self.write("origin-limit = 3\nslotz = 4\n")
