@@ -70,7 +70,7 @@ class Door(Bus):
     def call(self, path, message=None, method=None, **fields):
         """Returns status, fields and the read JSON of a response of the API; bytes of another type."""
         connection = (UnixConnection(self.api_path) if self.api_path
-                      else http.client.HTTPConnection(HOST, self.api_port, timeout=90))
+                      else http.client.HTTPConnection(HOST, self.api_port, timeout=120))
         usual = {} if message is None else {"Content-Type": "application/json", "Earshot-API": "1"}
         fields = {**usual, **{name.replace("_", "-"): value for name, value in fields.items()}}
         try:
@@ -89,7 +89,7 @@ class Door(Bus):
             peer = socket.socket(socket.AF_UNIX)
             peer.connect(os.fspath(self.path))
         else:
-            peer = socket.create_connection((HOST, self.port), 20)
+            peer = socket.create_connection((HOST, self.port), 60)
         peer.sendall(text)
         return peer
 

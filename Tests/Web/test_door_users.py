@@ -111,7 +111,7 @@ class UserTests(TestCase):
             self.assertTrue(door.call("fetch", {"url": self.origin.url + "/bytes/3000000"})[2] == body(3_000_000))
             session = door.call("sessions", {})[2]["session"]
             door.call("requests", {"session": session, "requests": [{"url": self.origin.url + "/bytes/2000000"}]})
-            result, = door.call("results", {"session": session, "wait": 20})[2]["results"]
+            result, = door.call("results", {"session": session, "wait": 60})[2]["results"]
             content = door.call(f"body?session={session}&sequence={result['sequence']}")[2]
             self.assertTrue(content == body(2_000_000))
 
@@ -268,7 +268,7 @@ class UserTests(TestCase):
                 name.lower() for request in self.origin.journal.log() for name in request.headers))
             guess = f"GET /v1/status HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer wrong\r\n\r\n".encode()
             began = time.monotonic()
-            with socket.create_connection((HOST, door.api_port), 20) as peer:
+            with socket.create_connection((HOST, door.api_port), 60) as peer:
                 peer.sendall(guess * 500 + guess.replace(b"Host: a", b"Host: a\r\nConnection: close"))
                 answer = read(peer)
             compared = answer.count(b"HTTP/1.1 401 ")
