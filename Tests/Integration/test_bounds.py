@@ -89,7 +89,7 @@ class BoundsTests(TestCase):
                 zmtp.send(other, b"QUERY handlers\n")
             zmtp.send(own, b"QUERY ping\n")
             counts.append(0)
-            while own not in (readable := select.select([own, other], [], [], 10)[0]):
+            while own not in (readable := select.select([own, other], [], [], 60)[0]):
                 self.assertTrue(readable, "it is answered")
                 counts[-1] += len(other.recv(1 << 20))
             own.recv(4096)

@@ -222,7 +222,7 @@ class ProgramTests(TestCase):
         kill(self.bus.broker)
         client.await_next_broker()
         # It abandons its work for the dead broker, and repeats it for the next one.
-        self.assertTrue(first.await_death(10), "the first run goes on")
+        self.assertTrue(first.await_death(), "the first run goes on")
         (self.bus.folder / f"run-{first.pid}").unlink()
         first.close()
         self.await_runs(1)

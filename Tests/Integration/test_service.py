@@ -153,7 +153,7 @@ class ServiceTests(TestCase):
             # No lock is held, but a service manager listens. The command connects to it, and no private bus starts.
             service.environment["EARSHOT_RUNTIME"] = str(service.runtime)
             get = service.start("get", "--no-spawn", f"{origin.url}/bytes/9")
-            select.select([listener], [], [], 10)
+            self.assertTrue(select.select([listener], [], [], 60)[0], "the command connects")
             service.start_with(listener, "serve", "--workers", "1")
             self.addCleanup(service.program.kill)
             service.program.await_line("earshot: ready")
@@ -181,7 +181,7 @@ class ServiceTests(TestCase):
 
     def has_status(self, service, status):
         """Returns whether it soon reports this state."""
-        while (variables := service.notify.next(5)) is not None:
+        while (variables := service.notify.next(30)) is not None:
             if variables.get("STATUS") == status:
                 return True
         return False
