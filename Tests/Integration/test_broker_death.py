@@ -189,9 +189,9 @@ class ManyDeathsTests(TestCase):
                 origin.await_total((end + 1) * self.TRANSFERS // (ends + 1), timeout=120)
                 broker = bus.broker
                 os.kill(broker, signal_number)
-                eventually(lambda: bus.broker not in (None, broker), "the next broker runs", 60)
+                eventually(lambda: bus.broker not in (None, broker), "the next broker runs")
                 observer = bus.client()
-                eventually(lambda: len(observer.query("workers")["workers"]) == 2, "both workers are back", 30)
+                eventually(lambda: len(observer.query("workers")["workers"]) == 2, "both workers are back")
             self.assert_all_answered_once(submitters)
             again = origin.total - self.TRANSFERS
             report(f"{origin.total} requests for {self.TRANSFERS} answers over {ends} ends of the broker")

@@ -80,7 +80,7 @@ class LargeBodyTests(TestCase):
     def stopped_midway(self, get):
         """Opens the gate, and stops the first node's gateway while the second node reads the body."""
         self.origin.open_gate("go")
-        eventually(lambda: len(get.stdout) > 0, lambda: f"the stream has begun\n{get.describe()}", 60)
+        eventually(lambda: len(get.stdout) > 0, lambda: f"the stream has begun\n{get.describe()}")
         gateway = self.cluster[0].pid_of("node-gateway")
         os.kill(gateway, signal.SIGSTOP)
         return gateway

@@ -35,7 +35,7 @@ class NodeDeathTests(ClusterTestCase):
                 eventually(lambda: self.engine.flights_of(node.cluster()["node"]) == 4, "the engine knows its wants")
             self.assertEqual(self.origin.total, 4)
             cluster[0].kill_all()
-            self.origin.await_total(8, timeout=30)
+            self.origin.await_total(8)
             killed = max(request.aborted for request in self.origin.log()[:4])
             moments = [request.started - killed for request in self.origin.log()[4:]]
             report(f"elsewhere after {min(moments):.2f} to {max(moments):.2f} s")
@@ -61,7 +61,7 @@ class NodeDeathTests(ClusterTestCase):
             path.write_text("\n".join(urls))
             gets = [user.start("get", "-i", path, "--json", *options) for _ in range(2)]
             beside = self.submit(cluster[2], urls)
-            eventually(lambda: all(len(get.stdout.splitlines()) > URLS // 5 for get in gets), "a fifth has ended", 60)
+            eventually(lambda: all(len(get.stdout.splitlines()) > URLS // 5 for get in gets), "a fifth has ended")
             began = time.monotonic()
             cluster[0].kill_all()
             for get in gets:
@@ -100,7 +100,7 @@ class NodeDeathTests(ClusterTestCase):
         with Cluster(self.engine, nodes=2, origin_limit=10) as cluster:
             clients = [self.submit(node, urls) for node in cluster]
             for done in (URLS // 5, URLS // 2):
-                self.origin.await_total(done, timeout=60)
+                self.origin.await_total(done)
                 for role in ("node-gateway", "puller"):
                     cluster[0].kill_role(role)
             for client in clients:

@@ -38,7 +38,7 @@ class PartitionTests(ClusterTestCase):
         count = 4 * URLS
         urls = [[f"{self.origin.url}/slow/0.02?bytes=1000&n={index}-{number}" for number in range(count)] for index in range(3)]
         clients = [self.submit(node, own) for node, own in zip(self.cluster, urls)]
-        self.origin.await_total(count // 2, timeout=60)
+        self.origin.await_total(count // 2)
         killed = time.monotonic()
         self.engine.primary.kill()
         for client in clients:
@@ -55,11 +55,11 @@ class PartitionTests(ClusterTestCase):
         seconds = 10 if IS_LONG else 6
         urls = [f"{self.origin.url}/slow/0.02?bytes=70000&n={number}" for number in range(URLS)]
         clients = [self.submit(node, urls) for node in self.cluster]
-        self.origin.await_total(URLS // 3, timeout=60)
+        self.origin.await_total(URLS // 3)
         lost = self.cluster[2]
         self.machines[2].cut()
         cut = time.monotonic()
-        lost.await_mode("alone", 30)
+        lost.await_mode("alone")
         for client in clients[:2]:
             self.assertAll(client, URLS, body(70_000), timeout=60)
         spent = time.monotonic() - cut
@@ -70,7 +70,7 @@ class PartitionTests(ClusterTestCase):
             node.await_members(2)
         eventually(lambda: time.monotonic() > cut + seconds, "the cut has lasted", seconds + 1)
         self.machines[2].mend()
-        lost.await_mode("member", 60)
+        lost.await_mode("member")
         self.assertAll(clients[2], URLS, body(70_000), timeout=120)
         report(f"{self.origin.total} fetches of {URLS} URLs, {self.cluster.counts()}")
         for node in self.cluster:

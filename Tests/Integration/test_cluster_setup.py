@@ -47,7 +47,7 @@ class SetUpTests(SetUpTestCase):
             buses = [stack.enter_context(machine.bus()) for machine in self.installed.machines]
             clients = [bus.client() for bus in buses]
             for client in clients:
-                eventually(lambda: client.query("cluster")["cluster"].get("members-count") == 3, "three members", 30)
+                eventually(lambda: client.query("cluster")["cluster"].get("members-count") == 3, "three members")
                 self.assertIs(client.query("cluster")["cluster"]["share-between-users"], True)
             for client in clients:
                 client.fetch("h", 1, f"{origin.url}/bytes/1000")

@@ -40,7 +40,7 @@ class SharedTestCase(TestCase):
                 client.fetch("h", wanted[path][1], origin.url + path)
             clients.append(client)
         for node in cluster:
-            node.await_pending(len(wanted), timeout=60)
+            node.await_pending(len(wanted))
         # A node tells the engine how old a request is. One that is younger than the call that tells it may be fetched again.
         submitted = time.monotonic()
         eventually(lambda: time.monotonic() > submitted + OLDER, "the requests are old enough")

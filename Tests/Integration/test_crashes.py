@@ -145,7 +145,7 @@ class BrokerDeathTests(TestCase):
         return [f"{origin.url}/first/{self.FIRST}/rest?bytes=700&seed={index}" for index in range(self.COUNT)]
 
     def kill_after(self, bus, origin, requests):
-        origin.await_total(requests, timeout=30)
+        origin.await_total(requests)
         broker = bus.broker
         kill(broker)
         origin.open_gate("rest")

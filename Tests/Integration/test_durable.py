@@ -42,7 +42,7 @@ class DurableTests(TestCase):
         """Sends SIGKILL to the broker, and waits for its successor."""
         kill(bus.broker)
         # The supervisor's pause grows with the number of deaths.
-        eventually(lambda: bus._pids("broker"), "another broker", 60)
+        eventually(lambda: bus._pids("broker"), "another broker")
 
     def claim(self, bus, pattern, count, timeout=120):
         """Returns the waiting results, received by a separate client."""
@@ -362,7 +362,7 @@ class LoadTests(TestCase):
             if client.query("status").get("durable") == "loading":
                 return client
             kill(bus.broker)
-            eventually(lambda: bus._pids("broker"), "another broker", 60)
+            eventually(lambda: bus._pids("broker"), "another broker")
         self.fail("the bus is ready before they are loaded")
 
     def test_the_bus_serves_meanwhile_and_a_kill_loses_and_doubles_none(self):
@@ -379,15 +379,15 @@ class LoadTests(TestCase):
                        f"{1_000 * max(pauses, default=0):.0f} ms")
                 for _ in range(2):
                     kill(bus.broker)
-                    eventually(lambda: bus._pids("broker"), "another broker", 60)
+                    eventually(lambda: bus._pids("broker"), "another broker")
                     self.loading(bus)
                 kill(bus.broker)
-                eventually(lambda: bus._pids("broker"), "another broker", 60)
+                eventually(lambda: bus._pids("broker"), "another broker")
                 plain, other = bus.client(), bus.client()
                 other.send("QUERY why many/b %d" % self.ROWS)
                 plain.fetch("plain", 1, f"{origin.url}/bytes/10")
                 self.assertResult(plain.terminal(), body(10))
-                answer = other.expect("ANSWER", "why", timeout=60)
+                answer = other.expect("ANSWER", "why")
                 self.assertIn(b'"held"', answer.body, "it is answered after its row was loaded")
                 self.await_requests(other, pending=self.ROWS)
                 claimer = bus.client(window=4096)

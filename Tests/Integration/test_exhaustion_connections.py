@@ -92,7 +92,7 @@ class HostileTests(TestCase):
     def assertServed(self):
         turn = f"turn {next(self.turns)}"
         self.neighbour.write(f"{turn}\n".encode(), ends=False)
-        answer = json.loads(self.neighbour.await_line(f'"{turn}"', "stdout", timeout=60))
+        answer = json.loads(self.neighbour.await_line(f'"{turn}"', "stdout"))
         self.assertEqual(answer[1:], [[["RESULT", 1_000], ["RESULT", 1_000_000], ["RESULT", 10]], []])
 
     def assertLogged(self, reason, provoke):

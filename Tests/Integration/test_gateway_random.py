@@ -164,7 +164,7 @@ class RandomInputTests(TestCase):
             growth = resident(gateway) - memory
             self.assertLess(growth, MOST_GROWTH)
             # Handshakes that stopped end after 5 s, sessions with a lease need no connection.
-            eventually(lambda: self.descriptors <= before + 2, lambda: f"{self.descriptors} descriptors, {before} before", timeout=30)
+            eventually(lambda: self.descriptors <= before + 2, lambda: f"{self.descriptors} descriptors, {before} before")
             newcomer = self.bus.remote()
             newcomer.fetch("new", 1, f"{self.origin.url}/bytes/1000")
             self.assertResult(newcomer.terminal(), body(1000))

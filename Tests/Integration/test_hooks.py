@@ -119,7 +119,7 @@ class HookTests(TestCase):
             read = lambda: [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
             bus.run("get", "--handler", "hooks/d", f"{url}/bytes/5", f"{url}/status/404", "-d", "out")
             bus.run("submit", "--durable", "--handler", "hooks/e", f"{url}/bytes/6")
-            eventually(lambda: len(read()) == 3, "three programs ran", 30)
+            eventually(lambda: len(read()) == 3, "three programs ran")
             ends = {line["url"]: line for line in read()}
             done, failed = ends[f"{url}/bytes/5"], ends[f"{url}/status/404"]
             self.assertEqual(done["arguments"], ["an argument"])
@@ -131,9 +131,9 @@ class HookTests(TestCase):
             bus.run("drop", "hooks/e")
 
             kill(bus.broker)
-            eventually(lambda: bus._pids("broker"), "another broker", 60)
+            eventually(lambda: bus._pids("broker"), "another broker")
             bus.run("get", f"{url}/bytes/7", "-o", "seven")
-            eventually(lambda: len(read()) == 4, "the next broker reports too", 30)
+            eventually(lambda: len(read()) == 4, "the next broker reports too")
 
             for text, line in (("on-complete = []\n", "read again"), ('on-complete = ["/none"]\n', "stay as they are")):
                 file.write_text(text)
@@ -154,6 +154,6 @@ class HookTests(TestCase):
     def test_submit_passes_the_program_to_its_process(self):
         submit = self.bus.run("submit", "-d", "out", "--exec", "./tell {}", "--handler", "hooks/c", f"{self.origin.url}/bytes/8")
         self.assertEqual(submit.status, 0, submit.describe())
-        records = eventually(self.records, "the program ran", 30)
+        records = eventually(self.records, "the program ran")
         self.assertEqual(records[0]["arguments"], [str(self.folder / "out" / "8")])
         self.assertEqual(self.bus.run("submit", "--exec", "true", f"{self.origin.url}/bytes/8").status, 64)

@@ -108,7 +108,7 @@ class Bed(Case):
     def victim(self, bus):
         """Starts the victim. Returns it and the secrets of its session."""
         victim = self.visit(DAEMON, bus, self.code(VICTIM))
-        secrets = json.loads(victim.await_line("token", "stdout", timeout=30))
+        secrets = json.loads(victim.await_line("token", "stdout"))
         return victim, secrets
 
     def assertUndisturbed(self, victim):
@@ -179,7 +179,7 @@ report("waits")
 sys.stdin.readline()
 report(answers(c))
 """, lines=lines, ghosts={line: renamed(f" {line}")[1:] for line in lines}, generation=secrets["generation"]))
-        hostile.await_line('"waits"', "stdout", timeout=60)
+        hostile.await_line('"waits"', "stdout")
         self.assertUndisturbed(victim)
         hostile.write(b"\n")
         reported = hostile.reported(60)

@@ -226,7 +226,7 @@ class RemovalTests(TestCase):
         subscriber.write(["SUBSCRIBE owed\n"])
         remover.send("REMOVE owed\n")
         self.assertEqual(remover.receive(), f"REMOVED owed {UNSENT}\n")
-        eventually(lambda: self.other.ledger()["deliveries"]["outstanding"] == UNSENT, "all are due", 60)
+        eventually(lambda: self.other.ledger()["deliveries"]["outstanding"] == UNSENT, "all are due")
         # Of a tenth the pages of the allocator are a large part, so only the strict form measures.
         full = self.at_rest() if IS_LONG else 0
         found = subscriber.terminals(UNSENT)
@@ -245,7 +245,7 @@ class RemovalTests(TestCase):
         subscriber.write(["SUBSCRIBE owed\n"])
         remover.send("REMOVE owed\n")
         self.assertEqual(remover.receive(), f"REMOVED owed {UNSENT}\n")
-        eventually(lambda: self.other.ledger()["deliveries"]["outstanding"] == UNSENT, "all are due", 60)
+        eventually(lambda: self.other.ledger()["deliveries"]["outstanding"] == UNSENT, "all are due")
         self.small.write(self.fetches("small/{}", SMALL))
         began = time.monotonic()
         subscriber.send("REMOVE owed\n", "QUERY ping\n")

@@ -35,7 +35,7 @@ class LeaseTestCase(TestCase):
 
     def peer(self, handler, count, url):
         peer = self.start(SUPPORT, "peer", self.bus.runtime, handler, count, url)
-        peer.await_line("requested", "stdout", timeout=60)
+        peer.await_line("requested", "stdout")
         return peer
 
     def away(self):

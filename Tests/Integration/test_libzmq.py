@@ -26,7 +26,7 @@ class LibraryTests(TestCase):
 
     def assertAnswered(self, wanted):
         for _ in range(len(wanted)):
-            message = self.broker.expect("DONE", timeout=30)
+            message = self.broker.expect("DONE")
             size, seed = wanted.pop(message.operands[0])
             name = message.fields.get("file")
             self.assertEqual(name is not None, size > 65_536, message)
@@ -42,7 +42,7 @@ class LibraryTests(TestCase):
     def test_the_answers_wait_for_a_broker_that_reads_late(self):
         wanted = self.send_jobs(SLOTS)
         # More bytes than libzmq and the kernel accept.
-        self.origin.await_total(SLOTS, timeout=30)
+        self.origin.await_total(SLOTS)
         self.assertAnswered(wanted)
 
     def test_the_worker_serves_the_next_broker(self):

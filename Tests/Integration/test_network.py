@@ -142,7 +142,7 @@ class MachinesTests(TestCase):
             dump.await_line("listening on")
             program = Program([*self.machines.far, *command], self.environment, self.folder)
             self.assertEqual(program.wait(60), 0, program.describe())
-            eventually(lambda: path.stat().st_size > 300_000, "the packets were written", 30)
+            eventually(lambda: path.stat().st_size > 300_000, "the packets were written")
             dump.signal(2)
             dump.wait()
             return path.read_bytes()

@@ -118,7 +118,7 @@ class RemoteCommandTests(RemoteTestCase):
         submitted = self.user.run("submit", "-d", "out", "--bus", self.bus.endpoint, *urls)
         self.assertEqual(submitted.status, 0, submitted.describe())
         files = [self.user.folder / f"out/{size}" for size in SIZES]
-        eventually(lambda: all(path.exists() for path in files), "all bodies are there", 30)
+        eventually(lambda: all(path.exists() for path in files), "all bodies are there")
         self.assertEqual([path.read_bytes() for path in files], [body(size) for size in SIZES])
         self.user.await_no_survivors()
 
@@ -354,8 +354,8 @@ class BodyConnectionTests(RemoteTestCase):
             get = self.user.start("get", "-i", "-", "-d", "out", *forwarder.options())
             for number in (1, 2):
                 get.write(f"{self.origin.url}/bytes/{self.SIZE}?{number}\n".encode(), ends=False)
-                eventually(lambda: forwarder.connections == 1 + 3 * number, "three more connections", 30)
-                eventually(lambda: forwarder.live == 1, "they are closed", 30)
+                eventually(lambda: forwarder.connections == 1 + 3 * number, "three more connections")
+                eventually(lambda: forwarder.live == 1, "they are closed")
             get.write(b"")
             self.assertEqual(get.wait(), 0, get.describe())
 
@@ -374,7 +374,7 @@ class RemoteFaultTests(RemoteTestCase):
         get = self.user.start("get", "-i", "-", "--json", *self.bus.options())
         get.write("\n".join(urls).encode())
         for done in (40, 110):
-            eventually(lambda: len(get.stdout.splitlines()) >= done, f"{done} results", 30)
+            eventually(lambda: len(get.stdout.splitlines()) >= done, f"{done} results")
             self.bus.kill_gateway()
         self.assertEqual(get.wait(60), 0, get.describe())
         lines = [json.loads(line) for line in get.stdout.splitlines()]
@@ -386,7 +386,7 @@ class RemoteFaultTests(RemoteTestCase):
     def test_reading_goes_on_at_its_offset(self):
         size = 8 << 20
         get = self.user.start("get", "-o", "out", *self.bus.options(), f"{self.origin.url}/bytes/{size}")
-        eventually(lambda: received(get, self.user.folder) > size // 4, "a part was read", 30)
+        eventually(lambda: received(get, self.user.folder) > size // 4, "a part was read")
         before = received(get, self.user.folder)
         self.bus.kill_gateway()
         self.assertEqual(get.wait(60), 0, get.describe())

@@ -36,7 +36,7 @@ class RemovalTests(TestCase):
         self.origin.await_running(RUNNING)
         for index in range(5):
             other.fetch("other", index, f"{self.origin.url}/bytes/{index + 10}")
-        self.await_requests(other, pending=QUEUED + 6, timeout=60)
+        self.await_requests(other, pending=QUEUED + 6)
 
         dropped = self.bus.run("drop", "h")
         self.assertEqual(dropped.status, 0, dropped.describe())
@@ -145,7 +145,7 @@ class DeathTests(TestCase):
             for turn in range(1, 4 if IS_LONG else 2):
                 peer = Program([PYTHON, SUPPORT, "peer", bus.runtime, f"dead/{turn}", QUEUED,
                                 f"{origin.url}/gate/dead?turn={turn}"], bus.environment)
-                peer.await_line("requested", "stdout", timeout=60)
+                peer.await_line("requested", "stdout")
                 self.await_requests(observer, pending=QUEUED)
                 origin.await_running(RUNNING)
                 killed = time.monotonic()

@@ -124,7 +124,7 @@ class StoppedReaderTests(TestCase):
         self.assertEqual((outcome["asked"], outcome["missing"]), (count, 0))
         if stops:
             self.assertGreater(due, count // 2)
-        eventually(lambda: observer.query("ledger")["deliveries"]["outstanding"] == 0, "all is heard", timeout=60)
+        eventually(lambda: observer.query("ledger")["deliveries"]["outstanding"] == 0, "all is heard")
         stopped.write(b"")
         self.assertEqual(json.loads(stopped.await_line("{", "stdout"))["heard"], count)
         self.assertEqual(stopped.wait(), 0)
@@ -134,7 +134,7 @@ class StoppedReaderTests(TestCase):
     def readers(self, bus, count, *words):
         program = Program([lab(), "readers", count, "feed", "--runtime", bus.runtime, *words])
         self.addCleanup(lambda: program.running and program.kill())
-        program.await_line("ready", "stdout", timeout=30)
+        program.await_line("ready", "stdout")
         return program
 
 

@@ -76,7 +76,7 @@ class StoredResultTests(TestCase):
         reader.hold()
         for number in range(COUNT):
             reader.fetch("one", number, f"{origin.url}/gate/late?bytes=1000")
-        reader.query("ping", timeout=60)
+        reader.query("ping")
         origin.open_gate("late")
         answers = self.read_all(reader, least=COUNT - 1)
         self.assertEqual({int(message.operands[1]) for message in answers}, set(range(COUNT)))
@@ -86,8 +86,8 @@ class StoredResultTests(TestCase):
         """Returns all terminals of a client that begins to read when at least this many are due to it."""
         def is_due():
             return self.observer.query("ledger")["deliveries"]["outstanding"] > least
-        reader.query("ping", timeout=60)
-        eventually(is_due, "its window is full", 60)
+        reader.query("ping")
+        eventually(is_due, "its window is full")
         memory, began = resident(self.bus.broker), time.monotonic()
         reader.release()
         answers = reader.terminals(COUNT, timeout=600)

@@ -23,7 +23,7 @@ class UpgradeTests(TestCase):
             (folder / "list").write_text("\n".join(urls) + "\n")
             with Bus(**options) as old:
                 getting = commands.start("get", "--no-spawn", "-i", folder / "list", "-d", folder / "out", "--json")
-                origin.await_total(self.FIRST, timeout=30)
+                origin.await_total(self.FIRST)
                 client = old.client()
                 old.program.signal(signal.SIGTERM)
                 client.expect("GOODBYE")

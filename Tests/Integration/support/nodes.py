@@ -87,9 +87,9 @@ class Node(Bus):
         """Returns the member `cluster` of the node's status."""
         return self.observer().query("status")["cluster"]
 
-    def await_mode(self, mode, timeout=60):
-        """Waits until the node is a `member`, is `waiting` for the engine, or works `alone`."""
-        eventually(lambda: self.cluster()["mode"] == mode, lambda: f"mode {mode}: {self.cluster()}", timeout)
+    def await_mode(self, *modes):
+        """Waits until the node is a `member`, is `waiting` for the engine, or works `alone`, as one of the modes says."""
+        eventually(lambda: self.cluster()["mode"] in modes, lambda: f"mode {' or '.join(modes)}: {self.cluster()}")
 
     def await_members(self, count, timeout=60):
         eventually(lambda: self.cluster().get("members-count") == count and self.cluster()["mode"] == "member",
