@@ -148,7 +148,7 @@ static int check_listens(check *current, struct sockaddr_un *address) {
 }
 
 // Sends the response: libcurl is connected, and about to send its request.
-static int check_asked(void *context, char *address, char *own_address, int port, int own_port) {
+static int check_request(void *context, char *address, char *own_address, int port, int own_port) {
     (void)address, (void)own_address, (void)port, (void)own_port;
     check *current = context;
     current->server = accept4(current->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -184,7 +184,7 @@ static int passes_check(void) {
         && set(handle, CURLOPT_PROXY, "") == CURLE_OK
         && set(handle, CURLOPT_NOSIGNAL, 1L) == CURLE_OK
         && set(handle, CURLOPT_TIMEOUT_MS, 1000L) == CURLE_OK
-        && set(handle, CURLOPT_PREREQFUNCTION, check_asked) == CURLE_OK
+        && set(handle, CURLOPT_PREREQFUNCTION, check_request) == CURLE_OK
         && set(handle, CURLOPT_PREREQDATA, &current) == CURLE_OK
         && set(handle, CURLOPT_WRITEFUNCTION, check_received) == CURLE_OK
         && set(handle, CURLOPT_WRITEDATA, &current) == CURLE_OK

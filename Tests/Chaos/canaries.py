@@ -44,7 +44,7 @@ def double(pen, verb, words):
     return [(verb, *words)] * (2 if verb == "end" and pen.turn() else 1)
 
 
-def twice_heard(pen, verb, words):
+def delivered_twice(pen, verb, words):
     """Records a terminal twice that the library delivered once."""
     return [(verb, *words)] * (2 if verb == "heard" and pen.turn() else 1)
 
@@ -78,7 +78,7 @@ def after_removal(pen, verb, words):
     return [(verb, *words)]
 
 
-PENS = {"silent": silent, "double": double, "twice-heard": twice_heard, "lied-hash": lied_hash, "unasked": unasked,
+PENS = {"silent": silent, "double": double, "twice-heard": delivered_twice, "lied-hash": lied_hash, "unasked": unasked,
         "wrong-code": wrong_code, "after-removal": after_removal}
 
 NAMES = [*PENS, *RUNS]

@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 
-import places
+import checkout
 import canaries
 import schedule
 from run import Run, disturbed
@@ -20,7 +20,7 @@ MOST_SHOWN = 12
 """Maximum number of violations printed. The file `violations` has all of them."""
 AROUND_SECONDS = 8
 """Seconds of the time line printed before and after the first violation."""
-KEPT = places.ROOT / ".build/chaos"
+KEPT = checkout.ROOT / ".build/chaos"
 
 
 def main():
@@ -41,7 +41,7 @@ def main():
         if run.violations or options.keep:
             keep(options, run)
         if run.violations:
-            tell(options, run)
+            report(options, run)
     finally:
         shutil.rmtree(run.folder, ignore_errors=True)
     return 1 if run.violations else 0
@@ -74,7 +74,7 @@ def keep(options, run):
     (target / "timeline").write_text(run.timeline.text() + "\n")
     (target / "origin").write_text("".join(map(origin_line, run.judge.requests)) if run.judge else "")
     (target / "violations").write_text("\n".join(map(str, run.violations)) + "\n")
-    print(f"kept: {target.relative_to(places.ROOT)}", flush=True)
+    print(f"kept: {target.relative_to(checkout.ROOT)}", flush=True)
 
 
 def origin_line(request):
@@ -85,7 +85,7 @@ def origin_line(request):
     return f"{request.started:.3f} {request.target} {request.headers.get('range', '-')} {end}\n"
 
 
-def tell(options, run):
+def report(options, run):
     print(f"\n{len(run.violations)} violations; again: bin/chaos {arguments(options)}")
     for violation in run.violations[:MOST_SHOWN]:
         print(violation)

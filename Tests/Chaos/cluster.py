@@ -49,11 +49,11 @@ class Journal:
 
     def __init__(self, node):
         self.program = node.start("get", "--json", "-i", "-")
-        self.place = node.place
-        self.asked = []
+        self.address = node.address
+        self.submitted = []
 
-    def ask(self, number, url, size):
-        self.asked.append((number, size))
+    def submit(self, number, url, size):
+        self.submitted.append((number, size))
         self.program.write(f"{url}\n".encode(), ends=False)
 
     def end(self, digests):
@@ -62,13 +62,13 @@ class Journal:
         status = self.program.wait(180)
         lines = [json.loads(line) for line in self.program.stdout.splitlines()]
         counts = collections.Counter(line["index"] for line in lines)
-        missing = [index for index in range(1, len(self.asked) + 1) if counts[index] == 0]
+        missing = [index for index in range(1, len(self.submitted) + 1) if counts[index] == 0]
         doubled = [index for index, count in counts.items() if count > 1]
         wrong = [line for line in lines
-                 if (line.get("status"), line.get("sha256")) != (200, digests[self.asked[line["index"] - 1]])]
+                 if (line.get("status"), line.get("sha256")) != (200, digests[self.submitted[line["index"] - 1]])]
         if status or missing or doubled or wrong:
-            raise Disagreement(f"command at {self.place}: status {status}, {len(missing)} of {len(self.asked)} missing {missing[:5]}, "
-                               f"doubled {doubled[:5]}, wrong {wrong[:3]}\n{self.program.describe()[-3_000:]}")
+            raise Disagreement(f"command at {self.address}: status {status}, {len(missing)} of {len(self.submitted)} missing "
+                               f"{missing[:5]}, doubled {doubled[:5]}, wrong {wrong[:3]}\n{self.program.describe()[-3_000:]}")
 
 
 class Load(threading.Thread):
@@ -88,7 +88,7 @@ class Load(threading.Thread):
             self.digests[number, size] = hashlib.sha256(body(size, str(number))).hexdigest()
             for journal in self._journals:
                 with contextlib.suppress(BrokenPipeError):
-                    journal.ask(number, f"{self._origin.url}/slow/0.05?bytes={size}&seed={number}", size)
+                    journal.submit(number, f"{self._origin.url}/slow/0.05?bytes={size}&seed={number}", size)
             number += 1
 
     def end(self):
@@ -207,13 +207,13 @@ class Faults:
         return index
 
     def data_is_lost(self):
-        self.engine.ask("FLUSHALL")
+        self.engine.execute("FLUSHALL")
 
     def scripts_are_lost(self):
-        self.engine.ask("SCRIPT", "FLUSH")
+        self.engine.execute("SCRIPT", "FLUSH")
 
     def connections_are_closed(self):
-        self.engine.ask("CLIENT", "KILL", "TYPE", self.random.choice(["normal", "pubsub"]))
+        self.engine.execute("CLIENT", "KILL", "TYPE", self.random.choice(["normal", "pubsub"]))
 
 
 class Process(Watched):
@@ -260,7 +260,7 @@ def check_end(cluster, engine, origin):
         raise Disagreement(f"a process crashed: {crashes[:10]}")
 
 
-def disturb(options, say):
+def disturb(options, write_line):
     reason = obstacle()
     if reason:
         sys.exit(f"chaos: no network namespaces: {reason}")
@@ -280,18 +280,19 @@ def disturb(options, say):
             # Faults are spread over the minutes, but one begins only after the repair of the former.
             due = began + options.minutes * 60 * (number + 0.5) / count
             eventually(lambda: time.monotonic() >= due, "the next fault is due", options.minutes * 60 + 60)
-            say(f"{time.monotonic() - began:6.1f} s: {faults.strike()}; {origin.total} fetches, {origin.running} running")
+            write_line(f"{time.monotonic() - began:6.1f} s: {faults.strike()}; {origin.total} fetches, {origin.running} running")
         eventually(lambda: time.monotonic() >= began + options.minutes * 60, "the time is over", options.minutes * 60 + 60)
         load.end()
         if options.canary == "lost-line":
-            journals[0].asked.append((0, SIZES[0]))
+            journals[0].submitted.append((0, SIZES[0]))
         for journal in journals:
             journal.end(load.digests)
         for node in cluster:
             node.renew_observer()
         fetches = collections.Counter(request.target for request in origin.log())
-        say(f"{sum(len(journal.asked) for journal in journals)} requests, {len(load.digests)} URLs, {origin.total} fetches, at most "
-            f"{max(fetches.values())} of one URL and {origin.most_at_once} at once; {cluster.counts()}")
+        write_line(f"{sum(len(journal.submitted) for journal in journals)} requests, {len(load.digests)} URLs, "
+                   f"{origin.total} fetches, at most {max(fetches.values())} of one URL and {origin.most_at_once} at once; "
+                   f"{cluster.counts()}")
         check_end(cluster, engine, origin)
 
 

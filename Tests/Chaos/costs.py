@@ -102,7 +102,7 @@ class Trial:
         self.cluster[0].start_again()
 
     def node(self):
-        self.dead.add(self.cluster[0].place)
+        self.dead.add(self.cluster[0].address)
         self.cluster[0].kill_all()
 
     def cut_node(self):
@@ -125,11 +125,11 @@ class Trial:
             sentinel.kill()
 
     def lost_data(self):
-        self.engine.ask("FLUSHALL")
+        self.engine.execute("FLUSHALL")
 
     def move_clock(self, seconds):
         self.clock.write_text(str(seconds))
-        eventually(lambda: abs(int(self.engine.ask("TIME")[0]) - time.time() - seconds) < 5, "the engine's clock has moved")
+        eventually(lambda: abs(int(self.engine.execute("TIME")[0]) - time.time() - seconds) < 5, "the engine's clock has moved")
 
     def clock_ahead(self):
         self.move_clock(60)
@@ -147,10 +147,10 @@ class Trial:
 
     def eviction(self):
         primary = self.engine.primary
-        primary.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-        primary.ask("CONFIG", "SET", "maxmemory", "100mb")
+        primary.execute("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        primary.execute("CONFIG", "SET", "maxmemory", "100mb")
         self.wait(5)
-        primary.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        primary.execute("CONFIG", "SET", "maxmemory-policy", "noeviction")
 
     def dead_bodies(self):
         gateway = Process(self.cluster[0].pid_of("node-gateway"))
@@ -249,7 +249,7 @@ def measure(fault, urls, rate):
         load.join()
         try:
             for journal in journals:
-                if journal.place not in trial.dead:
+                if journal.address not in trial.dead:
                     journal.end(load.digests)
         finally:
             if repair:
@@ -260,7 +260,7 @@ def measure(fault, urls, rate):
         return Costs.of(origin.log())
 
 
-def complaints(fault, costs):
+def violations(fault, costs):
     """Bounds that were exceeded."""
     found = []
     if costs.twice > fault.bound:
@@ -298,9 +298,9 @@ def main():
                 found.append(f"{fault.name}: {error}")
                 continue
             print(f"{fault.name:44} {costs.twice:8.1f} {costs.most:7} {costs.above:8.2f}", flush=True)
-            found += [f"{fault.name}: {complaint}" for complaint in complaints(fault, costs)]
-    for complaint in found:
-        print(f"chaos: {complaint}", file=sys.stderr)
+            found += [f"{fault.name}: {violation}" for violation in violations(fault, costs)]
+    for violation in found:
+        print(f"chaos: {violation}", file=sys.stderr)
     sys.exit(1 if found else 0)
 
 

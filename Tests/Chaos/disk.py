@@ -1,5 +1,6 @@
 """The disk of spool and cache: a small file system of its own where possible, so that tests can fill it."""
 
+import os
 import pathlib
 import subprocess
 
@@ -38,7 +39,7 @@ class Disk:
                 while True:
                     file.write(piece)
             except OSError:
-                file.truncate(max(0, file.tell() - LEFT))
+                file.truncate(max(0, file.seek(0, os.SEEK_END) - LEFT))
 
     def clear(self):
         """Frees the bytes again."""

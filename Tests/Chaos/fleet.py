@@ -4,9 +4,9 @@ import os
 import signal
 import time
 
+import checkout
 import journal
-import places
-import wishes
+import plans
 from judge import Life
 from support.harness import PYTHON
 from support.processes import Program
@@ -34,9 +34,9 @@ class Fleet:
         self._times[number] = life
         name = f"{number}.{life}"
         plan, path = self.folder / f"{name}.plan", self.folder / f"{name}.journal"
-        plan.write_text(wishes.Planner(self.seed, number, life, begin, seconds, self.count, self.bases).text())
-        if wishes.language(number) == "python":
-            arguments = [PYTHON, "-B", places.HERE / "follower.py", plan, path, self.runtime]
+        plan.write_text(plans.Planner(self.seed, number, life, begin, seconds, self.count, self.bases).text())
+        if plans.language(number) == "python":
+            arguments = [PYTHON, "-B", checkout.HERE / "follower.py", plan, path, self.runtime]
             if self.canary and number == 0:
                 arguments.append(self.canary)
         else:
@@ -63,7 +63,7 @@ class Fleet:
         program.signal(signal.SIGCONT)
 
     def await_idle(self, deadline):
-        """Returns the numbers of clients with unfinished wishes at the deadline."""
+        """Returns the numbers of clients with unfinished requests at the deadline."""
         late = []
         for number, program in self.running.items():
             try:
@@ -76,16 +76,16 @@ class Fleet:
         """Tells all clients to leave. Returns complaints about their ends."""
         for program in self.running.values():
             program.write(b"")
-        complaints = []
+        violations = []
         for program in list(self.running.values()):
             try:
                 status = program.wait()
             except AssertionError as error:
-                complaints.append(f"client {program.name}: {error}")
+                violations.append(f"client {program.name}: {error}")
                 continue
             if status != 0 or program.crash_lines:
-                complaints.append(f"client {program.name} ended with {status}\n{program.describe()}")
-        return complaints
+                violations.append(f"client {program.name} ended with {status}\n{program.describe()}")
+        return violations
 
     def ended_by_themselves(self):
         """Returns the clients that ended without being told to."""
@@ -106,6 +106,6 @@ class Fleet:
 
     def _collect(self, program, died):
         first, *steps = (self.folder / f"{program.name}.plan").read_text().splitlines()
-        found = {wish.name: wish for wish in map(wishes.Wish.of, steps) if wish}
+        found = {planned.name: planned for planned in map(plans.PlannedRequest.of, steps) if planned}
         lines = journal.read(self.folder / f"{program.name}.journal", program.name)
         self.lives.append(Life(program.name, found, lines, died, int(first.split(" ")[3])))

@@ -1,6 +1,6 @@
 """Client of a chaos run, on the Python package: `follower.py PLAN JOURNAL RUNTIME [CANARY]`.
 
-Executes the plan (`wishes.py`) and records its requests and their ends in the journal (`journal.py`). Prints `idle`
+Executes the plan (`plans.py`) and records its requests and their ends in the journal (`journal.py`). Prints `idle`
 when all have ended, and leaves when its standard input ends. `canaries.py` has the deliberate faults.
 """
 
@@ -10,22 +10,22 @@ import os
 import sys
 import time
 
-import places
+import checkout
 
-sys.path.insert(0, str(places.PACKAGE))
+sys.path.insert(0, str(checkout.PACKAGE))
 
 import canaries  # noqa: E402
 import earshot_bus  # noqa: E402
 from earshot_bus._handler import Transfer  # noqa: E402
 from earshot_bus._messages import Fetch  # noqa: E402
-from wishes import Wish  # noqa: E402
+from plans import PlannedRequest  # noqa: E402
 
-NUMBERS = {"retries": int, "max-bytes": int, "timeout": float, "deadline": float}
+OPTION_TYPES = {"retries": int, "max-bytes": int, "timeout": float, "deadline": float}
 RECONNECT_SECONDS = 0.05
 
 
-def wish_of(request):
-    """Returns the name of a wish from the ID of its request. The package adds a number if it requests a lost body again."""
+def planned_of(request):
+    """Returns the name of a planned request from its ID, to which the package adds a number if it requests a lost body again."""
     return request.partition("~")[0]
 
 
@@ -83,7 +83,7 @@ class Follower:
         self._left -= 1
         self._unfinished += 1
         if verb == "ask":
-            await self._ask(Wish.of(line))
+            await self._submit(PlannedRequest.of(line))
         elif verb == "cancel" and words[0] in self._open:
             transfer = self._drop(words[0])
             await self._bus.cancel(transfer.handler, transfer.request)
@@ -102,21 +102,21 @@ class Follower:
         self._unfinished -= 1
         self._check()
 
-    async def _ask(self, wish):
-        if wish.handler not in self._handlers:
-            handler = self._handlers[wish.handler] = self._bus.handler(wish.handler)
+    async def _submit(self, planned):
+        if planned.handler not in self._handlers:
+            handler = self._handlers[planned.handler] = self._bus.handler(planned.handler)
             await handler.__aenter__()
-        options = {key.replace("-", "_"): NUMBERS.get(key, str)(value)
-                   for key, value in wish.options.items() if key not in ("hold", "replace")}
-        if wish.replaces:
-            self._drop_all(wish.handler)
-        self._pen.note("ask", wish.name, wish.handler, wish.url)
+        options = {key.replace("-", "_"): OPTION_TYPES.get(key, str)(value)
+                   for key, value in planned.options.items() if key not in ("hold", "replace")}
+        if planned.replaces:
+            self._drop_all(planned.handler)
+        self._pen.note("ask", planned.name, planned.handler, planned.url)
         # The name is the ID, by which others recognise the terminal. The package chooses IDs itself.
-        transfer = Transfer(self._bus, Fetch.make(wish.handler, wish.name, wish.url, options, wish.replaces), None)
+        transfer = Transfer(self._bus, Fetch.make(planned.handler, planned.name, planned.url, options, planned.replaces), None)
         self._bus._begin(transfer)
-        self._open[wish.name] = transfer
-        hold = int(wish.options.get("hold", 0)) / 1000
-        self._begin_following(wish.name, transfer, hold)
+        self._open[planned.name] = transfer
+        hold = int(planned.options.get("hold", 0)) / 1000
+        self._begin_following(planned.name, transfer, hold)
 
     def _begin_following(self, name, transfer, hold):
         task = asyncio.get_running_loop().create_task(self._follow(name, transfer, hold))
@@ -152,14 +152,14 @@ class Follower:
     def _watch(self, pattern):
         if pattern not in self._watches:
             watch = self._watches[pattern] = self._bus.watch(pattern)
-            task = asyncio.get_running_loop().create_task(self._hear(watch))
+            task = asyncio.get_running_loop().create_task(self._watch_terminals(watch))
             self._tasks.add(task)
             task.add_done_callback(self._ended)
 
-    async def _hear(self, watch):
+    async def _watch_terminals(self, watch):
         async for terminal in watch:
             word = terminal.status if terminal.ok else terminal.code
-            self._pen.note("heard", terminal.handler, terminal.request, wish_of(terminal.request), word, self._bus.broker)
+            self._pen.note("heard", terminal.handler, terminal.request, planned_of(terminal.request), word, self._bus.broker)
             if terminal.ok:
                 terminal.release()
 

@@ -72,16 +72,16 @@ def table(before, after):
 def growth(before, after):
     """Returns complaints about growth beyond the bounds. The largest process of a role after warm-up is the
     reference."""
-    complaints = []
+    violations = []
     for role in sorted({p.role for p in after}):
         first = [p for p in before if p.role == role]
         memory = max(p.memory for p in first) * MOST_GROWTH + MEMORY_FLOOR
         most = max(p.descriptors for p in first) + MORE_DESCRIPTORS
         for p in (p for p in after if p.role == role):
             if p.memory > memory:
-                complaints.append(f"{role} {p.pid} has {p.memory >> 20} MiB in the end, more than {int(memory) >> 20}")
+                violations.append(f"{role} {p.pid} has {p.memory >> 20} MiB in the end, more than {int(memory) >> 20}")
             if p.descriptors > most:
-                complaints.append(f"{role} {p.pid} has {p.descriptors} descriptors in the end, more than {most}")
+                violations.append(f"{role} {p.pid} has {p.descriptors} descriptors in the end, more than {most}")
             if p.connections > MOST_CONNECTIONS:
-                complaints.append(f"{role} {p.pid} has {p.connections} connections to origins in the end")
-    return complaints
+                violations.append(f"{role} {p.pid} has {p.connections} connections to origins in the end")
+    return violations

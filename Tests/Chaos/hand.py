@@ -22,7 +22,7 @@ SERVE_SECONDS = 25
 
 
 class Hand:
-    """The disturber of a run. The caller calls `act` at the time of each decision, and `take_back` as often as
+    """The disturber of a run. The caller calls `act` at the time of each decision, and `undo` as often as
     possible."""
 
     def __init__(self, bus, fleet, disk, timeline, plan_end):
@@ -31,7 +31,7 @@ class Hand:
         self.disk = disk
         self.timeline = timeline
         self.plan_end = plan_end
-        self.complaints = []
+        self.violations = []
         self.done = {}
         self._later = []
         self._order = itertools.count()
@@ -53,7 +53,7 @@ class Hand:
         if self._acts[decision.kind](decision) is None:
             self.done[decision.kind] = self.done.get(decision.kind, 0) + 1
 
-    def take_back(self, everything=False):
+    def undo(self, everything=False):
         """Reverts the states whose time is over, or all."""
         due = [entry for entry in self._later if everything or entry[0] <= time.monotonic()]
         self._later = [entry for entry in self._later if entry not in due]
@@ -152,17 +152,17 @@ class Hand:
 
     def terminate(self, _):
         """Sends SIGTERM, awaits the end, and starts the next serve."""
-        self.take_back(everything=True)
+        self.undo(everything=True)
         state = self.timeline.begin_disturbance("serve", "SIGTERM of serve")
         self.bus.program.signal(signal.SIGTERM)
         status = self.bus.program.wait(SERVE_SECONDS)
         if status != 0:
-            self.complaints.append(f"serve ended with {status} after SIGTERM\n{self.bus.program.describe()}")
+            self.violations.append(f"serve ended with {status} after SIGTERM\n{self.bus.program.describe()}")
         self._start_again(state)
 
     def kill_serve(self, _):
         """Sends SIGKILL, checks that all processes of the bus died, and starts the next serve."""
-        self.take_back(everything=True)
+        self.undo(everything=True)
         state = self.timeline.begin_disturbance("serve", "kill -9 of serve")
         self.bus.kill()
         self._start_again(state)
@@ -179,7 +179,7 @@ class Hand:
         with open(self.fleet.folder / "serve.log", "a") as file:
             file.write(program.stderr)
         if program.crash_lines:
-            self.complaints.append("a process crashed: " + "\n".join(program.crash_lines[:20]))
+            self.violations.append("a process crashed: " + "\n".join(program.crash_lines[:20]))
 
     def reload(self, _):
         self.timeline.note("SIGHUP of serve")
@@ -282,7 +282,7 @@ class Hand:
     def heal(self):
         """Reverts everything, and applies all settings again: a restarted or reloaded serve has only the settings
         of its start."""
-        self.take_back(everything=True)
+        self.undo(everything=True)
         self._settings.put(None)
         self._setter.join()
         for name, value in self.settings.items():

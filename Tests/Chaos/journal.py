@@ -44,15 +44,15 @@ class End:
     code: str | None
     status: str
     length: int
-    told: str
+    stated: str
     read: str
     generation: str
     broker: str
 
     @classmethod
     def of(cls, line):
-        _, broker, code, status, length, told, read, generation = line.words
-        return cls(line, None if code == "-" else code, status, int(length), told, read, generation, broker)
+        _, broker, code, status, length, stated, read, generation = line.words
+        return cls(line, None if code == "-" else code, status, int(length), stated, read, generation, broker)
 
 
 def read(path, client):

@@ -43,10 +43,10 @@ class Violation:
 
 @dataclass
 class Life:
-    """One life of a client: the wishes of its plan by name, its lines, and its death."""
+    """One life of a client: the requests of its plan by name, its lines, and its death."""
 
     client: str
-    wishes: dict
+    planned_requests: dict
     lines: list
     died: float | None = None
     """Time of its death by SIGKILL."""
@@ -57,9 +57,9 @@ class Life:
 class Story:
     """One request, as the journal of its client records it."""
 
-    def __init__(self, wish, line, life):
-        self.wish = wish
-        self.asked = line
+    def __init__(self, planned, line, life):
+        self.planned = planned
+        self.submitted = line
         self.life = life
         self.ends = []
         self.dropped = None
@@ -76,7 +76,7 @@ class Story:
 
     @property
     def lines(self):
-        return [self.asked, *(line for line in (self.dropped, self.refused) if line), *(end.line for end in self.ends)]
+        return [self.submitted, *(line for line in (self.dropped, self.refused) if line), *(end.line for end in self.ends)]
 
 
 class Judge:
@@ -109,7 +109,7 @@ class Judge:
                 self.judge_end(story, end)
         for life in self.lives:
             self.judge_removals(life)
-            self.judge_heard(life)
+            self.judge_received(life)
         self.judge_origin()
         if self.broker:
             self.judge_broker(self.broker["broker"])
@@ -125,11 +125,11 @@ class Judge:
         """Sorts the lines of a life into stories."""
         for line in life.lines:
             if line.verb == "ask":
-                wish = life.wishes.get(line.words[0])
-                if wish is None:
+                planned = life.planned_requests.get(line.words[0])
+                if planned is None:
                     self.complain("asked", "what no plan says", [line])
                 else:
-                    self.stories[wish.name] = Story(wish, line, life)
+                    self.stories[planned.name] = Story(planned, line, life)
             elif line.verb in ("end", "drop", "refused", "lost"):
                 story = self.stories.get(line.words[0])
                 if story is None or story.life is not life:
@@ -147,13 +147,13 @@ class Judge:
         """Requires one end, or none for a dropped request or a dead client."""
         count = len(story.ends)
         if count > 1:
-            self.complain("once", f"{count} ends of {story.wish.name}", story.lines)
+            self.complain("once", f"{count} ends of {story.planned.name}", story.lines)
         if count and story.dropped and story.ends[0].line.at > story.dropped.at:
-            self.complain("removed", f"an end of {story.wish.name} after it was given up", story.lines)
+            self.complain("removed", f"an end of {story.planned.name} after it was given up", story.lines)
         if story.refused:
-            self.complain("refused", f"{story.wish.name} was taken for no request", story.lines)
+            self.complain("refused", f"{story.planned.name} was taken for no request", story.lines)
         if count == 0 and not story.dropped and not story.refused and story.life.died is None:
-            self.complain("lost", f"{story.wish.name} has no end: {story.wish.url}", story.lines)
+            self.complain("lost", f"{story.planned.name} has no end: {story.planned.url}", story.lines)
 
     @staticmethod
     def removals_of(life):
@@ -176,31 +176,31 @@ class Judge:
             elif line.verb == "removed":
                 for name, drop in dropped.items():
                     story = self.stories.get(name)
-                    if story and matches(line.words[0], story.wish.handler):
+                    if story and matches(line.words[0], story.planned.handler):
                         final.setdefault(name, line)
             elif line.verb == "heard" and line.words[2] in final:
                 answer = final[line.words[2]]
                 drop = dropped.get(line.words[2], answer)
                 # After a lost connection an answer does not order terminals of the earlier one.
-                if not self.was_apart(life.client, drop.at - 1, line.at):
+                if not self.was_disconnected(life.client, drop.at - 1, line.at):
                     self.complain("removed", f"{line.words[2]} was heard of after its removal was answered",
                                   [drop, answer, line])
 
-    def judge_heard(self, life):
+    def judge_received(self, life):
         """Requires each terminal once, and only of requests that some client made."""
-        heard = defaultdict(list)
+        received = defaultdict(list)
         for line in life.lines:
             if line.verb == "heard" and line.words[2] != "-":
-                heard[(line.words[2], line.words[1])].append(line)
-        for (name, _), lines in heard.items():
+                received[(line.words[2], line.words[1])].append(line)
+        for (name, _), lines in received.items():
             story = self.stories.get(name)
             if story is None:
-                if not any(name in other.wishes for other in self.lives):
+                if not any(name in other.planned_requests for other in self.lives):
                     self.complain("unasked", f"a terminal of {name}, which nobody asked for", lines)
             elif story.life is life and len(lines) > 1 + story.losses:
                 self.complain("once", f"{len(lines)} terminals of {name}", [*story.lines, *lines])
 
-    def was_apart(self, client, begin, end):
+    def was_disconnected(self, client, begin, end):
         """Whether a client may have lost its connection between two times."""
         number = client.split(".")[0]
         return self.timeline.count(("broker", "serve", f"client {number}"), begin - 2, end) > 0
@@ -209,23 +209,23 @@ class Judge:
 
     def judge_end(self, story, end):
         """Requires results to be possible and correct, and failures to be explained."""
-        whim = story.wish.whim
+        whim = story.planned.whim
         self.counts[end.code or "result"] += 1
         if end.code is None:
             self.judge_result(story, end, whim)
             return
         if whim.then != "good" and end.code in self.codes_of(whim):
             return
-        if end.code == "too-large" and whim.size > int(story.wish.options.get("max-bytes", whim.size)):
+        if end.code == "too-large" and whim.size > int(story.planned.options.get("max-bytes", whim.size)):
             return
-        if end.code == "deadline" and "deadline" in story.wish.options:
+        if end.code == "deadline" and "deadline" in story.planned.options:
             # A broker that is stopped during a pass continues with the clock from before the stop.
-            was_stopped = self.timeline.count(("broker",), story.asked.at, end.line.at) > 0
-            if end.line.at - story.asked.at < float(story.wish.options["deadline"]) - 0.1 and not was_stopped:
-                self.complain("early", f"the deadline of {story.wish.name} was not over", story.lines)
+            was_stopped = self.timeline.count(("broker",), story.submitted.at, end.line.at) > 0
+            if end.line.at - story.submitted.at < float(story.planned.options["deadline"]) - 0.1 and not was_stopped:
+                self.complain("early", f"the deadline of {story.planned.name} was not over", story.lines)
             return
         if not self.is_explained(story, end):
-            self.complain("unexplained", f"{story.wish.name} failed as {end.code}: {story.wish.url}", story.lines)
+            self.complain("unexplained", f"{story.planned.name} failed as {end.code}: {story.planned.url}", story.lines)
 
     def codes_of(self, whim):
         """Returns the possible failures of a resource that never succeeds."""
@@ -233,7 +233,7 @@ class Judge:
         return codes | {"truncated", "reset"} if whim.then in ("cut", "drop", "reset") else codes
 
     def is_explained(self, story, end):
-        begin, now = story.asked.at - SLACK, end.line.at
+        begin, now = story.submitted.at - SLACK, end.line.at
         if end.code in EXPLAINED:
             return self.timeline.count(EXPLAINED[end.code], begin, now) > 0
         if end.code == "poisonous":
@@ -242,45 +242,45 @@ class Judge:
             # The client gave up after each broker in turn had died with the file of the body.
             return 0 < story.losses <= self.timeline.count(("broker", "serve"), begin, now)
         if end.code == "removed":
-            return any(said <= now and answered >= story.asked.at - 1 and matches(pattern, story.wish.handler)
-                       for said, answered, pattern in self.removals)
+            return any(sent <= now and answered >= story.submitted.at - 1 and matches(pattern, story.planned.handler)
+                       for sent, answered, pattern in self.removals)
         return False
 
     def judge_result(self, story, end, whim):
         if whim.then != "good":
-            self.complain("impossible", f"{story.wish.name} has a result of what cannot go well", story.lines)
+            self.complain("impossible", f"{story.planned.name} has a result of what cannot go well", story.lines)
             return
-        if whim.size > int(story.wish.options.get("max-bytes", whim.size)):
-            self.complain("impossible", f"{story.wish.name} is larger than it may be", story.lines)
+        if whim.size > int(story.planned.options.get("max-bytes", whim.size)):
+            self.complain("impossible", f"{story.planned.name} is larger than it may be", story.lines)
         if not end.generation.isdigit():
-            self.complain("generation", f"the result of {story.wish.name} names none", story.lines)
+            self.complain("generation", f"the result of {story.planned.name} names none", story.lines)
             return
         generation = int(end.generation)
         right = digest(whim.name, generation, whim.size)
-        if end.read != right or end.told != right or end.length != whim.size:
-            self.complain("bytes", f"{story.wish.name} is not generation {generation} of {whim.name}", story.lines)
+        if end.read != right or end.stated != right or end.length != whim.size:
+            self.complain("bytes", f"{story.planned.name} is not generation {generation} of {whim.name}", story.lines)
         if generation not in self.ledger.served(whim.name):
             self.complain("origin", f"{whim.name} was never answered in generation {generation}", story.lines)
         elif whim.period:
             gone = whims.EPOCH + (generation + 1) * whim.period
-            if gone + whim.fresh_seconds + STALE < story.asked.at:
-                self.complain("stale", f"{story.wish.name} got generation {generation}, gone since "
-                              f"{story.asked.at - gone:.1f} s", story.lines)
+            if gone + whim.fresh_seconds + STALE < story.submitted.at:
+                self.complain("stale", f"{story.planned.name} got generation {generation}, gone since "
+                              f"{story.submitted.at - gone:.1f} s", story.lines)
 
     # The broker against all journals.
 
     def judge_broker(self, instance):
         """Requires the broker's ledger to count each terminal that clients received, and each request with a
         result."""
-        heard, answered = [], []
+        received, answered = [], []
         for life in self.lives:
             lines = [line for line in life.lines if line.verb == "heard" and line.words[4] == instance]
-            heard += [line for line in lines if line.at >= lines[0].at + AFTER_GREETING]
-        answered = {line.words[2]: line for line in heard
+            received += [line for line in lines if line.at >= lines[0].at + AFTER_GREETING]
+        answered = {line.words[2]: line for line in received
                     if line.words[3].isdigit() and line.words[2] in self.stories}
         due = self.broker["deliveries"]["due"]
-        if due < len(heard):
-            self.complain("ledger", f"clients heard {len(heard)} terminals of a broker that told of {due}", heard[-1:])
+        if due < len(received):
+            self.complain("ledger", f"clients heard {len(received)} terminals of a broker that told of {due}", received[-1:])
         if self.broker["requests"]["answered"] < len(answered):
             self.complain("ledger", f"clients have {len(answered)} results of a broker that has answered "
                           f"{self.broker['requests']['answered']}", list(answered.values())[-1:])
@@ -292,7 +292,7 @@ class Judge:
         interest."""
         wanted = defaultdict(list)
         for story in self.stories.values():
-            wanted[story.wish.whim.name].append((story.asked.at, story.over, story))
+            wanted[story.planned.whim.name].append((story.submitted.at, story.over, story))
         for request in self.requests:
             name = request.path.rpartition("/")[2]
             spans = wanted.get(name)
@@ -307,7 +307,7 @@ class Judge:
         before = [span for span in spans if span[0] <= request.started + 0.1]
         if not before:
             self.complain("unwanted", f"{name} was asked of the origin before anybody wanted it",
-                          [spans[0][2].asked], request.started)
+                          [spans[0][2].submitted], request.started)
             return
         last = self.latest(before)
         if last is not None and self.timeline.calm(last, request.started) > GRACE:

@@ -4,11 +4,11 @@ import threading
 import time
 from collections import Counter
 
-import places  # noqa: F401
+import checkout  # noqa: F401
 import footprint
+import plans
 import schedule
 import whims
-import wishes
 from disk import Disk
 from fleet import Fleet
 from hand import Hand
@@ -50,7 +50,7 @@ class Run:
         self.connections = []
 
     def go(self):
-        with Origin(ports=wishes.ORIGINS) as origin, Disk(self.folder / "disk") as disk:
+        with Origin(ports=plans.ORIGINS) as origin, Disk(self.folder / "disk") as disk:
             origin.ledger = whims.Ledger()
             bus = self.make_bus(disk)
             try:
@@ -103,7 +103,7 @@ class Run:
         while (now := time.monotonic()) < until:
             following = self.hand.next_end
             pause(min(until, following if following is not None else until) - now)
-            self.hand.take_back()
+            self.hand.undo()
 
     def look_for_the_dead(self):
         for program in self.fleet.ended_by_themselves():
@@ -117,17 +117,17 @@ class Run:
             if late:
                 self.explain(client, late)
             else:
-                self.settle(client)
+                self.await_quiet(client)
         self.break_run(bus)
         self.after = footprint.take(self.pids())
-        for complaint in footprint.growth(self.before, self.after):
-            self.complain("footprint", complaint)
-        for complaint in self.fleet.dismiss():
-            self.complain("client", complaint)
+        for violation in footprint.growth(self.before, self.after):
+            self.complain("footprint", violation)
+        for violation in self.fleet.dismiss():
+            self.complain("client", violation)
         with Client(bus.runtime) as client:
             self.await_nothing(client)
 
-    def settle(self, client):
+    def await_quiet(self, client):
         def even():
             self.ledger = client.query("ledger")
             return self.ledger["requests"]["pending"] == 0 and self.ledger["deliveries"]["outstanding"] == 0
@@ -160,17 +160,17 @@ class Run:
         for number in late:
             program = self.fleet.running[number]
             lines = (self.folder / f"clients/{program.name}.journal").read_text().splitlines()
-            asked = {words[2]: words for words in (line.split(" ") for line in lines) if words[1] == "ask"}
+            submitted = {words[2]: words for words in (line.split(" ") for line in lines) if words[1] == "ask"}
             for line in lines:
                 words = line.split(" ")
                 if words[1] in ("end", "drop", "refused"):
-                    asked.pop(words[2], None)
+                    submitted.pop(words[2], None)
             answers = []
-            for name, words in list(asked.items())[:5]:
+            for name, words in list(submitted.items())[:5]:
                 # The Python package chooses request IDs itself.
-                said = client.query(f"why {words[3]} {name}") if wishes.language(number) == "swift" else ""
-                answers.append(f"{name} {words[4]} {said}")
-            self.complain("late", f"client {program.name} still waits for {len(asked)} ends", answers)
+                reason = client.query(f"why {words[3]} {name}") if plans.language(number) == "swift" else ""
+                answers.append(f"{name} {words[4]} {reason}")
+            self.complain("late", f"client {program.name} still waits for {len(submitted)} ends", answers)
 
     def pids(self):
         return {role: self.hand.pids(role) for role in ("broker", "worker")}
@@ -205,7 +205,7 @@ class Run:
         lives = self.fleet.lives if self.fleet else []
         self.judge = Judge(lives, self.timeline, origin.log(), origin.ledger, self.ledger)
         self.violations += self.judge.judge()
-        self.violations += [Violation("bus", complaint) for complaint in self.hand.complaints] if self.hand else []
+        self.violations += [Violation("bus", violation) for violation in self.hand.violations] if self.hand else []
 
     def summary(self):
         lines = []

@@ -3,7 +3,7 @@
 import unittest
 from types import SimpleNamespace
 
-from costs import FAULTS, Costs, Fault, complaints, table
+from costs import FAULTS, Costs, Fault, violations, table
 
 
 def fetch(target, started, ended=None, aborted=None):
@@ -26,9 +26,9 @@ class CostsTests(unittest.TestCase):
 
     def test_each_bound_is_checked(self):
         fault = Fault("none", None, 5)
-        self.assertEqual(complaints(fault, Costs(100, 105, 12, 1, 0)), [])
+        self.assertEqual(violations(fault, Costs(100, 105, 12, 1, 0)), [])
         for costs in (Costs(100, 106, 12, 0, 0), Costs(100, 100, 13, 1.1, 0), Costs(100, 100, 17, 0.1, 0.1)):
-            self.assertEqual(len(complaints(fault, costs)), 1)
+            self.assertEqual(len(violations(fault, costs)), 1)
 
     def test_the_document_has_the_bound_of_each_fault(self):
         self.assertEqual({fault.name: f"{fault.bound} %" for fault in FAULTS.values()}, table())

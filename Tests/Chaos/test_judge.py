@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import whims
 from journal import WORDS, Line
 from judge import GRACE, Judge, Life
-from timeline import SETTLING, Disturbance, Timeline
-from wishes import Wish
+from timeline import RECOVERY_SECONDS, Disturbance, Timeline
+from plans import PlannedRequest
 
 BROKER = "00000000000000aa"
 OWN = "http://127.0.0.1:1/whim/o-1?bytes=100"
@@ -33,17 +33,17 @@ class JudgeTests(unittest.TestCase):
         self.assertEqual(len(words), WORDS[verb])
         self.life(client).lines.append(Line(at, verb, tuple(map(str, words)), client))
 
-    def ask(self, name="1.1-1", url=OWN, at=10.0, client="1.1", handler="chaos/c1/a", **options):
-        wish = Wish(name, handler, url, options)
-        self.life(client).wishes[name] = wish
-        self.write(at, "ask", name, wish.handler, url, client=client)
-        return wish.whim
+    def submit(self, name="1.1-1", url=OWN, at=10.0, client="1.1", handler="chaos/c1/a", **options):
+        planned = PlannedRequest(name, handler, url, options)
+        self.life(client).planned_requests[name] = planned
+        self.write(at, "ask", name, planned.handler, url, client=client)
+        return planned.whim
 
     def result(self, whim, at=11.0, name="1.1-1", generation=0, client="1.1", served=True, **changed):
         digest = changed.get("read", self.digest(whim, generation))
         if served:
             self.ledger.answers.setdefault(whim.name, []).append((generation, at))
-        self.write(at, "end", name, BROKER, "-", 200, whim.size, changed.get("told", digest), digest, generation,
+        self.write(at, "end", name, BROKER, "-", 200, whim.size, changed.get("stated", digest), digest, generation,
                    client=client)
 
     def digest(self, whim, generation):
@@ -66,18 +66,18 @@ class JudgeTests(unittest.TestCase):
     # Correct runs.
 
     def test_a_result_with_the_right_bytes_is_right(self):
-        self.result(self.ask())
+        self.result(self.submit())
         self.fetched(10.1, ended=10.9)
         self.assertEqual(self.verdict(), [])
 
     def test_a_killed_client_owes_no_end(self):
         self.life(died=12.0)
-        self.ask()
+        self.submit()
         self.fetched(10.1, aborted=12.1)
         self.assertEqual(self.verdict(), [])
 
     def test_what_was_given_up_has_no_end(self):
-        self.ask()
+        self.submit()
         self.write(10.5, "drop", "1.1-1")
         self.write(10.6, "cancelled", "1.1-1")
         self.assertEqual(self.verdict(), [])
@@ -85,28 +85,28 @@ class JudgeTests(unittest.TestCase):
     # Ends.
 
     def test_a_request_without_an_end_is_lost(self):
-        self.ask()
+        self.submit()
         self.assertEqual(self.verdict(), ["lost"])
 
     def test_two_ends_are_one_too_many(self):
-        whim = self.ask()
+        whim = self.submit()
         self.result(whim)
         self.result(whim, at=12)
         self.assertEqual(self.verdict(), ["once"])
 
     def test_an_end_after_it_was_given_up_is_wrong(self):
-        whim = self.ask()
+        whim = self.submit()
         self.write(10.5, "drop", "1.1-1")
         self.result(whim)
         self.assertEqual(self.verdict(), ["removed"])
 
     def test_an_end_of_what_was_never_asked_for_is_found(self):
-        self.result(self.ask())
+        self.result(self.submit())
         self.fail_with("removed", name="9.9-9")
         self.assertEqual(self.verdict(), ["unasked"])
 
     def test_a_request_that_was_taken_for_none_is_found(self):
-        self.ask()
+        self.submit()
         self.write(10.5, "refused", "1.1-1", "bad-message")
         self.assertEqual(self.verdict(), ["refused"])
 
@@ -114,45 +114,45 @@ class JudgeTests(unittest.TestCase):
 
     def test_other_bytes_than_read_told_or_named_are_found(self):
         other = "0" * 64
-        for changed in ({"read": other}, {"told": other}):
+        for changed in ({"read": other}, {"stated": other}):
             with self.subTest(changed):
                 self.setUp()
-                self.result(self.ask(), **changed)
+                self.result(self.submit(), **changed)
                 self.assertEqual(self.verdict(), ["bytes"])
 
     def test_bytes_of_another_generation_than_named_are_found(self):
-        whim = self.ask(url=OWN + "&change=1000")
+        whim = self.submit(url=OWN + "&change=1000")
         right = self.digest(whim, 1)
-        self.result(whim, generation=0, read=right, told=right)
+        self.result(whim, generation=0, read=right, stated=right)
         self.assertIn("bytes", self.verdict())
 
     def test_a_generation_that_the_origin_did_not_answer_is_found(self):
-        self.result(self.ask(), served=False)
+        self.result(self.submit(), served=False)
         self.assertEqual(self.verdict(), ["origin"])
 
     def test_an_old_generation_is_found(self):
         now = whims.EPOCH + 100
-        whim = self.ask(url=OWN + "&change=10", at=now)
+        whim = self.submit(url=OWN + "&change=10", at=now)
         self.result(whim, generation=3, at=now + 1)
         self.assertEqual(self.verdict(), ["stale"])
         self.setUp()
-        whim = self.ask(url=OWN + "&change=10&cc=max-age=60", at=now)
+        whim = self.submit(url=OWN + "&change=10&cc=max-age=60", at=now)
         self.result(whim, generation=3, at=now + 1)
         self.assertEqual(self.verdict(), [])
 
     # Failures.
 
     def test_a_failure_that_nothing_explains_is_found(self):
-        self.ask()
+        self.submit()
         self.fail_with("reset")
         self.assertEqual(self.verdict(), ["unexplained"])
 
     def test_a_failure_that_the_URL_says_is_right_and_a_result_is_not(self):
-        whim = self.ask(url=OWN + "&then=404")
+        whim = self.submit(url=OWN + "&then=404")
         self.fail_with("http-status")
         self.assertEqual(self.verdict(), [])
         self.setUp()
-        self.ask(url=OWN + "&then=404")
+        self.submit(url=OWN + "&then=404")
         self.result(whim)
         self.assertEqual(self.verdict(), ["impossible"])
 
@@ -160,7 +160,7 @@ class JudgeTests(unittest.TestCase):
         for about, code in (("disk", "spool-full"), ("queue", "queue-full"), ("cooling", "origin-cooling")):
             with self.subTest(code):
                 self.setUp()
-                self.ask()
+                self.submit()
                 self.fail_with(code)
                 self.disturb("client 1", 10, 11)
                 self.assertEqual(self.verdict(), ["unexplained"])
@@ -168,7 +168,7 @@ class JudgeTests(unittest.TestCase):
                 self.assertEqual(self.verdict(), [])
 
     def test_poison_takes_three_deaths(self):
-        self.ask()
+        self.submit()
         self.fail_with("poisonous")
         self.disturb("worker", 10.1, 10.2)
         self.assertEqual(self.verdict(), ["unexplained"])
@@ -178,14 +178,14 @@ class JudgeTests(unittest.TestCase):
         self.assertEqual(self.verdict(), [])
 
     def test_removed_takes_somebody_who_removed_it(self):
-        self.ask()
+        self.submit()
         self.fail_with("removed")
         self.assertEqual(self.verdict(), ["unexplained"])
         self.write(10.5, "remove", "chaos/c1/", client="2.1")
         self.assertEqual(self.verdict(), [])
 
     def test_a_removal_counts_until_it_is_answered(self):
-        self.ask()
+        self.submit()
         self.fail_with("removed")
         self.write(7, "remove", "chaos/c1/", client="2.1")
         self.write(8, "removed", "chaos/c1/", 0, client="2.1")
@@ -195,7 +195,7 @@ class JudgeTests(unittest.TestCase):
         self.assertEqual(self.verdict(), [])
 
     def test_a_deadline_is_not_over_early(self):
-        self.ask(deadline="1")
+        self.submit(deadline="1")
         self.fail_with("deadline", at=10.5)
         self.assertEqual(self.verdict(), ["early"])
         self.disturb("broker", 9, 10.4)
@@ -203,26 +203,26 @@ class JudgeTests(unittest.TestCase):
 
     # Terminals.
 
-    def hear(self, at, name="1.1-1", client="1.1"):
+    def receive(self, at, name="1.1-1", client="1.1"):
         self.write(at, "heard", "chaos/c1/a", "7", name, "200", BROKER, client=client)
 
     def test_a_terminal_heard_twice_is_found(self):
-        self.result(self.ask())
-        self.hear(11)
-        self.hear(11.5)
+        self.result(self.submit())
+        self.receive(11)
+        self.receive(11.5)
         self.assertEqual(self.verdict(), ["once"])
 
     def test_a_lost_file_is_heard_of_again(self):
-        self.result(self.ask())
-        self.hear(11)
+        self.result(self.submit())
+        self.receive(11)
         self.write(11.2, "lost", "1.1-1")
-        self.hear(11.5)
+        self.receive(11.5)
         self.assertEqual(self.verdict(), [])
 
     def test_a_body_that_was_lost_with_each_broker_is_given_up(self):
-        self.ask()
+        self.submit()
         for at in (11, 12):
-            self.hear(at)
+            self.receive(at)
             self.write(at + 0.5, "lost", "1.1-1")
         self.write(12.5, "end", "1.1-1", BROKER, "internal", "-", "0", "-", "-", "-")
         self.disturb("broker", 11.2, 11.3)
@@ -231,17 +231,17 @@ class JudgeTests(unittest.TestCase):
         self.assertEqual(self.verdict(), [])
 
     def test_a_terminal_that_nobody_asked_for_is_found(self):
-        self.hear(11, name="9.9-9")
+        self.receive(11, name="9.9-9")
         self.assertEqual(self.verdict(), ["unasked"])
 
     def test_what_is_heard_after_a_removal_is_answered_is_found(self):
         for answer in (("cancelled", "1.1-1"), ("removed", "chaos/c1/", 1)):
             with self.subTest(answer):
                 self.setUp()
-                self.ask()
+                self.submit()
                 self.write(10.5, "drop", "1.1-1")
                 self.write(10.6, *answer)
-                self.hear(10.7)
+                self.receive(10.7)
                 self.assertEqual(self.verdict(), ["removed"])
                 self.disturb("client 1", 10.4, 10.4)
                 self.assertEqual(self.verdict(), [])
@@ -253,13 +253,13 @@ class JudgeTests(unittest.TestCase):
         self.assertEqual(self.verdict(), ["unwanted"])
 
     def test_what_is_asked_for_too_early_is_found(self):
-        self.result(self.ask())
+        self.result(self.submit())
         self.fetched(9)
         self.assertEqual(self.verdict(), ["unwanted"])
 
     def test_what_a_killed_client_alone_wanted_is_not_asked_for_any_more(self):
         self.life(died=12.0)
-        self.ask()
+        self.submit()
         self.fetched(12 + GRACE + 0.1, ended=12 + GRACE + 0.2)
         self.assertEqual(self.verdict(), ["unwanted"])
         self.disturb("broker", 13, 14)
@@ -267,7 +267,7 @@ class JudgeTests(unittest.TestCase):
 
     def test_what_a_killed_client_alone_wanted_does_not_go_on(self):
         self.life(died=12.0)
-        self.ask()
+        self.submit()
         self.fetched(10.1, aborted=12 + GRACE + 0.1)
         self.assertEqual(self.verdict(), ["unwanted"])
         self.life().lease = 1
@@ -275,16 +275,16 @@ class JudgeTests(unittest.TestCase):
 
     def test_what_another_still_wants_goes_on(self):
         self.life(died=12.0)
-        self.ask()
-        whim = self.ask(name="2.1-1", client="2.1", handler="chaos/c2/a")
+        self.submit()
+        whim = self.submit(name="2.1-1", client="2.1", handler="chaos/c2/a")
         self.result(whim, at=30, name="2.1-1", client="2.1")
         self.fetched(10.1, ended=29)
         self.assertEqual(self.verdict(), [])
 
     def test_a_broker_that_knows_less_than_its_clients_is_found(self):
-        self.result(self.ask())
-        self.hear(8, name="-")
-        self.hear(11)
+        self.result(self.submit())
+        self.receive(8, name="-")
+        self.receive(11)
         self.broker = {"broker": BROKER, "requests": {"answered": 1}, "deliveries": {"due": 1}}
         self.assertEqual(self.verdict(), [])
         self.broker = {"broker": BROKER, "requests": {"answered": 0}, "deliveries": {"due": 0}}
@@ -296,7 +296,7 @@ class TimelineTests(unittest.TestCase):
         timeline = Timeline()
         timeline.disturbances = [Disturbance("broker", "", 1, 2), Disturbance("worker", "", 3, 3),
                                  Disturbance("client 1", "", 20, 30), Disturbance("serve", "", 40)]
-        self.assertEqual(timeline.calm(0, 10), 1 + 10 - 3 - SETTLING)
+        self.assertEqual(timeline.calm(0, 10), 1 + 10 - 3 - RECOVERY_SECONDS)
         self.assertEqual(timeline.calm(20, 30), 10)
         self.assertEqual(timeline.calm(35, 50), 5)
 

@@ -4,7 +4,7 @@ import unittest
 
 import whims
 from schedule import KINDS, schedule, switched_off
-from wishes import ORIGINS, Planner, Wish
+from plans import ORIGINS, Planner, PlannedRequest
 
 BASES = [f"http://127.0.0.1:{port}" for port in range(1, ORIGINS + 1)]
 
@@ -33,18 +33,18 @@ class PlanTests(unittest.TestCase):
 
     def test_what_is_asked_for_says_itself_what_has_to_come(self):
         steps = [line for number in range(50) for line in plan(number=number).splitlines()[1:]]
-        asked = [wish for wish in map(Wish.of, steps) if wish]
-        self.assertEqual(len({wish.name for wish in asked}), len(asked), "a name is of one request")
-        for wish in asked:
-            self.assertTrue(set(wish.whim.faults) <= whims.RETRIED.keys(), wish.url)
-            self.assertIn(wish.whim.then, {"good", *whims.LASTING}, wish.url)
-            self.assertLess(len(wish.whim.faults), int(wish.options.get("retries", 2)) + 1, "it can go well")
+        submitted = [planned for planned in map(PlannedRequest.of, steps) if planned]
+        self.assertEqual(len({planned.name for planned in submitted}), len(submitted), "a name is of one request")
+        for planned in submitted:
+            self.assertTrue(set(planned.whim.faults) <= whims.RETRIED.keys(), planned.url)
+            self.assertIn(planned.whim.then, {"good", *whims.LASTING}, planned.url)
+            self.assertLess(len(planned.whim.faults), int(planned.options.get("retries", 2)) + 1, "it can go well")
 
     def test_what_is_shared_is_the_same_for_all(self):
         urls = {}
         for number in range(50):
-            for wish in filter(None, map(Wish.of, plan(number=number).splitlines()[1:])):
-                urls.setdefault(wish.whim.name, set()).add(wish.url)
+            for planned in filter(None, map(PlannedRequest.of, plan(number=number).splitlines()[1:])):
+                urls.setdefault(planned.whim.name, set()).add(planned.url)
         self.assertEqual({name: found for name, found in urls.items() if len(found) > 1}, {})
 
 

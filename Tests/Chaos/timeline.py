@@ -7,7 +7,7 @@ from dataclasses import dataclass
 BUS = ("broker", "worker", "serve")
 """Subjects whose disturbances keep the bus from acting at once."""
 
-SETTLING = 2.0
+RECOVERY_SECONDS = 2.0
 """Seconds after such a disturbance that count as disturbed."""
 
 
@@ -63,9 +63,9 @@ class Timeline:
         return sum(d.about in about and d.touches(begin, end) for d in self.disturbances)
 
     def calm(self, begin, end):
-        """Returns the seconds of a period in which no disturbance affected the bus, nor had within `SETTLING`
+        """Returns the seconds of a period in which no disturbance affected the bus, nor had within `RECOVERY_SECONDS`
         seconds."""
-        disturbed = sorted((max(begin, d.began), min(end, (end if d.ended is None else d.ended) + SETTLING))
+        disturbed = sorted((max(begin, d.began), min(end, (end if d.ended is None else d.ended) + RECOVERY_SECONDS))
                            for d in self.disturbances if d.about in BUS)
         calm, upto = 0.0, begin
         for start, stop in disturbed:

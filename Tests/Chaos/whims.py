@@ -21,7 +21,7 @@ import random
 import time
 import urllib.parse
 
-import places  # noqa: F401
+import checkout  # noqa: F401
 from support import faults
 
 PIECE = 32 * 1024
@@ -79,12 +79,12 @@ class Ledger:
 
     def __init__(self):
         self.answers = {}
-        self.asked = {}
+        self.requested = {}
 
-    def ask(self, name):
+    def count_request(self, name):
         """Counts a request. Returns the number of earlier ones."""
-        before = self.asked.get(name, 0)
-        self.asked[name] = before + 1
+        before = self.requested.get(name, 0)
+        self.requested[name] = before + 1
         return before
 
     def answered(self, name, generation):
@@ -101,7 +101,7 @@ async def answer(connection, request, origin, name):
     if whim.hops:
         await go_on(connection, request, origin, whim.hops - 1)
         return True
-    number = origin.ledger.ask(name)
+    number = origin.ledger.count_request(name)
     fault = whim.faults[number] if number < len(whim.faults) else whim.then
     if fault == "loop":
         await faults.go_to(connection, faults.with_query(request, request.path))

@@ -3,7 +3,7 @@
 import os
 import shlex
 
-from places import ROOT
+from checkout import ROOT
 from languages import LANGUAGES
 from support.harness import PYTHON, lab
 

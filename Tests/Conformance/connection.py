@@ -6,14 +6,14 @@ import time
 
 import zmq
 
-from matching import Heard
+from matching import Received
 from support.client import Message
 
 
-def heard(frames):
-    """Returns a message of a broker or a client as a `Heard`."""
+def decoded(frames):
+    """Returns a message of a broker or a client as a `Received`."""
     message = Message(frames)
-    return Heard(" ".join([message.verb, *message.operands]), message.fields, message.headers, message.body)
+    return Received(" ".join([message.verb, *message.operands]), message.fields, message.headers, message.body)
 
 
 class Connection:
@@ -28,7 +28,7 @@ class Connection:
         self._number = 0
         """Highest number of a message in the session."""
 
-    def say(self, frames):
+    def send(self, frames):
         if found := re.match(rb"[^\n]*\nnumber: (\d+)\n", frames[0]):
             self._number = max(self._number, int(found[1]))
         if not self._socket.poll(10_000, zmq.POLLOUT):
@@ -38,13 +38,13 @@ class Connection:
     def ping(self):
         """Asks a question whose answer is `ANSWER ping`. A session with a lease requires a number."""
         number = f"number: {self._number + 1}\n" if self._is_leased else ""
-        self.say([f"QUERY ping\n{number}".encode()])
+        self.send([f"QUERY ping\n{number}".encode()])
 
     def read(self, timeout):
         """Returns the next message, or None on timeout."""
         if not self._socket.poll(max(0, timeout) * 1000):
             return None
-        message = heard(self._socket.recv_multipart())
+        message = decoded(self._socket.recv_multipart())
         if message.line.startswith("WELCOME "):
             self._is_leased = "lease" in message.fields
             self._number = int(message.fields.get("resumed", 0))
@@ -102,7 +102,7 @@ class StandIn:
         self._removals = {}
         self.acknowledged = 0
 
-    def say(self, frames):
+    def send(self, frames):
         if frames[0].startswith(b"WELCOME "):
             self._greeting = (self._peer, frames)
         line = frames[0].split(b"\n")[0].decode("latin-1")
@@ -119,7 +119,7 @@ class StandIn:
     def take(self):
         """Processes one message from the socket."""
         self._peer, *frames = self.socket.recv_multipart()
-        message = heard(frames)
+        message = decoded(frames)
         self.taken += not message.line.startswith("HELLO ")
         number = message.fields.get("number")
         if message.line.startswith("ACK "):

@@ -8,7 +8,7 @@ import time
 
 import zmq
 
-from matching import Heard
+from matching import Received
 from support.harness import temporary_folder
 
 FILES = {"result": 4, "failed": 5}
@@ -29,7 +29,7 @@ class Library:
         self._greeted = False
         self._is_waiting = True
 
-    def ask(self, line):
+    def send_command(self, line):
         """Writes a line to the adapter."""
         try:
             self._process.stdin.write((line + "\n").encode())
@@ -39,7 +39,7 @@ class Library:
     def read(self, timeout):
         """Returns the next event, or None on timeout. The first line, the greeting, needs no request."""
         if self._greeted:
-            self.ask("receive")
+            self.send_command("receive")
         self._greeted = True
         line = self._line(timeout)
         self._is_waiting = line is None
@@ -47,7 +47,7 @@ class Library:
             return None
         words = line.split(" ")
         count = FILES.get(words[0], len(words))
-        return Heard(" ".join(words[:count]), {"file": " ".join(words[count:])} if words[count:] else {})
+        return Received(" ".join(words[:count]), {"file": " ".join(words[count:])} if words[count:] else {})
 
     def _line(self, timeout):
         output = self._process.stdout.fileno()

@@ -14,7 +14,7 @@ class Mismatch(AssertionError):
     """The received message differs from the expected one."""
 
 
-class Heard:
+class Received:
     """A message as scenarios see it: first line, fields, HTTP fields and body."""
 
     def __init__(self, line, fields=None, headers=(), body=None):
@@ -83,41 +83,41 @@ def bytes_of(text):
     return text.replace("\\n", "\n").encode()
 
 
-def compare(step, names, heard):
+def compare(step, names, received):
     """Raises `Mismatch` unless the received message matches the step."""
     def fail(why):
-        raise Mismatch(f"{step.place}: expected\n    {step.line}\n{why}; heard\n    {heard}")
+        raise Mismatch(f"{step.location}: expected\n    {step.line}\n{why}; heard\n    {received}")
 
-    if not names.match(step.text, heard.line):
+    if not names.match(step.text, received.line):
         fail("another message")
     in_http = False
     for line in step.below:
         if line.startswith("["):
             in_http = in_http or line == "[http]"
-            if line != "[http]" and not _remark_holds(line, names, heard):
+            if line != "[http]" and not _remark_holds(line, names, received):
                 fail(f"not so: {line}")
             continue
         name, _, value = line.partition(": ")
-        values = [found for key, found in heard.headers if key.lower() == name] if in_http else [heard.fields.get(name)]
+        values = [found for key, found in received.headers if key.lower() == name] if in_http else [received.fields.get(name)]
         if not any(found is not None and names.match(value, found.strip()) for found in values):
             fail(f"{name} is {values}")
 
 
-def _remark_holds(remark, names, heard):
+def _remark_holds(remark, names, received):
     what, _, text = remark[1:].removesuffix("]").partition(" ")
     if what == "body":
         verb, _, rest = text.partition(" ")
         if verb == "is":
-            return heard.content() == bytes_of(names.fill(rest))
+            return received.content() == bytes_of(names.fill(rest))
         if verb == "holds":
-            return names.fill(rest).encode() in heard.content()
+            return names.fill(rest).encode() in received.content()
     if remark == "[no body]":
-        return not heard.body and "file" not in heard.fields
+        return not received.body and "file" not in received.fields
     if what == "without":
-        return text not in heard.fields
+        return text not in received.fields
     if what == "json":
         path, _, value = text.partition(" ")
-        found = json.loads(heard.content())
+        found = json.loads(received.content())
         for part in path.split("."):
             found = found[int(part)] if part.isdigit() else found.get(part) if isinstance(found, dict) else None
         return names.match(value, found if isinstance(found, str) else json.dumps(found))

@@ -10,7 +10,7 @@ status is 1 if a scenario fails.
 import argparse
 import sys
 
-import places  # noqa: F401 (the paths come first)
+import checkout  # noqa: F401 (the paths come first)
 
 from adapters import ADAPTERS, adapter_of
 from player import Player

@@ -18,6 +18,8 @@ from tampering import Untouched
 
 _FLOCK = struct.Struct("hhqqi4x")
 """struct flock of fcntl(2) on 64-bit Linux: type, whence, start, length, pid."""
+METHODS = {"says": "sends", "hears": "receives", "heard": "received", "asks": "calls"}
+"""Words of scenarios, and the word for each in the names of methods."""
 
 
 class Player:
@@ -54,18 +56,18 @@ class Player:
             self._do(self._scenario.steps)
             self._expect_nothing_else()
         except AssertionError as error:
-            if self._program is not None and (said := self._program.describe()):
-                error.add_note(f"the adapter said: {said}")
+            if self._program is not None and (output := self._program.describe()):
+                error.add_note(f"the adapter said: {output}")
             raise
         finally:
             self._close()
 
     def _expect_nothing_else(self):
         """Fails if anything but progress is unread, or precedes the answer to a question on an open DEALER."""
-        left = [heard for unread in self._unread.values() for heard in unread] + self._tampering.left()
+        left = [received for unread in self._unread.values() for received in unread] + self._tampering.left()
         for connection in self._connections.values():
             left += connection.rest(self._patience)
-        if left := [heard for heard in left if not heard.line.lower().startswith("progress ")]:
+        if left := [received for received in left if not received.line.lower().startswith("progress ")]:
             raise Mismatch(f"{self._scenario}: no step expects\n    {left}")
 
     def _close(self):
@@ -85,15 +87,15 @@ class Player:
                 self._repeat(step)
                 continue
             party = step.party if step.party in ("origin", "broker", "program") else "connection"
-            action = getattr(self, f"_{party}_{step.action}", None)
+            action = getattr(self, f"_{party}_{METHODS.get(step.action, step.action)}", None)
             if action is None:
-                raise AssertionError(f"{step.place}: nobody knows how '{step.party} {step.action}' goes")
+                raise AssertionError(f"{step.location}: nobody knows how '{step.party} {step.action}' goes")
             try:
                 action(step)
             except Mismatch:
                 raise
             except AssertionError as error:
-                raise AssertionError(f"{step.place}: {step.line}: {error}") from error
+                raise AssertionError(f"{step.location}: {step.line}: {error}") from error
 
     def _repeat(self, block):
         if block.times is None:
@@ -121,13 +123,13 @@ class Player:
 
     # Receiving, common to all parties.
 
-    def _hear(self, step, party, source, untouched=False):
+    def _expect_next(self, step, party, source, untouched=False):
         """Requires the next message to match the step."""
         unread = self._unread.setdefault(party, [])
-        heard = unread.pop(0) if unread else self._next(source, untouched)
-        if heard is None:
-            raise Mismatch(f"{step.place}: expected\n    {step.line}\nnothing came within {self._patience} s")
-        compare(step, self._names, heard)
+        received = unread.pop(0) if unread else self._next(source, untouched)
+        if received is None:
+            raise Mismatch(f"{step.location}: expected\n    {step.line}\nnothing came within {self._patience} s")
+        compare(step, self._names, received)
 
     def _find(self, step, party, source):
         """Requires some later message to match the step. Messages before it stay unread, in their order."""
@@ -135,15 +137,15 @@ class Player:
         seen = []
         deadline = time.monotonic() + self._patience
         while True:
-            heard = unread.pop(0) if unread else self._next(source) if time.monotonic() < deadline else None
-            if heard is None:
+            received = unread.pop(0) if unread else self._next(source) if time.monotonic() < deadline else None
+            if received is None:
                 listed = "\n    ".join(map(str, seen))
-                raise Mismatch(f"{step.place}: expected\n    {step.line}\nnone such; heard\n    {listed}")
-            if self._names.match(step.text, heard.line):
-                compare(step, self._names, heard)
+                raise Mismatch(f"{step.location}: expected\n    {step.line}\nnone such; heard\n    {listed}")
+            if self._names.match(step.text, received.line):
+                compare(step, self._names, received)
                 self._unread[party] = seen + unread
                 return
-            seen.append(heard)
+            seen.append(received)
 
     def _next(self, source, untouched=False):
         def read():
@@ -163,16 +165,16 @@ class Player:
             self._unread.pop(step.party, None)
         self._connections[step.party] = Connection(self._bus.runtime)
 
-    def _connection_says(self, step):
-        self._connection(step).say(self._frames(step))
+    def _connection_sends(self, step):
+        self._connection(step).send(self._frames(step))
 
-    def _connection_hears(self, step):
+    def _connection_receives(self, step):
         connection = self._connection(step)
         if step.text == "nothing":
             connection.ping()
             step = step.expecting("ANSWER ping")
         # In scenarios about a library only the events of the program are tampered with.
-        self._hear(step, step.party, connection, untouched=self._scenario.folder != "broker")
+        self._expect_next(step, step.party, connection, untouched=self._scenario.folder != "broker")
 
     def _connection_finds(self, step):
         self._find(step, step.party, self._connection(step))
@@ -191,21 +193,21 @@ class Player:
         environment = {**environment, "EARSHOT_RUNTIME": str(runtime)}
         self._program = Library(command, step.text.split(), folder, environment, self._broker)
 
-    def _program_asks(self, step):
-        self._program.ask(self._names.fill(step.text))
+    def _program_calls(self, step):
+        self._program.send_command(self._names.fill(step.text))
 
-    def _program_hears(self, step):
+    def _program_receives(self, step):
         greeting = step.text == "ready"
         if step.text == "nothing":
-            self._program.ask("remove nothing/here")
+            self._program.send_command("remove nothing/here")
             step = step.expecting("removed nothing/here 0")
-        self._hear(step, "program", self._program, untouched=greeting)
+        self._expect_next(step, "program", self._program, untouched=greeting)
 
     def _program_may(self, step):
         """`may hear`: reads an event, and keeps it for the next step if it does not match."""
-        heard = self._next(self._program)
-        if heard is not None and not self._names.match(step.text.removeprefix("hear "), heard.line):
-            self._unread.setdefault("program", []).append(heard)
+        received = self._next(self._program)
+        if received is not None and not self._names.match(step.text.removeprefix("hear "), received.line):
+            self._unread.setdefault("program", []).append(received)
 
     def _program_finds(self, step):
         self._find(step, "program", self._program)
@@ -223,36 +225,36 @@ class Player:
     def _broker_breaks(self, _step):
         self._broker.bind()
 
-    def _broker_says(self, step):
+    def _broker_sends(self, step):
         self._names.known["taken"] = str(self._broker.taken)
-        self._broker.say(self._frames(step))
+        self._broker.send(self._frames(step))
 
-    def _broker_hears(self, step):
+    def _broker_receives(self, step):
         if step.text.startswith("ACK "):
             wanted = int(step.text[4:])
             if not self._broker.await_acknowledgement(wanted, self._patience):
-                raise Mismatch(f"{step.place}: {self._broker.acknowledged} is acknowledged, not {wanted}")
+                raise Mismatch(f"{step.location}: {self._broker.acknowledged} is acknowledged, not {wanted}")
             return
         if step.text == "nothing":
             # All messages that preceded the program's last event have arrived.
-            if (heard := self._broker.read(0)) is not None:
-                raise Mismatch(f"{step.place}: heard\n    {heard}")
+            if (received := self._broker.read(0)) is not None:
+                raise Mismatch(f"{step.location}: heard\n    {received}")
             return
-        self._hear(step, "broker", self._broker, untouched=True)
+        self._expect_next(step, "broker", self._broker, untouched=True)
 
     # The test server.
 
     def _origin_opens(self, step):
         self._origin.open_gate(step.text)
 
-    def _origin_hears(self, step):
+    def _origin_receives(self, step):
         target, times = _counted(self._names.fill(step.text), 1)
         self._origin.await_count(target, times, self._patience)
 
-    def _origin_heard(self, step):
+    def _origin_received(self, step):
         target, times = _counted(self._names.fill(step.text), 1)
         if (count := self._origin.count(target)) != times:
-            raise Mismatch(f"{step.place}: the origin was asked {count} times for {target}, not {times}")
+            raise Mismatch(f"{step.location}: the origin was asked {count} times for {target}, not {times}")
 
     def _origin_loses(self, step):
         target, times = _counted(self._names.fill(step.text), 1)

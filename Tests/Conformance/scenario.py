@@ -17,12 +17,12 @@ class Fault(Exception):
 class Step:
     """`party action text`, and the indented lines below it."""
 
-    def __init__(self, place, line):
-        self.place = place
+    def __init__(self, location, line):
+        self.location = location
         self.line = line
         words = line.split(" ", 2)
         if len(words) < 2:
-            raise Fault(f"{place}: '{line}' is no step")
+            raise Fault(f"{location}: '{line}' is no step")
         self.party, self.action, self.text = (*words, "")[:3]
         self.below = []
 
@@ -70,13 +70,13 @@ class Scenario:
             while end < len(lines) and lines[end][1].startswith(INDENT):
                 end += 1
             below = [(at, text[len(INDENT):]) for at, text in lines[index + 1:end]]
-            place = f"{self.folder}/{self.path.name}:{number}"
+            location = f"{self.folder}/{self.path.name}:{number}"
             if line.startswith(" "):
-                raise Fault(f"{place}: indented by something else than four spaces")
+                raise Fault(f"{location}: indented by something else than four spaces")
             if block := _BLOCK.fullmatch(line):
                 yield Block(int(block[1]) if block[1] else None, list(self._steps(below)))
             else:
-                step = Step(place, line)
+                step = Step(location, line)
                 step.below = [text for _, text in below]
                 yield step
             index = end

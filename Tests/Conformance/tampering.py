@@ -21,27 +21,27 @@ class Tampering:
         """Returns the next message of `stream`, read with `read`."""
         if kept := self._kept.pop(stream, None):
             return kept
-        heard = read()
-        if heard is None or heard.line.lower().startswith(("welcome ", "progress ")):
-            return heard
+        received = read()
+        if received is None or received.line.lower().startswith(("welcome ", "progress ")):
+            return received
         self._left -= 1
         if self._left:
-            return heard
+            return received
         self.done = True
         if self._kind == "drop":
             return read()
         if self._kind == "duplicate":
-            self._kept[stream] = heard
+            self._kept[stream] = received
         elif self._kind == "swap":
             next_one = read()
             if next_one is None:
                 return None
-            self._kept[stream], heard = heard, next_one
+            self._kept[stream], received = received, next_one
         else:
-            heard = copy.copy(heard)
-            verb, _, rest = heard.line.partition(" ")
-            heard.line = f"{verb} x{rest}" if rest else f"{verb}x"
-        return heard
+            received = copy.copy(received)
+            verb, _, rest = received.line.partition(" ")
+            received.line = f"{verb} x{rest}" if rest else f"{verb}x"
+        return received
 
     def left(self):
         """Returns messages held back by the fault."""

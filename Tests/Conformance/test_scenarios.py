@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 import play
-import places
+import checkout
 from adapters import ADAPTERS
 from play import chosen, problem
 from scenario import SCENARIOS, Block, Fault, Scenario, all_scenarios
@@ -24,7 +24,7 @@ PARTS = 2
 """Number of buses on which the scenarios of a library are played with a fault."""
 
 FORM = (SCENARIOS / "README.md").read_text()
-CLIENT = "".join((places.ROOT / "protocols" / f"{name}.md").read_text()
+CLIENT = "".join((checkout.ROOT / "protocols" / f"{name}.md").read_text()
                  for name in ("1-core", "1-requests", "2-sessions", "3-bodies", "5-durable", "7-reference",
                               "administration"))
 
@@ -56,7 +56,7 @@ def play_broken(kind):
     plays = [(None, chosen(None)), *((names[name], chosen(names[name])) for name in ("python", "swift"))]
     plays.append((names["c"], [scenario for scenario in chosen(names["c"]) if scenario.only_for]))
     # A dropped message is noticed at the end of a wait.
-    parts = [(kind, adapter, scenarios[place::PARTS]) for adapter, scenarios in plays for place in range(PARTS)]
+    parts = [(kind, adapter, scenarios[first::PARTS]) for adapter, scenarios in plays for first in range(PARTS)]
     with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
         return [scenario for found in pool.map(lambda part: unnoticed(*part), parts) for scenario in found]
 
@@ -157,7 +157,7 @@ class FormTests(TestCase):
                     self.assertIn(found or "None", str(problem(Scenario(path), bus)))
 
     def test_an_adapter_from_elsewhere_is_given_on_the_command_line(self):
-        examples = places.ROOT / "examples" / "python"
+        examples = checkout.ROOT / "examples" / "python"
 
         def played(adapter, *names):
             return subprocess.run([PYTHON, "-B", play.__file__, "--reconnects", "--adapter", adapter, *names],

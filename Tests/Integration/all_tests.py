@@ -73,15 +73,15 @@ def main():
 
     def report(result):
         nonlocal tests
-        module, passed, count, seconds, said = result
+        module, passed, count, seconds, output = result
         tests += count
-        skipped.extend(re.findall(r"\.\.\. skipped ['\"](.*)['\"]$", said, re.MULTILINE))
+        skipped.extend(re.findall(r"\.\.\. skipped ['\"](.*)['\"]$", output, re.MULTILINE))
         if not passed:
             failed.append(module)
         elif options.tests and not count:
             failed.append(f"{module} (no such test)")
         if count or not passed:
-            print(f"{said.rstrip()}\n-- {module}: {'passed' if passed else 'FAILED'}, {count} in {seconds:.1f} s\n", flush=True)
+            print(f"{output.rstrip()}\n-- {module}: {'passed' if passed else 'FAILED'}, {count} in {seconds:.1f} s\n", flush=True)
 
     alone = [job for job in jobs(options) if is_strict or job[0] in ALONE]
     with concurrent.futures.ThreadPoolExecutor(2 * (os.cpu_count() or 1) + 1) as pool:

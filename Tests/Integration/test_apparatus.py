@@ -12,10 +12,10 @@ from support.origin import Origin
 from support.processes import Program, Watched, children, eventually, resident, wakeups
 
 
-def ask(origin, path, index=0):
+def request(origin, path, index=0):
     """Returns a raw connection on which `path` was requested."""
     host, _, port = origin.urls[index].rpartition("/")[2].partition(":")
-    connection = socket.create_connection((host, int(port)), timeout=10)
+    connection = socket.create_connection((host, int(port)), timeout=60)
     connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
     return connection
 
@@ -26,11 +26,11 @@ class OriginTests(TestCase):
         cls.origin = cls.enterClassContext(Origin(ports=2))
 
     def get(self, path):
-        return urllib.request.urlopen(self.origin.url + path, timeout=10)
+        return urllib.request.urlopen(self.origin.url + path, timeout=60)
 
     def test_an_abort_by_FIN_and_one_by_RST_are_seen_and_a_whole_response_is_none(self):
         for path, linger in (("/hang?fin", 0), ("/stall/100?rst", 1)):
-            connection = ask(self.origin, path)
+            connection = request(self.origin, path)
             self.origin.await_count(path, 1)
             if linger:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

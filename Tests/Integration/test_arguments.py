@@ -23,9 +23,9 @@ class ArgumentTests(TestCase):
         for name, complete in COMPLETE.items():
             for arguments in (["--no-such", "1k", *complete], *([["--no-such=1k"], ["--no-such"]] if name == "get" else [])):
                 with self.subTest(name, arguments=arguments):
-                    said = self.refused(*name.split(), *arguments)
-                    self.assertIn("Unknown option '--no-such'", said)
-                    self.assertIn(f"earshot {name} --help", said)
+                    output = self.refused(*name.split(), *arguments)
+                    self.assertIn("Unknown option '--no-such'", output)
+                    self.assertIn(f"earshot {name} --help", output)
 
     def test_an_unknown_letter_is_named(self):
         self.assertIn("Unknown option '-Z'", self.refused("get", "-Z", "http://127.0.0.1:9/", "http://127.0.0.1:9/"))
@@ -37,8 +37,8 @@ class ArgumentTests(TestCase):
         self.assertNotIn("Did you mean", self.refused("watch", "--zzz", "h"))
 
     def test_values_and_words_behind_two_dashes_are_no_options(self):
-        said = self.refused("get", "--timeout", "soon", "--", "--no-such")
-        self.assertIn("soon", said)
+        output = self.refused("get", "--timeout", "soon", "--", "--no-such")
+        self.assertIn("soon", output)
         self.assertIn("--timeout", self.refused("get", "--timeout", "--json", "http://127.0.0.1:9/"))
         self.assertIn("several URLs", self.refused("get", "http://127.0.0.1:9/", "--", "--no-such"))
 

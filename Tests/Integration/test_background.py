@@ -117,7 +117,7 @@ class RetryTests(TestCase):
             self.assertEqual(repeated.stdout, b"repeated 1 request of retry/a\n")
             self.assertIn(f"retry/a {done}: ", repeated.stderr)
             kill(bus.broker)
-            eventually(lambda: bus._pids("broker"), "another broker", 60)
+            eventually(lambda: bus._pids("broker"), "another broker")
             repeated = bus.run("retry", "--code", "http-status", "--json", "retry/")
             self.assertEqual(json.loads(repeated.stdout), {"handler": "retry/", "repeated": 1}, repeated.describe())
             self.assertEqual(bus.run("wait", "retry/a").status, 0)
@@ -144,7 +144,7 @@ class SubmitTests(TestCase):
             mover = set(marked(bus.mark)) - before
             self.assertEqual(len(mover), 1, "one process in the background")
             origin.open_gate("first")
-            eventually(lambda: not mover & set(marked(bus.mark)), "the process ends after the last result", 30)
+            eventually(lambda: not mover & set(marked(bus.mark)), "the process ends after the last result")
             self.assertEqual(len(list((bus.folder / "out").iterdir())), 2)
             results = [json.loads(line) for line in (bus.folder / "log").read_text().splitlines()]
             self.assertEqual(results.pop(0), {"message": "listening to submit/a"})
@@ -202,7 +202,7 @@ class SubmitTests(TestCase):
             self.assertEqual(process & set(marked(bus.mark)), process)
             origin.open_gate("last")
             self.assertEqual(wait.wait(), 2, wait.describe())
-            eventually(lambda: set(marked(bus.mark)) <= before, "the process ends", 30)
+            eventually(lambda: set(marked(bus.mark)) <= before, "the process ends")
             self.assertEqual(len(list((bus.folder / "out").iterdir())), 1)
 
     def test_one_more_process_at_most_waits_for_that_which_writes_the_bodies(self):
@@ -211,9 +211,9 @@ class SubmitTests(TestCase):
             submit = ("submit", "-d", "out", "--handler", "submit/g")
             for number in range(5):
                 bus.run(*submit, f"{origin.url}/gate/g?n={number}")
-            eventually(lambda: len(set(marked(bus.mark)) - before) == 2, "the others have ended", 30)
+            eventually(lambda: len(set(marked(bus.mark)) - before) == 2, "the others have ended")
             origin.open_gate("g")
-            eventually(lambda: set(marked(bus.mark)) <= before, "all end", 30)
+            eventually(lambda: set(marked(bus.mark)) <= before, "all end")
             self.assertEqual(len(list((bus.folder / "out").iterdir())), 5)
 
     def test_a_killed_process_leaves_the_results_for_watch(self):
@@ -236,7 +236,7 @@ class SubmitTests(TestCase):
             before = set(marked(bus.mark))
             bus.run("submit", "-d", out, "--log", "log", "--handler", "submit/c", f"{origin.url}/gate/one")
             origin.open_gate("one")
-            eventually(lambda: set(marked(bus.mark)) <= before, "it ends", 30)
+            eventually(lambda: set(marked(bus.mark)) <= before, "it ends")
             self.assertEqual(sorted(path.name for path in out.iterdir()), ["one", "one-2"])
             self.assertEqual((out / "one").read_text(), "kept")
 
@@ -245,7 +245,7 @@ class SubmitTests(TestCase):
             origin.await_count("/gate/two", 1)
             shutil.rmtree(out)
             origin.open_gate("two")
-            eventually(lambda: set(marked(bus.mark)) <= before, "it ends", 30)
+            eventually(lambda: set(marked(bus.mark)) <= before, "it ends")
             self.assertIn("stays on the broker's disk", (bus.folder / "log").read_text())
             watch = bus.run("watch", "-d", out, "--until-done", "submit/d")
             self.assertEqual(watch.status, 0, watch.describe())
@@ -259,8 +259,8 @@ class SubmitTests(TestCase):
             os.kill(bus.broker, signal.SIGKILL)
             mover = set(marked(bus.mark)) - before
             origin.open_gate("late")
-            eventually(lambda: (bus.folder / "out" / "late").exists(), "the next broker delivers the result", 30)
-            eventually(lambda: not mover & self.watches(), "it ends", 30)
+            eventually(lambda: (bus.folder / "out" / "late").exists(), "the next broker delivers the result")
+            eventually(lambda: not mover & self.watches(), "it ends")
 
     def watches(self):
         """Returns the processes that run `earshot watch`."""

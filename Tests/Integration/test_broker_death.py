@@ -8,7 +8,7 @@ import time
 import unittest
 
 from support.client import Client, StubbornClient
-from support.figures import milliseconds, tell
+from support.figures import milliseconds, report
 from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.origin import Origin, body
 from support.processes import eventually, kill, started_at
@@ -76,10 +76,10 @@ class NextBrokerTests(TestCase):
             client.await_next_broker()
             origin.await_total(2 * (limit - 1))
             later = sorted(request.started for request in origin.log())[limit - 1:]
-            took = later[-1] - started_at(bus.broker)
-            tell(f"{len(later)} transfers started within {1000 * took:.0f} ms after the start of the next broker")
+            seconds = later[-1] - started_at(bus.broker)
+            report(f"{len(later)} transfers started within {1000 * seconds:.0f} ms after the start of the next broker")
             # 1, 2, 4, 8 and 16 transfers, 100 ms apart.
-            self.assertGreater(took, 0.39, "no stampede")
+            self.assertGreater(seconds, 0.39, "no stampede")
             origin.open_gate("load")
             answers = client.collect()
             self.assertEqual(len(answers), count)
@@ -134,13 +134,13 @@ class NextBrokerTests(TestCase):
             self.assertEqual(origin.total, 1)
 
 
-class Asker(threading.Thread):
+class Submitter(threading.Thread):
     """Program that requests `count` resources of its own, regardless of brokers' deaths."""
 
     def __init__(self, runtime, number, count, url):
         super().__init__(daemon=True)
         self._plan = (runtime, number, count, url)
-        self.asked = threading.Event()
+        self.submitted = threading.Event()
         self.answers = None
         self.error = None
         self.start()
@@ -151,12 +151,12 @@ class Asker(threading.Thread):
             with StubbornClient(runtime, window=256) as client:
                 for index in range(count):
                     client.fetch(f"asker{number}", index, url.format(f"{number}-{index}"))
-                self.asked.set()
+                self.submitted.set()
                 self.answers = client.collect(timeout=300)
                 self.rest = [message for message in client.rest() if message.is_terminal]
         except (AssertionError, OSError) as error:
             self.error = error
-            self.asked.set()
+            self.submitted.set()
 
 
 class ManyDeathsTests(TestCase):
@@ -166,35 +166,35 @@ class ManyDeathsTests(TestCase):
     SIZE = 700
     LIMIT = 48
 
-    def ask(self, bus, origin):
+    def submit(self, bus, origin):
         each = self.TRANSFERS // self.CLIENTS
         url = origin.url + "/slow/0.03?bytes=700&seed={}"
-        return [Asker(bus.runtime, number, each, url) for number in range(self.CLIENTS)]
+        return [Submitter(bus.runtime, number, each, url) for number in range(self.CLIENTS)]
 
-    def assert_all_answered_once(self, askers):
-        for number, asker in enumerate(askers):
-            asker.join(300)
-            if asker.error:
-                raise asker.error
-            self.assertEqual(len(asker.answers), self.TRANSFERS // self.CLIENTS)
-            self.assertEqual(asker.rest, [])
-            for (_, request), messages in asker.answers.items():
+    def assert_all_answered_once(self, submitters):
+        for number, submitter in enumerate(submitters):
+            submitter.join(300)
+            if submitter.error:
+                raise submitter.error
+            self.assertEqual(len(submitter.answers), self.TRANSFERS // self.CLIENTS)
+            self.assertEqual(submitter.rest, [])
+            for (_, request), messages in submitter.answers.items():
                 self.assertEqual(len(messages), 1, messages)
                 self.assertResult(messages[0], body(self.SIZE, f"{number}-{request}"))
 
     def over_broker_ends(self, ends, signal_number):
         with Origin() as origin, Bus(workers=2, slots=32, origin_limit=self.LIMIT) as bus:
-            askers = self.ask(bus, origin)
+            submitters = self.submit(bus, origin)
             for end in range(ends):
                 origin.await_total((end + 1) * self.TRANSFERS // (ends + 1), timeout=120)
                 broker = bus.broker
                 os.kill(broker, signal_number)
-                eventually(lambda: bus.broker not in (None, broker), "the next broker runs", 60)
+                eventually(lambda: bus.broker not in (None, broker), "the next broker runs")
                 observer = bus.client()
-                eventually(lambda: len(observer.query("workers")["workers"]) == 2, "both workers are back", 30)
-            self.assert_all_answered_once(askers)
+                eventually(lambda: len(observer.query("workers")["workers"]) == 2, "both workers are back")
+            self.assert_all_answered_once(submitters)
             again = origin.total - self.TRANSFERS
-            tell(f"{origin.total} requests for {self.TRANSFERS} answers over {ends} ends of the broker")
+            report(f"{origin.total} requests for {self.TRANSFERS} answers over {ends} ends of the broker")
             self.assertLessEqual(origin.most_at_once, self.LIMIT)
             twice = {}
             for request in origin.log():
@@ -218,7 +218,7 @@ class ManyDeathsTests(TestCase):
     def test_what_a_dead_worker_ran_runs_elsewhere_at_once(self):
         deaths = 100 if LONG else 10
         with Origin() as origin, Parts(workers=4, slots=24, arguments=["--origin-limit", 64]) as parts:
-            askers = self.ask(parts, origin)
+            submitters = self.submit(parts, origin)
             moments = []
             for death in range(deaths):
                 origin.await_total((death + 1) * self.TRANSFERS // (deaths + 1), timeout=120)
@@ -228,8 +228,8 @@ class ManyDeathsTests(TestCase):
                 parts.workers.append(parts.start("worker", "--runtime", parts.runtime, "--slots", 24))
                 origin.catch_up()
                 eventually(lambda: self.has_caught_up(origin), "what was cut off has run elsewhere")
-            self.assert_all_answered_once(askers)
-            self.tell_delays(origin, moments)
+            self.assert_all_answered_once(submitters)
+            self.report_delays(origin, moments)
 
     def has_caught_up(self, origin):
         """Returns whether each recently interrupted transfer has completed since."""
@@ -237,7 +237,7 @@ class ManyDeathsTests(TestCase):
         ended = {request.target for request in lately if request.ended}
         return all(request.target in ended for request in lately if request.aborted)
 
-    def tell_delays(self, origin, moments):
+    def report_delays(self, origin, moments):
         """Prints the delays from a worker's death to the second request of each resource that it was fetching."""
         by_target = {}
         for request in origin.log():
@@ -246,8 +246,8 @@ class ManyDeathsTests(TestCase):
         for requests in by_target.values():
             for other in requests[1:]:
                 delays.append(other.started - max(moment for moment in moments if moment <= other.started))
-        tell(f"{len(delays)} transfers of {len(moments)} dead workers ran elsewhere after {milliseconds(delays):.0f} ms "
-             f"(median), {milliseconds(delays, 99):.0f} ms (p99), {1000 * max(delays):.0f} ms (most)")
+        report(f"{len(delays)} transfers of {len(moments)} dead workers ran elsewhere after {milliseconds(delays):.0f} ms "
+               f"(median), {milliseconds(delays, 99):.0f} ms (p99), {1000 * max(delays):.0f} ms (most)")
         # They must not wait for a heartbeat timeout. On an idle machine half of them take less than 50 ms.
         if LONG:
             self.assertLess(milliseconds(delays), 200)

@@ -27,8 +27,8 @@ class ByteTests(TestCase):
         self.assertEqual(self.seen(f"{self.origin.url}/headers?{NAME}/\u00e9")["target"], "/headers?caf%E9/%C3%A9")
         listed = f"{self.origin.url}/headers?".encode() + b"caf\xe9\n"
         self.assertEqual(self.seen("-i", "-", input=listed)["target"], "/headers?caf%E9")
-        told = json.loads(self.bus.run("get", "--json", f"{self.origin.url}/bytes/1?{NAME}").stdout)
-        self.assertEqual(told["url"], f"{self.origin.url}/bytes/1?caf%E9")
+        get = json.loads(self.bus.run("get", "--json", f"{self.origin.url}/bytes/1?{NAME}").stdout)
+        self.assertEqual(get["url"], f"{self.origin.url}/bytes/1?caf%E9")
 
     def test_a_file_s_name_is_its_bytes(self):
         url = f"{self.origin.url}/bytes/300000"
@@ -61,8 +61,8 @@ class ByteTests(TestCase):
     def test_a_message_shows_them(self):
         got = self.bus.run("get", "-i", NAME)
         self.assertEqual((got.status, got.stderr), (66, "earshot: cannot read caf\\xe9: No such file or directory\n"))
-        told = self.bus.run("get", "--json", "-o", f"told-{NAME}", f"{self.origin.url}/bytes/1")
-        self.assertEqual(json.loads(told.stdout)["path"], "told-caf\ufffd")
+        get = self.bus.run("get", "--json", "-o", f"told-{NAME}", f"{self.origin.url}/bytes/1")
+        self.assertEqual(json.loads(get.stdout)["path"], "told-caf\ufffd")
 
     def test_a_folder_that_no_message_can_name_is_refused(self):
         for path in ("new\nline", "escape\x1b[2J", NAME):
@@ -81,9 +81,9 @@ class ByteTests(TestCase):
         hidden = "\u200b\u202e\U000e0041\u2066"
         self.bus.run("get", "-d", "names", f"{self.origin.url}/kept/a{hidden}b")
         self.assertEqual([path.name for path in (self.bus.folder / "names").iterdir()], ["a____b"])
-        told = self.bus.run("get", "--json", f"{self.origin.url}/bytes/1?a{hidden}b")
-        self.assertEqual(json.loads(told.stdout)["url"], f"{self.origin.url}/bytes/1?a{hidden}b")
-        self.assertTrue(told.stdout.isascii(), told.stdout)
+        get = self.bus.run("get", "--json", f"{self.origin.url}/bytes/1?a{hidden}b")
+        self.assertEqual(json.loads(get.stdout)["url"], f"{self.origin.url}/bytes/1?a{hidden}b")
+        self.assertTrue(get.stdout.isascii(), get.stdout)
 
     def test_a_wrong_argument_is_shown_without_controls(self):
         hidden = "\u200b\u202e\U000e0041\u2066"

@@ -21,16 +21,16 @@ class CacheTestCase(TestCase):
         self.origin = self.enterContext(Origin())
         self.bus = self.enterContext(Bus(workers=1, **self.bus_options))
         self.client = self.bus.client()
-        self.asked = 0
+        self.request_count = 0
 
     def url(self, name, **query):
         return f"{self.origin.url}/kept/{name}?{urllib.parse.urlencode(query)}"
 
     def get(self, url, headers=(), client=None, **fields):
         """Returns the terminal of a request."""
-        self.asked += 1
+        self.request_count += 1
         client = client or self.client
-        client.fetch("cache", self.asked, url, headers, **fields)
+        client.fetch("cache", self.request_count, url, headers, **fields)
         return client.terminal()
 
     def assertFrom(self, source, message, name, size=100, version=0, variant=""):
@@ -122,10 +122,10 @@ class CommandTests(CacheTestCase):
         self.assertIn("/kept/b?...: from the cache, revalidated\n", second.stderr)
         self.assertRegex(second.stderr, r"earshot: 2 files, .*, 2 from the cache\n$")
         single = self.get_command(stated)
-        self.assertRegex(single.stderr, r"^earshot: 1 file, .*, 1 from the cache\n$")
+        self.assertRegex("\n".join(single.messages), r"^earshot: 1 file, .*, 1 from the cache$")
         self.assertEqual(self.get_command("-q", stated).stderr, "")
-        told = [json.loads(line) for line in self.get_command("--json", stated, stale).stdout.splitlines()]
-        self.assertEqual({line["index"]: line["source"] for line in told}, {1: "cache", 2: "revalidated"})
+        lines = [json.loads(line) for line in self.get_command("--json", stated, stale).stdout.splitlines()]
+        self.assertEqual({line["index"]: line["source"] for line in lines}, {1: "cache", 2: "revalidated"})
 
 
 class LifeTests(CacheTestCase):
@@ -262,11 +262,11 @@ class DamagedLogTests(TestCase):
 
     def damage(self, log, generator, is_flipped):
         content = bytearray(log.read_bytes())
-        place = generator.randrange(len(content))
+        position = generator.randrange(len(content))
         if is_flipped:
-            content[place] ^= 1 << generator.randrange(8)
+            content[position] ^= 1 << generator.randrange(8)
         else:
-            del content[place:]
+            del content[position:]
         log.write_bytes(content)
 
     def test_no_body_is_wrong_and_a_url_is_fetched_once_more_at_most(self):

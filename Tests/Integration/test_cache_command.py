@@ -11,16 +11,16 @@ class CacheCommandTests(TestCase):
         folder = temporary_folder()
         self.addCleanup(remove_folder, folder)
         commands = Commands(folder / "run", folder)
-        place = ["--cache-folder", folder / "cache"]
-        self.assertEqual(json.loads(commands.run("cache", "stat", "--json", *place).stdout)["parts"], 0)
+        options = ["--cache-folder", folder / "cache"]
+        self.assertEqual(json.loads(commands.run("cache", "stat", "--json", *options).stdout)["parts"], 0)
         parts = folder / "parts"
         parts.mkdir(mode=0o700)
         for name, size in (("a" * 64 + ".body", 10), ("a" * 64 + ".head", 3)):
             (parts / name).write_bytes(bytes(size))
-        shown = json.loads(commands.run("cache", "stat", "--json", *place).stdout)
+        shown = json.loads(commands.run("cache", "stat", "--json", *options).stdout)
         self.assertEqual((shown["parts"], shown["part-bytes"]), (1, 10))
-        self.assertIn(b"parts      1, 10 bytes,", commands.run("cache", "stat", *place).stdout)
-        clear = commands.run("cache", "clear", *place)
+        self.assertIn(b"parts      1, 10 bytes,", commands.run("cache", "stat", *options).stdout)
+        clear = commands.run("cache", "clear", *options)
         self.assertEqual((clear.status, clear.stderr), (0, "earshot: removed 0 responses and 1 parts\n"))
         self.assertEqual(list(parts.iterdir()), [])
 

@@ -8,7 +8,7 @@ import unittest
 
 from support.nodes import IS_LONG, Cluster
 from support.engine import Engine
-from support.figures import tell
+from support.figures import report
 from support.harness import TestCase
 from support.origin import Origin, body
 from support.processes import eventually, reset_peak, resident, resident_peak
@@ -33,11 +33,11 @@ class LargeBodyTests(TestCase):
         client = self.cluster[0].client()
         client.take_files = False
         client.hold()
-        self.ask(client)
+        self.submit(client)
         self.origin.await_running(1)
         return client
 
-    def ask(self, client, number=1):
+    def submit(self, client, number=1):
         # The command has the same mode. Requests with other modes share no fetch between nodes.
         client.fetch("h", number, self.url, cache="explicit")
 
@@ -57,7 +57,7 @@ class LargeBodyTests(TestCase):
             client = self.cluster[1].client()
             client.take_files = False
             client.hold()
-            self.ask(client, number)
+            self.submit(client, number)
             clients.append(client)
         self.await_wanted()
         pids = [self.cluster[1].pid_of("puller"), self.cluster[0].pid_of("node-gateway")]
@@ -69,8 +69,8 @@ class LargeBodyTests(TestCase):
         for client in clients:
             self.assertFile(client.terminal(120))
         grown = [resident_peak(pid) - first for pid, first in zip(pids, before)]
-        tell(f"{SIZE // MIB} MiB on both nodes after {time.monotonic() - began:.2f} s; puller and gateway grew by "
-             + " and ".join(f"{part / MIB:.1f}" for part in grown) + " MiB")
+        report(f"{SIZE // MIB} MiB on both nodes after {time.monotonic() - began:.2f} s; puller and gateway grew by "
+               + " and ".join(f"{part / MIB:.1f}" for part in grown) + " MiB")
         counts = self.cluster.counts()
         self.assertEqual((self.origin.total, counts["pulled"], counts["pulled-bytes"], counts["missed"]), (1, 1, SIZE, 0))
         self.assertLess(max(grown), MOST_GROWTH)
@@ -80,7 +80,7 @@ class LargeBodyTests(TestCase):
     def stopped_midway(self, get):
         """Opens the gate, and stops the first node's gateway while the second node reads the body."""
         self.origin.open_gate("go")
-        eventually(lambda: len(get.stdout) > 0, lambda: f"the stream has begun\n{get.describe()}", 60)
+        eventually(lambda: len(get.stdout) > 0, lambda: f"the stream has begun\n{get.describe()}")
         gateway = self.cluster[0].pid_of("node-gateway")
         os.kill(gateway, signal.SIGSTOP)
         return gateway
@@ -106,14 +106,14 @@ class LargeBodyTests(TestCase):
         client = self.cluster[1].client()
         client.take_files = False
         client.hold()
-        self.ask(client)
+        self.submit(client)
         self.await_wanted()
         self.stopped_midway(stream)
         began = time.monotonic()
         self.cluster[0].kill_all()
         self.assertFile(client.terminal(60))
         self.assertEqual(get.wait(60), 0, get.describe())
-        tell(f"{time.monotonic() - began:.2f} s after the death")
+        report(f"{time.monotonic() - began:.2f} s after the death")
         self.assertEqual(hashlib.sha256((self.cluster[1].folder / "out").read_bytes()).hexdigest(), self.digest)
         self.assertIn(stream.wait(60), (0, 23), stream.describe())
         self.assertEqual(self.origin.total, 2)

@@ -8,7 +8,7 @@ import time
 import unittest
 
 from support.engine import Engine
-from support.figures import tell
+from support.figures import report
 from support.harness import Commands, temporary_folder
 from support.nodes import IS_LONG, ClientNode, Cluster, ClusterTestCase
 from support.origin import Origin, body
@@ -28,17 +28,17 @@ class NodeDeathTests(ClusterTestCase):
     def test_the_fetches_of_a_killed_node_run_elsewhere(self):
         urls = [f"{self.origin.url}/gate/go?bytes=1000&n={number}" for number in range(4)]
         with Cluster(self.engine) as cluster:
-            self.ask(cluster[0], urls)
+            self.submit(cluster[0], urls)
             self.origin.await_running(4)
-            clients = [self.ask(node, urls) for node in cluster.nodes[1:]]
+            clients = [self.submit(node, urls) for node in cluster.nodes[1:]]
             for node in cluster.nodes[1:]:
                 eventually(lambda: self.engine.flights_of(node.cluster()["node"]) == 4, "the engine knows its wants")
             self.assertEqual(self.origin.total, 4)
             cluster[0].kill_all()
-            self.origin.await_total(8, timeout=30)
+            self.origin.await_total(8)
             killed = max(request.aborted for request in self.origin.log()[:4])
             moments = [request.started - killed for request in self.origin.log()[4:]]
-            tell(f"elsewhere after {min(moments):.2f} to {max(moments):.2f} s")
+            report(f"elsewhere after {min(moments):.2f} to {max(moments):.2f} s")
             if IS_LONG:
                 self.assertLess(max(moments), TAKE_OVER)
             self.origin.open_gate("go")
@@ -60,8 +60,8 @@ class NodeDeathTests(ClusterTestCase):
             path = folder / "urls"
             path.write_text("\n".join(urls))
             gets = [user.start("get", "-i", path, "--json", *options) for _ in range(2)]
-            beside = self.ask(cluster[2], urls)
-            eventually(lambda: all(len(get.stdout.splitlines()) > URLS // 5 for get in gets), "a fifth has ended", 60)
+            beside = self.submit(cluster[2], urls)
+            eventually(lambda: all(len(get.stdout.splitlines()) > URLS // 5 for get in gets), "a fifth has ended")
             began = time.monotonic()
             cluster[0].kill_all()
             for get in gets:
@@ -69,10 +69,10 @@ class NodeDeathTests(ClusterTestCase):
                 lines = [json.loads(line) for line in get.stdout.splitlines()]
                 self.assertEqual(sorted(line["index"] for line in lines), list(range(1, URLS + 1)))
                 self.assertEqual({line["sha256"] for line in lines}, {hashlib.sha256(body(70_000)).hexdigest()})
-            tell(f"ended {time.monotonic() - began:.1f} s after the death")
+            report(f"ended {time.monotonic() - began:.1f} s after the death")
             self.assertAll(beside, URLS, body(70_000))
             counts = collections.Counter(request.target for request in self.origin.log())
-            tell(f"{sum(counts.values())} fetches of {len(counts)} URLs, {cluster.counts()}")
+            report(f"{sum(counts.values())} fetches of {len(counts)} URLs, {cluster.counts()}")
             self.assertEqual(len(counts), URLS)
 
     def test_a_killed_broker_joins_again_and_its_transfers_go_on(self):
@@ -82,7 +82,7 @@ class NodeDeathTests(ClusterTestCase):
             for number, url in enumerate(urls):
                 client.fetch("h", number, url)
             self.origin.await_running(4)
-            other = self.ask(cluster[1], urls)
+            other = self.submit(cluster[1], urls)
             former = cluster[0].broker
             cluster[0].kill_role("broker")
             client.await_next_broker()
@@ -98,14 +98,14 @@ class NodeDeathTests(ClusterTestCase):
     def test_killed_gateways_and_pullers_lose_nothing(self):
         urls = [f"{self.origin.url}/slow/0.01?bytes=100000&n={number}" for number in range(URLS)]
         with Cluster(self.engine, nodes=2, origin_limit=10) as cluster:
-            clients = [self.ask(node, urls) for node in cluster]
+            clients = [self.submit(node, urls) for node in cluster]
             for done in (URLS // 5, URLS // 2):
-                self.origin.await_total(done, timeout=60)
+                self.origin.await_total(done)
                 for role in ("node-gateway", "puller"):
                     cluster[0].kill_role(role)
             for client in clients:
                 self.assertAll(client, URLS, body(100_000))
-            tell(f"{self.origin.total} fetches of {URLS} URLs, {cluster.counts()}")
+            report(f"{self.origin.total} fetches of {URLS} URLs, {cluster.counts()}")
 
 
 if __name__ == "__main__":

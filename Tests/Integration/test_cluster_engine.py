@@ -6,7 +6,7 @@ import time
 import unittest
 
 from support.engine import Engine
-from support.figures import tell
+from support.figures import report
 from support.nodes import IS_LONG, Cluster, ClusterTestCase
 from support.origin import Origin, body
 from support.processes import eventually
@@ -30,21 +30,24 @@ class EngineDeathTests(ClusterTestCase):
         with Cluster(self.engine, members=3, origin_limit=self.LIMIT) as cluster:
             # As many as its part of the limit.
             running = [f"{self.origin.url}/gate/before?bytes=1000&n={number}" for number in range(2)]
-            before = self.ask(cluster[0], running, "before")
+            before = self.submit(cluster[0], running, "before")
             self.origin.await_running(2)
             stopped = time.monotonic()
             stop()
             for node in cluster:
-                node.await_mode("waiting")
+                node.await_mode("waiting", "alone")
             clients = []
             for index, node in enumerate(cluster):
                 urls = [f"{self.origin.url}/first/{10_000}/x?bytes=1000&n={index}-{number}" for number in range(URLS // 10)]
-                clients.append(self.ask(node, urls))
-            self.assertEqual(self.origin.total, 2, "nothing starts while the nodes wait for the engine")
+                clients.append(self.submit(node, urls))
+            # They wait for five seconds, which may be over on a busy machine.
+            total = self.origin.total
+            if all(node.cluster()["mode"] == "waiting" for node in cluster):
+                self.assertEqual(total, 2, "nothing starts while the nodes wait for the engine")
             began = time.monotonic()
             for node in cluster:
                 node.await_mode("alone")
-            tell(f"alone {time.monotonic() - began:.1f} s after the node noticed")
+            report(f"alone {time.monotonic() - began:.1f} s after the node noticed")
             self.origin.open_gate("before")
             self.assertAll(before, 2, body(1_000))
             for client in clients:
@@ -52,9 +55,10 @@ class EngineDeathTests(ClusterTestCase):
             alone = itertools.count()
             while time.monotonic() - stopped < ABSENCE:
                 urls = [f"{self.origin.url}/slow/0.2?bytes=1000&alone={next(alone)}" for _ in cluster]
-                for client in [self.ask(node, [url]) for node, url in zip(cluster, urls)]:
+                for client in [self.submit(node, [url]) for node, url in zip(cluster, urls)]:
                     self.assertAll(client, 1, body(1_000))
-            held = [self.ask(node, [f"{self.origin.url}/gate/after?bytes=1000&node={index}&n={number}" for number in range(5)], "held")
+            held = [self.submit(node, [f"{self.origin.url}/gate/after?bytes=1000&node={index}&n={number}" for number in range(5)],
+                                "held")
                     for index, node in enumerate(cluster)]
             self.origin.await_running(self.LIMIT)
             each = collections.Counter(request.query["node"] for request in self.origin.log("/gate/after"))
@@ -62,18 +66,18 @@ class EngineDeathTests(ClusterTestCase):
             self.assertEqual(self.origin.most_at_once, self.LIMIT)
             resume()
             for node in cluster:
-                node.await_mode("member", 40)
+                node.await_mode("member")
             self.origin.open_gate("after")
             for client in held:
                 self.assertAll(client, 5, body(1_000))
             # The first node that joins leaves the others their parts for the time of a lease. One may take longer.
-            tell(f"at most {self.origin.most_at_once} transfers at once")
+            report(f"at most {self.origin.most_at_once} transfers at once")
             self.assertLessEqual(self.origin.most_at_once, self.LIMIT + self.LIMIT // 3)
             for node in cluster:
                 node.await_members(3)
             self.assertEqual(self.origin.total, 2 + 3 * (URLS // 10) + next(alone) + 15, "nothing was fetched twice")
             eventually(lambda: self.engine.flights() == 0, "the engine has no flight left")
-            last = [self.ask(node, [f"{self.origin.url}/gate/last?bytes=1000&n={number}" for number in range(20)], "last")
+            last = [self.submit(node, [f"{self.origin.url}/gate/last?bytes=1000&n={number}" for number in range(20)], "last")
                     for node in cluster]
             # A claim that reaches the engine after the end of a fetch is a new one. The last ones of a node wait for others.
             for node in cluster:
@@ -95,13 +99,13 @@ class EngineDeathTests(ClusterTestCase):
     def test_an_engine_that_loses_its_data_costs_duplicates_at_most(self):
         urls = [f"{self.origin.url}/slow/0.02?bytes=70000&n={number}" for number in range(URLS)]
         with Cluster(self.engine, origin_limit=self.LIMIT) as cluster:
-            clients = [self.ask(node, urls) for node in cluster]
+            clients = [self.submit(node, urls) for node in cluster]
             for part in (1, 2):
-                self.origin.await_total(part * URLS // 3, timeout=60)
-                self.engine.ask("FLUSHALL")
+                self.origin.await_total(part * URLS // 3)
+                self.engine.execute("FLUSHALL")
             for client in clients:
                 self.assertAll(client, URLS, body(70_000))
-            tell(f"{self.origin.total} fetches of {URLS} URLs, at most {self.origin.most_at_once} at once, {cluster.counts()}")
+            report(f"{self.origin.total} fetches of {URLS} URLs, at most {self.origin.most_at_once} at once, {cluster.counts()}")
             self.assertEqual(len({request.target for request in self.origin.log()}), URLS)
 
 

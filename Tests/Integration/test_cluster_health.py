@@ -3,7 +3,7 @@
 import unittest
 import urllib.parse
 
-from support.cluster import unreachable_place
+from support.cluster import unreachable_address
 from support.engine import Engine
 from support.network import ADDRESS, free_port
 from support.nodes import Cluster, ClusterTestCase
@@ -21,7 +21,7 @@ class HealthTestCase(ClusterTestCase):
 
     def await_warning(self, node, part):
         """Waits until status, log and command of a node have a warning."""
-        eventually(lambda: any(part in warning for warning in node.cluster()["warnings"]), lambda: f"{part}: {node.cluster()}", 30)
+        eventually(lambda: any(part in warning for warning in node.cluster()["warnings"]), lambda: f"{part}: {node.cluster()}")
         node.program.await_line(part)
         self.assertIn(part, node.run("cluster").stdout.decode())
 
@@ -42,7 +42,7 @@ class WayOutTests(HealthTestCase):
     def test_no_request_fails_because_another_node_cannot_reach_the_origin(self):
         with self.cluster() as cluster:
             urls = [f"{self.hidden}/slow/0.05?bytes=1000&n={number}" for number in range(URLS)]
-            clients = [self.ask(cluster[0], urls[::2]), self.ask(cluster[1], urls[1::2])]
+            clients = [self.submit(cluster[0], urls[::2]), self.submit(cluster[1], urls[1::2])]
             for client in clients:
                 self.assertAll(client, URLS // 2, body(1_000))
             self.assertGreater(cluster[2].cluster()["counts"]["hosted"], 0)
@@ -53,9 +53,9 @@ class PolicyTests(HealthTestCase):
         with Cluster(self.engine, nodes=2, each={0: {"arguments": ["--address-policy", "public-only"]}}) as cluster:
             for number in range(4):
                 url = f"{self.origin.url}/bytes/1000?n={number}"
-                clients = [self.ask(node, [url], f"h{number}") for node in cluster]
-                self.assertFailed(clients[0].terminal(30), "address-refused")
-                self.assertResult(clients[1].terminal(30), body(1_000))
+                clients = [self.submit(node, [url], f"h{number}") for node in cluster]
+                self.assertFailed(clients[0].terminal(), "address-refused")
+                self.assertResult(clients[1].terminal(), body(1_000))
             self.assertEqual(self.origin.total, 4)
             self.await_warning(cluster[0], "differs in address policy")
             self.await_warning(cluster[1], "differs in address policy")
@@ -64,7 +64,7 @@ class PolicyTests(HealthTestCase):
 class BodyNetworkTests(HealthTestCase):
     def test_a_node_whose_bodies_cannot_be_read_is_noticed_at_the_join(self):
         with Cluster(self.engine, nodes=1) as cluster:
-            closed = unreachable_place()
+            closed = unreachable_address()
             cluster.add(changes={"node": closed, "listen": f"{ADDRESS}:{free_port()}"}).await_member()
             self.await_warning(cluster[0], f"the bodies of the node at {closed} cannot be read")
             self.assertEqual(cluster[0].cluster()["unreadable-nodes"], 1)
@@ -72,14 +72,14 @@ class BodyNetworkTests(HealthTestCase):
 
     def test_a_node_whose_bodies_cannot_be_read_leaves_its_urls_to_the_others(self):
         with Cluster(self.engine, nodes=2) as cluster:
-            closed = cluster.add(changes={"node": unreachable_place(), "listen": f"{ADDRESS}:{free_port()}"}).await_member()
+            closed = cluster.add(changes={"node": unreachable_address(), "listen": f"{ADDRESS}:{free_port()}"}).await_member()
             for node in cluster:
                 node.await_members(3)
             self.await_warning(closed, "this node runs no flights of other nodes")
             urls = [f"{self.origin.url}/gate/go?bytes=1000&n={number}" for number in range(6)]
-            clients = [self.ask(closed, urls)]
+            clients = [self.submit(closed, urls)]
             self.origin.await_running(6)
-            clients += [self.ask(node, urls) for node in cluster.nodes[:2]]
+            clients += [self.submit(node, urls) for node in cluster.nodes[:2]]
             for node in cluster.nodes[:2]:
                 eventually(lambda node=node: self.engine.flights_of(node.cluster()["node"]) == 6, "it wants all")
             self.origin.open_gate("go")
@@ -90,9 +90,9 @@ class BodyNetworkTests(HealthTestCase):
 
     def test_two_nodes_with_one_address_are_an_error(self):
         with Cluster(self.engine, nodes=1) as cluster:
-            place = cluster[0].place
-            cluster.add(changes={"node": place, "listen": f"{ADDRESS}:{free_port()}"}).await_member()
-            self.await_warning(cluster[0], f"two nodes have the address {place}")
+            address = cluster[0].address
+            cluster.add(changes={"node": address, "listen": f"{ADDRESS}:{free_port()}"}).await_member()
+            self.await_warning(cluster[0], f"two nodes have the address {address}")
 
 
 if __name__ == "__main__":

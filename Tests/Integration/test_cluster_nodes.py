@@ -20,7 +20,7 @@ class ClusterNodeTests(TestCase):
 
     def assertNamed(self, peer, client):
         """Asserts that the sessions of a peer have the principal of the cluster's nodes."""
-        peer.say("SUBSCRIBE of-a-node")
+        peer.send("SUBSCRIBE of-a-node")
         peer.query("ping")
         handlers = client.query("handlers")["handlers"]
         self.assertEqual([entry.get("principal") for entry in handlers], ["node:shop"])
@@ -34,7 +34,7 @@ class ClusterNodeTests(TestCase):
 
     def test_the_key_of_the_cluster_serves_no_schemes(self):
         peer = self.bus.peer(hello=False)
-        peer.say("READY EARW/1", slots=1, schemes="thumb")
+        peer.send("READY EARW/1", slots=1, schemes="thumb")
         self.assertEqual(peer.expect("ERROR").operands, ["not-authorized"])
 
     def test_the_broker_takes_the_puller(self):
@@ -87,7 +87,7 @@ class BothGatewaysTests(TestCase):
         with bus:
             for client, name in ((bus.remote(), "key:test"), (NodePeer(bus, port, cluster.key), "node:shop")):
                 with self.subTest(name=name), client:
-                    client.say(f"SUBSCRIBE of-{name}")
+                    client.send(f"SUBSCRIBE of-{name}")
                     client.query("ping")
                     handlers = bus.client().query("handlers")["handlers"]
                     self.assertIn((f"of-{name}", name), [(each["handler"], each.get("principal")) for each in handlers])

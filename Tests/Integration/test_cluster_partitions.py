@@ -5,7 +5,7 @@ import unittest
 
 from support.bridge import HOME, Bridge, obstacle
 from support.engine import SentinelEngine
-from support.figures import tell
+from support.figures import report
 from support.nodes import IS_LONG, Cluster, ClusterTestCase
 from support.origin import Origin, body
 from support.processes import eventually
@@ -37,14 +37,14 @@ class PartitionTests(ClusterTestCase):
     def test_a_dead_primary_of_the_engine_delays_starts_and_loses_nothing(self):
         count = 4 * URLS
         urls = [[f"{self.origin.url}/slow/0.02?bytes=1000&n={index}-{number}" for number in range(count)] for index in range(3)]
-        clients = [self.ask(node, own) for node, own in zip(self.cluster, urls)]
-        self.origin.await_total(count // 2, timeout=60)
+        clients = [self.submit(node, own) for node, own in zip(self.cluster, urls)]
+        self.origin.await_total(count // 2)
         killed = time.monotonic()
         self.engine.primary.kill()
         for client in clients:
             self.assertAll(client, count, body(1_000), timeout=120)
         pause = self.longest_pause(killed)
-        tell(f"{pause:.2f} s without a start; {self.origin.total} fetches of {3 * count} URLs, {self.cluster.counts()}")
+        report(f"{pause:.2f} s without a start; {self.origin.total} fetches of {3 * count} URLs, {self.cluster.counts()}")
         if IS_LONG:
             self.assertLess(pause, 3)
             self.assertEqual(self.cluster.counts()["uncoordinated"], 0, "no node fetched without the engine")
@@ -54,25 +54,25 @@ class PartitionTests(ClusterTestCase):
     def test_a_node_that_is_cut_off_comes_back_and_loses_nothing(self):
         seconds = 10 if IS_LONG else 6
         urls = [f"{self.origin.url}/slow/0.02?bytes=70000&n={number}" for number in range(URLS)]
-        clients = [self.ask(node, urls) for node in self.cluster]
-        self.origin.await_total(URLS // 3, timeout=60)
+        clients = [self.submit(node, urls) for node in self.cluster]
+        self.origin.await_total(URLS // 3)
         lost = self.cluster[2]
         self.machines[2].cut()
         cut = time.monotonic()
-        lost.await_mode("alone", 30)
+        lost.await_mode("alone")
         for client in clients[:2]:
             self.assertAll(client, URLS, body(70_000), timeout=60)
         spent = time.monotonic() - cut
-        tell(f"the others ended {spent:.1f} s after the cut")
+        report(f"the others ended {spent:.1f} s after the cut")
         if IS_LONG:
             self.assertLess(spent, 2 * TAKE_OVER + URLS * 0.02 / self.LIMIT)
         for node in self.cluster.nodes[:2]:
             node.await_members(2)
         eventually(lambda: time.monotonic() > cut + seconds, "the cut has lasted", seconds + 1)
         self.machines[2].mend()
-        lost.await_mode("member", 60)
+        lost.await_mode("member")
         self.assertAll(clients[2], URLS, body(70_000), timeout=120)
-        tell(f"{self.origin.total} fetches of {URLS} URLs, {self.cluster.counts()}")
+        report(f"{self.origin.total} fetches of {URLS} URLs, {self.cluster.counts()}")
         for node in self.cluster:
             node.await_members(3)
 

@@ -5,7 +5,7 @@ import unittest
 
 from support.nodes import IS_LONG, Cluster
 from support.engine import Engine
-from support.figures import tell
+from support.figures import report
 from support.harness import TestCase
 from support.origin import Origin, body
 from support.processes import eventually
@@ -40,7 +40,7 @@ class RemovalTests(TestCase):
             eventually(lambda: self.engine.flights() == 0, lambda: f"the engine has no flight, it has {self.engine.flights()}")
             spent = time.monotonic() - began
             self.assertEqual(self.engine.queues(), [])
-            tell(f"{QUEUED} removed in {answered * 1000:.0f} ms; {known} flights left the engine in {spent * 1000:.0f} ms")
+            report(f"{QUEUED} removed in {answered * 1000:.0f} ms; {known} flights left the engine in {spent * 1000:.0f} ms")
             self.origin.await_running(0)
             if IS_LONG:
                 self.assertLess(spent, 1)
@@ -54,7 +54,7 @@ class RemovalTests(TestCase):
         began = time.monotonic()
         client.remove("h")
         self.origin.await_aborts("/gate/mine")
-        tell(f"cut on the other node after {(time.monotonic() - began) * 1000:.0f} ms")
+        report(f"cut on the other node after {(time.monotonic() - began) * 1000:.0f} ms")
         self.assertEqual(self.origin.running, 1)
         eventually(lambda: self.engine.flights() == 1, "the engine has the other flight")
 

@@ -15,7 +15,7 @@ from support.origin import Origin, body
 from support.processes import eventually
 
 #: Replies of a program that is not Redis, of one that answers without a question, and of one that promises too much.
-NONSENSE = [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n", b"*1000000000\r\n"]
+MALFORMED = [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n", b"*1000000000\r\n"]
 
 
 class EngineSecurityTests(TestCase):
@@ -30,7 +30,7 @@ class EngineSecurityTests(TestCase):
         for client in clients:
             self.assertResult(client.terminal(30), body(1_000))
 
-    def assertSays(self, node, part, needs_operator):
+    def assertReports(self, node, part, needs_operator):
         """Log and status name the reason why a node is no member."""
         node.program.await_line(part)
         # A failed attempt to connect may follow.
@@ -46,10 +46,10 @@ class EngineSecurityTests(TestCase):
             other = SharedFile(engine.options)
             self.addCleanup(other.remove)
             pair = cluster.add(changes={"public_key": other.value("public-key"), "secret_key": other.value("secret-key")})
-            self.assertSays(secret, "other nodes of the cluster have another secret", True)
+            self.assertReports(secret, "other nodes of the cluster have another secret", True)
             # Its bodies could not be read, nor could it read those of others.
-            self.assertSays(pair, "other nodes of the cluster have another secret or key pair", True)
-            self.assertSays(password, "the engine refused user or password", True)
+            self.assertReports(pair, "other nodes of the cluster have another secret or key pair", True)
+            self.assertReports(password, "the engine refused user or password", True)
             # The wrong secret reads nothing: it has the same name and the same engine.
             cluster[0].await_members(1)
             self.assertFetchesAlone(cluster)
@@ -57,14 +57,14 @@ class EngineSecurityTests(TestCase):
     def test_a_new_password_of_the_engine_is_read_by_SIGHUP(self):
         with Engine(password="right") as engine, Cluster(engine, nodes=1) as cluster:
             node = cluster[0]
-            engine.ask("CONFIG", "SET", "requirepass", "other")
+            engine.execute("CONFIG", "SET", "requirepass", "other")
             engine.server.password = "other"
             for kind in ("normal", "pubsub"):
-                engine.ask("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
-            self.assertSays(node, "the engine refused user or password", True)
+                engine.execute("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+            self.assertReports(node, "the engine refused user or password", True)
             node.file.write_text(node.file.read_text().replace('password = "right"', 'password = "other"'))
             node.program.signal(signal.SIGHUP)
-            node.await_mode("member", 10)
+            node.await_mode("member")
 
     def test_an_engine_may_have_a_host_name(self):
         with Engine() as engine:
@@ -75,7 +75,7 @@ class EngineSecurityTests(TestCase):
                 self.assertResult(client.terminal(30), body(1_000))
 
     def test_an_engine_that_answers_nonsense_or_hangs_costs_no_request(self):
-        false = [self.enterContext(FalseEngine(reply)) for reply in [None, *NONSENSE]]
+        false = [self.enterContext(FalseEngine(reply)) for reply in [None, *MALFORMED]]
         nodes = []
         for engine in false:
             nodes += self.enterContext(Cluster(engine, nodes=1, is_joined=False, workers=1)).nodes
@@ -102,10 +102,10 @@ class ForgedEntryTests(TestCase):
             client.fetch("h", 1, f"{origin.url}/bytes/1000")
             node = cluster[0].cluster()["node"]
             eventually(lambda: engine.flights() == 2, "the engine has both flights")
-            key, = (name for name, text in zip(*[iter(engine.ask("HGETALL", f"{engine.PREFIX}f"))] * 2) if text.startswith("q"))
+            key, = (name for name, text in zip(*[iter(engine.execute("HGETALL", f"{engine.PREFIX}f"))] * 2) if text.startswith("q"))
             for result in forged:
                 for entry in (result, f"{'0' * 32} 1700000000000000 {result}"):
-                    engine.ask("PUBLISH", f"{engine.PREFIX}c:{node}", f"r {key} {len(entry)} {entry}")
+                    engine.execute("PUBLISH", f"{engine.PREFIX}c:{node}", f"r {key} {len(entry)} {entry}")
             cluster[0].program.await_line("the engine had an entry that no node has written")
             self.assertTrue(any("no node has written" in warning for warning in cluster[0].cluster()["warnings"]))
             origin.open_gate("go")
@@ -122,13 +122,13 @@ class ForgedEntryTests(TestCase):
             origin.await_running(1)
             client.fetch("h", 1, f"{origin.url}/bytes/1000")
             eventually(lambda: engine.flights() == 2, "the engine has both flights")
-            texts = dict(zip(*[iter(engine.ask("HGETALL", f"{engine.PREFIX}f"))] * 2))
+            texts = dict(zip(*[iter(engine.execute("HGETALL", f"{engine.PREFIX}f"))] * 2))
             key = next(name for name, text in texts.items() if text.startswith("q"))
             # Only the second node may take it, whose URL a stranger has changed.
             node = cluster[0].cluster()["node"]
             changed = texts[key].replace("/bytes/1000", "/bytes/1").replace(f"{node},", "")
             self.assertNotIn(node, changed)
-            engine.ask("HSET", f"{engine.PREFIX}f", key, changed)
+            engine.execute("HSET", f"{engine.PREFIX}f", key, changed)
             origin.open_gate("go")
             for message in client.terminals(2, 30):
                 self.assertResult(message, body(1_000))
@@ -142,46 +142,47 @@ class NodeSecurityTests(TestCase):
         self.origin = self.enterContext(Origin())
         self.engine = self.enterContext(Engine())
 
-    def peer(self, place, key, server_key):
+    def peer(self, address, key, server_key):
         """Returns a client of a node gateway that has not greeted."""
-        bus = types.SimpleNamespace(endpoint=f"tcp://{place}", server_key=server_key, runtime=None)
+        bus = types.SimpleNamespace(endpoint=f"tcp://{address}", server_key=server_key, runtime=None)
         peer = RemoteClient(bus, key, hello=False, bodies="pull")
         self.addCleanup(peer.close)
         return peer
 
     def test_a_peer_without_the_key_of_the_cluster_gets_nothing(self):
         with Cluster(self.engine, nodes=1) as cluster:
-            place = cluster[0].place
+            address = cluster[0].address
             right = cluster.file.value("public-key").encode()
-            stranger = self.peer(place, zmq.curve_keypair(), right)
+            unknown = self.peer(address, zmq.curve_keypair(), right)
             # libzmq closes the way of a refused peer, which can send nothing from then on.
-            stranger.await_event(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
-            self.assertIsNone(stranger.receive(0.5))
-            blind = self.peer(place, zmq.curve_keypair(), zmq.curve_keypair()[0])
-            blind.say("HELLO EAR/1", window=1)
+            unknown.await_event(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+            self.assertIsNone(unknown.receive(0.5))
+            blind = self.peer(address, zmq.curve_keypair(), zmq.curve_keypair()[0])
+            blind.send("HELLO EAR/1", window=1)
             self.assertIsNone(blind.receive(0.5))
             plain = zmq.Context.instance().socket(zmq.DEALER)
             plain.linger = 0
             self.addCleanup(plain.close)
-            plain.connect(f"tcp://{place}")
+            plain.connect(f"tcp://{address}")
             plain.send(b"HELLO EAR/1\nwindow: 1\n")
             self.assertFalse(plain.poll(500))
 
     def test_a_peer_with_the_key_of_the_cluster_reads_bodies_and_requests_nothing_else(self):
         with Cluster(self.engine, nodes=1) as cluster:
             keys = tuple(cluster.file.value(f"{kind}-key").encode() for kind in ("public", "secret"))
-            peer = self.peer(cluster[0].place, keys, keys[0])
+            peer = self.peer(cluster[0].address, keys, keys[0])
             peer.hello()
-            place = f"earshot-node://{cluster[0].place}/{'0' * 32}/{'1' * 16}"
-            urls = [f"{self.origin.url}/bytes/10", "ftp://127.0.0.1/", "file:///etc/passwd", place, place[:-5], "earshot-node://x/y/z"]
+            address = f"earshot-node://{cluster[0].address}/{'0' * 32}/{'1' * 16}"
+            urls = [f"{self.origin.url}/bytes/10", "ftp://127.0.0.1/", "file:///etc/passwd", address, address[:-5],
+                    "earshot-node://x/y/z"]
             for number, url in enumerate(urls):
                 peer.fetch("h", number, url)
             answers = peer.terminals(len(urls))
             self.assertEqual([answer.verb for answer in answers], ["FAILED"] * len(urls), answers)
             self.assertEqual(self.origin.total, 0)
             for line in ("QUERY ledger", "QUERY handlers", "SET origin-limit 1", "REMOVE h2"):
-                peer.say(line)
-            peer.fetch("h", 99, place)
+                peer.send(line)
+            peer.fetch("h", 99, address)
             while (message := peer.receive()) and not message.is_terminal:
                 self.assertNotIn(message.verb, ("CHANGED",), message)
 

@@ -47,7 +47,7 @@ class SetUpTests(SetUpTestCase):
             buses = [stack.enter_context(machine.bus()) for machine in self.installed.machines]
             clients = [bus.client() for bus in buses]
             for client in clients:
-                eventually(lambda: client.query("cluster")["cluster"].get("members-count") == 3, "three members", 30)
+                eventually(lambda: client.query("cluster")["cluster"].get("members-count") == 3, "three members")
                 self.assertIs(client.query("cluster")["cluster"]["share-between-users"], True)
             for client in clients:
                 client.fetch("h", 1, f"{origin.url}/bytes/1000")
@@ -84,13 +84,13 @@ class SetUpTests(SetUpTestCase):
     def test_strangers_and_nodes_change_nothing_at_a_sentinel(self):
         text = self.first.cluster_file.read_text()
         password = re.search(r'^sentinel-password = "(.*)"$', text, re.MULTILINE)[1]
-        stranger = copy.copy(self.first.sentinel)
+        other = copy.copy(self.first.sentinel)
         for user, secret, refusal in ((None, None, "NOAUTH"), ("node", password, "NOPERM")):
-            stranger.user, stranger.password = user, secret
+            other.user, other.password = user, secret
             for words in (("SENTINEL", "FAILOVER", "shop"), ("SENTINEL", "MONITOR", "x", self.first.address, 1, 1),
                           ("SENTINEL", "SET", "shop", "quorum", 1), ("PUBLISH", "__sentinel__:hello", "x")):
                 with self.subTest(user=user, words=words), self.assertRaisesRegex(AssertionError, refusal):
-                    stranger.ask(*words)
+                    other.execute(*words)
 
     def test_mistakes_are_named(self):
         file = self.first.cluster_file
@@ -124,7 +124,8 @@ class DamageTests(SetUpTestCase):
     def test_a_dead_primary_is_replaced_and_the_check_names_it(self):
         self.first.server.kill()
         second = self.installed.machines[1].sentinel
-        eventually(lambda: second.ask("SENTINEL", "get-master-addr-by-name", "shop")[0] != self.first.address, "another primary", 30)
+        eventually(lambda: second.execute("SENTINEL", "get-master-addr-by-name", "shop")[0] != self.first.address,
+                   "another primary", 30)
         self.assertFault(self.first, "cannot connect")
 
 

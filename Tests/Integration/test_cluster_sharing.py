@@ -8,7 +8,7 @@ import unittest
 from support.bridge import HOME, Bridge, obstacle
 from support.nodes import IS_LONG, Cluster
 from support.engine import Engine, SentinelEngine
-from support.figures import tell
+from support.figures import report
 from support.harness import TestCase
 from support.origin import Origin, body
 from support.processes import eventually
@@ -28,7 +28,7 @@ def targets(count, gate="go"):
 
 
 class SharedTestCase(TestCase):
-    def ask_everywhere(self, cluster, origin, wanted, shuffled=False):
+    def submit_everywhere(self, cluster, origin, wanted, shuffled=False):
         """Requests all targets on all nodes, and waits until each has them. Returns a client for each node."""
         clients = []
         for index, node in enumerate(cluster):
@@ -40,10 +40,10 @@ class SharedTestCase(TestCase):
                 client.fetch("h", wanted[path][1], origin.url + path)
             clients.append(client)
         for node in cluster:
-            node.await_pending(len(wanted), timeout=60)
+            node.await_pending(len(wanted))
         # A node tells the engine how old a request is. One that is younger than the call that tells it may be fetched again.
-        asked = time.monotonic()
-        eventually(lambda: time.monotonic() > asked + OLDER, "the requests are old enough")
+        submitted = time.monotonic()
+        eventually(lambda: time.monotonic() > submitted + OLDER, "the requests are old enough")
         return clients
 
     def assertBodies(self, client, wanted, timeout=120):
@@ -57,13 +57,13 @@ class SharedTestCase(TestCase):
 
     def assertShared(self, cluster, origin, wanted, shuffled=False):
         """All nodes request all targets, and share each fetch."""
-        clients = self.ask_everywhere(cluster, origin, wanted, shuffled)
+        clients = self.submit_everywhere(cluster, origin, wanted, shuffled)
         origin.await_running(LIMIT)
         began = time.monotonic()
         origin.open_gate("go")
         for client in clients:
             self.assertBodies(client, wanted)
-        tell(f"{len(wanted)} URLs on 3 nodes: {time.monotonic() - began:.2f} s, {cluster.counts()}")
+        report(f"{len(wanted)} URLs on 3 nodes: {time.monotonic() - began:.2f} s, {cluster.counts()}")
         self.assertOnce(origin, wanted)
         self.assertLessEqual(origin.most_at_once, LIMIT)
         for client in clients:

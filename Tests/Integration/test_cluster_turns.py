@@ -6,7 +6,7 @@ import time
 import unittest
 
 from support.engine import Engine
-from support.figures import tell
+from support.figures import report
 from support.nodes import Cluster, ClusterTestCase
 from support.origin import Origin, body
 from support.processes import eventually
@@ -34,7 +34,7 @@ class QuicknessTests(ClusterTestCase):
                 client.fetch("h", number, f"{self.origin.url}/bytes/100?n={number}", priority="high" if number % 2 else "normal")
                 self.assertResult(client.terminal(), body(100))
                 times.append(time.monotonic() - began)
-            tell(f"lone requests: {statistics.median(times) * 1_000:.1f} ms, at most {max(times) * 1_000:.1f} ms")
+            report(f"lone requests: {statistics.median(times) * 1_000:.1f} ms, at most {max(times) * 1_000:.1f} ms")
             if os.environ.get("EARSHOT_LONG"):
                 self.assertLess(statistics.median(times), QUICK)
 
@@ -43,11 +43,11 @@ class QuicknessTests(ClusterTestCase):
             clients = []
             for index, node in enumerate(cluster):
                 urls = [f"{self.origin.url}/slow/0.02?bytes=100&n={index}-{number}" for number in range(URLS)]
-                clients.append(self.ask(node, urls))
+                clients.append(self.submit(node, urls))
             for client in clients:
                 self.assertAll(client, URLS, body(100))
             fetched = [node.cluster()["counts"]["granted"] for node in cluster]
-            tell(f"{URLS} URLs of each node: fetched {fetched}")
+            report(f"{URLS} URLs of each node: fetched {fetched}")
             self.assertEqual(self.origin.total, 3 * URLS)
             self.assertLessEqual(self.origin.most_at_once, LIMIT)
             # Without turns the first one fetches nearly all.
@@ -57,16 +57,16 @@ class QuicknessTests(ClusterTestCase):
         with Cluster(self.engine, nodes=2) as cluster:
             former = cluster[0].cluster()["node"]
             cluster[0].kill_role("broker")
-            lease = self.engine.ask("ZSCORE", f"{self.engine.PREFIX}nodes", former)
-            eventually(lambda: self.engine.ask("ZSCORE", f"{self.engine.PREFIX}nodes", former) is None,
+            lease = self.engine.execute("ZSCORE", f"{self.engine.PREFIX}nodes", former)
+            eventually(lambda: self.engine.execute("ZSCORE", f"{self.engine.PREFIX}nodes", former) is None,
                        "the membership of the killed broker has ended")
-            seconds, microseconds = self.engine.ask("TIME")
+            seconds, microseconds = self.engine.execute("TIME")
             self.assertLess(int(seconds) * 1_000 + int(microseconds) // 1_000, int(lease))
 
     def test_the_last_node_that_stops_leaves_room_for_another_version(self):
         with Cluster(self.engine, nodes=2):
-            self.assertEqual(self.engine.ask("EXISTS", "{shop}:version"), 1)
-        eventually(lambda: self.engine.ask("EXISTS", "{shop}:version") == 0, "the version is gone")
+            self.assertEqual(self.engine.execute("EXISTS", "{shop}:version"), 1)
+        eventually(lambda: self.engine.execute("EXISTS", "{shop}:version") == 0, "the version is gone")
 
 
 if __name__ == "__main__":

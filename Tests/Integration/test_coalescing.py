@@ -14,7 +14,7 @@ class CoalescingTests(TestCase):
         # The 50 are processes, to be killed; they come first, so that the flight was theirs.
         doomed = [self.bus.start("get", self.url) for _ in range(50)]
         observer = self.bus.client()
-        self.await_requests(observer, pending=50, timeout=30)
+        self.await_requests(observer, pending=50)
         clients = [self.bus.client() for _ in range(150)]
         for index, client in enumerate(clients):
             client.fetch(f"many/{index}", 1, self.url)

@@ -49,8 +49,8 @@ class CodingTests(TestCase):
         self.assertIn("content-encoding", {name.lower() for name in json.loads(got.stdout)["headers"]})
         files = {path.name: path.read_bytes() for path in (self.bus.folder / "out").iterdir()}
         self.assertTrue(files == names | {"b.tgz": packed, "c": packed, "d.gz": packed})
-        asked = [request.headers["accept-encoding"] for request in self.origin.log("/coded/gzip/a.tar.gz")]
-        self.assertEqual(asked, ["identity"])
+        requested = [request.headers["accept-encoding"] for request in self.origin.log("/coded/gzip/a.tar.gz")]
+        self.assertEqual(requested, ["identity"])
 
     def test_a_body_that_is_not_decoded_is_neither_shared_nor_stored_with_one_that_is(self):
         packed = encode("gzip", self.content)

@@ -59,9 +59,9 @@ class CompletionTests(TestCase):
     def setUp(self):
         self.bus = self.enterContext(Bus())
         client = self.bus.client()
-        client.say("SUBSCRIBE night-backup")
-        client.say(f"SUBSCRIBE {HOSTILE}")
-        client.say("SUBSCRIBE gallery/7")
+        client.send("SUBSCRIBE night-backup")
+        client.send(f"SUBSCRIBE {HOSTILE}")
+        client.send("SUBSCRIBE gallery/7")
         client.query("ping")
         self.environment = dict(self.bus.environment, PATH=f"{os.path.dirname(binary())}:{self.bus.environment['PATH']}")
 
@@ -113,7 +113,7 @@ class CompletionTests(TestCase):
                 lines = shell(folder, environment, script).lines("earshot-web --li", "earshot-web --token-file tok")
                 self.assertEqual(list(lines), ["earshot-web --listen", "earshot-web --token-file token.txt"])
 
-    def asked(self, commands):
+    def complete(self, commands):
         """Returns the handlers offered behind `earshot drop`, and the seconds."""
         began = time.monotonic()
         program = commands.run("---completion", "drop", "--", "positional@0", "2", "0", "earshot", "drop", "")
@@ -121,17 +121,17 @@ class CompletionTests(TestCase):
         return program.stdout.decode().split(), time.monotonic() - began
 
     def test_subtrees_are_offered_with_their_slash(self):
-        self.assertEqual(self.asked(self.bus)[0], ["gallery/", "gallery/7", "night-backup"])
+        self.assertEqual(self.complete(self.bus)[0], ["gallery/", "gallery/7", "night-backup"])
 
     def test_without_a_broker_nothing_is_offered(self):
         folder = temporary_folder()
         self.addCleanup(folder.rmdir)
-        self.assertEqual(self.asked(Commands(folder / "run", folder))[0], [])
+        self.assertEqual(self.complete(Commands(folder / "run", folder))[0], [])
 
     def test_a_broker_that_does_not_answer_delays_the_shell_briefly(self):
         os.kill(self.bus.broker, signal.SIGSTOP)
         self.addCleanup(os.kill, self.bus.broker, signal.SIGCONT)
-        handlers, seconds = self.asked(self.bus)
+        handlers, seconds = self.complete(self.bus)
         self.assertEqual(handlers, [])
         # Other commands wait 20 seconds.
         self.assertLess(seconds, 20)

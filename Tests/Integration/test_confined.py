@@ -7,7 +7,7 @@ import socket
 import struct
 import unittest
 
-from support.figures import tell
+from support.figures import report
 from support.harness import TestCase, temporary_folder
 from support.injection import IS_SUPPORTED, LANDLOCK, Injected
 from support.network import NetworkBus
@@ -189,7 +189,7 @@ class ConfinedTests(TestCase):
             if outcome not in expected:
                 wrong.append((title, call, arguments, outcome))
         self.assertEqual(wrong, [])
-        tell(f"{name}: {sum(counts.values())} tries, {counts[False]} refused, {counts[True]} permitted")
+        report(f"{name}: {sum(counts.values())} tries, {counts[False]} refused, {counts[True]} permitted")
 
     def assertUndisturbed(self):
         with open(self.body, "rb") as file:

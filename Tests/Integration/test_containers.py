@@ -15,8 +15,8 @@ FETCH = f"""
 c.hold()
 c.fetch("h", 1, url)
 terminal = c.terminal()
-say(["file" in terminal.fields, terminal.fields.get("pull")])
-say(len(pull(c, terminal)) if "pull" in terminal.fields else -1)
+report(["file" in terminal.fields, terminal.fields.get("pull")])
+report(len(pull(c, terminal)) if "pull" in terminal.fields else -1)
 c.release()
 """
 
@@ -39,8 +39,9 @@ class ContainerTests(TestCase):
 
     def test_a_contained_client_of_the_same_user_reads_bodies_over_the_connection(self):
         with Bus(workers=1) as bus:
-            said = self.contained(bus, "c = client(bodies='pull')\nsay(os.getpid() < 10)\nsay(c.settings() != {})" + FETCH).said()
-            self.assertEqual(said, [True, True, [False, "yes"], LARGE])
+            reported = self.contained(
+                bus, "c = client(bodies='pull')\nreport(os.getpid() < 10)\nreport(c.settings() != {})" + FETCH).reported()
+            self.assertEqual(reported, [True, True, [False, "yes"], LARGE])
 
     def test_a_growing_body_is_read_in_a_container(self):
         with Bus(workers=1) as bus:
@@ -51,10 +52,10 @@ c.hold()
 c.fetch("h", 1, url.rsplit("/", 2)[0] + "/drip?bytes=300000&seconds=1", stream="yes")
 follower = Follower(c, "h", 1)
 terminal = follower.follow()
-say(len(follower.content) > 0)
-say(len(follower.finish(terminal)))
+report(len(follower.content) > 0)
+report(len(follower.finish(terminal)))
 """)
-            self.assertEqual(client.said(), [True, LARGE])
+            self.assertEqual(client.reported(), [True, LARGE])
 
     def test_a_contained_client_that_is_killed_is_purged_with_its_requests(self):
         with Bus(workers=1) as bus:
@@ -64,13 +65,13 @@ c = client(bodies="pull")
 for number in range(20):
     c.fetch("h", number, url.rsplit("/", 2)[0] + f"/hang?{number}")
 c.query("ping")
-say("asked")
+report("requested")
 # A child that inherits the connection must not keep the client alive.
 if os.fork() == 0:
     sys.stdin.read()
 sys.stdin.read()
 """)
-            client.await_line("asked", "stdout")
+            client.await_line("requested", "stdout")
             self.await_requests(watcher, pending=20)
             client.kill()
             self.await_requests(watcher, pending=0, removed=20)
@@ -93,11 +94,11 @@ c = client(bodies="pull")
 for number in range(20):
     c.fetch("h", number, url + f"/hang?{{number}}")
 c.query("ping")
-say("asked")
+report("requested")
 sys.stdin.read()
 """
             client = Visitor(0, bus.runtime, code)
-            client.await_line("asked", "stdout")
+            client.await_line("requested", "stdout")
             self.await_requests(watcher, pending=20)
             client.kill()
             self.await_requests(watcher, pending=0, removed=20)

@@ -60,8 +60,8 @@ class ContinueTests(TestCase):
         first = published.version.content
         lengths = []
         for _ in range(2):
-            said = self.interrupt("-o", out, self.url("grown"))
-            self.assertRegex(said, r"interrupted: [0-9.]+ KiB of 1 file kept; repeat the command to continue\n")
+            message = self.interrupt("-o", out, self.url("grown"))
+            self.assertRegex(message, r"interrupted: [0-9.]+ KiB of 1 file kept; repeat the command to continue\n")
             lengths.append(out.stat().st_size)
             self.assertTrue(out.read_bytes() == first[:lengths[-1]])
         self.assertTrue(0 < lengths[0] < lengths[1] <= 400_000, lengths)
@@ -89,9 +89,9 @@ class ContinueTests(TestCase):
         published = self.publish("whole", [{}, {"version": Version(self.SIZE, "next"), "held": 100_000, "gate": "never"}, {}])
         first = published.version.content
         self.assertEqual(self.bus.run("get", "--continue", "-o", out, self.url("whole")).status, 0)
-        said = self.interrupt("-o", out, self.url("whole"))
+        message = self.interrupt("-o", out, self.url("whole"))
         self.assertTrue(out.read_bytes() == first)
-        self.assertIn("of unfinished files not kept", said)
+        self.assertIn("of unfinished files not kept", message)
         self.assertEqual(self.bus.run("get", "--continue", "-o", out, self.url("whole")).status, 0)
         self.assertTrue(out.read_bytes() == published.version.content != first)
 

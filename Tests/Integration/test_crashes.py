@@ -145,7 +145,7 @@ class BrokerDeathTests(TestCase):
         return [f"{origin.url}/first/{self.FIRST}/rest?bytes=700&seed={index}" for index in range(self.COUNT)]
 
     def kill_after(self, bus, origin, requests):
-        origin.await_total(requests, timeout=30)
+        origin.await_total(requests)
         broker = bus.broker
         kill(broker)
         origin.open_gate("rest")
@@ -178,8 +178,8 @@ class BrokerDeathTests(TestCase):
             program = bus.start("get", "-i", bus.folder / "list", "-d", out, "--json")
             self.kill_after(bus, origin, self.FIRST)
             self.assertEqual(program.wait(60), 0, program.describe())
-            told = [json.loads(line)["url"] for line in program.stdout.splitlines()]
-            self.assertEqual(sorted(told), sorted(urls), "one line for each")
+            written = [json.loads(line)["url"] for line in program.stdout.splitlines()]
+            self.assertEqual(sorted(written), sorted(urls), "one line for each")
             found = {p.read_bytes() for p in out.iterdir()}
             self.assertEqual(len(list(out.iterdir())), self.COUNT)
             self.assertTrue(found == {body(700, index) for index in range(self.COUNT)}, "all bytes right")

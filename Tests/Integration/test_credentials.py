@@ -11,14 +11,14 @@ class ConnectionTests(TestCase):
     OWN = ("Negotiate YII=", "NTLM TlRM", "negotiate YII=")
 
     def setUp(self):
-        self.asked = []
+        self.requested = []
         self.server = self.enterContext(ScriptedOrigin(self.serve))
         self.client = self.enterContext(Bus(workers=1)).client()
 
     def serve(self, connection):
         """Records the connection and the path of each request."""
         while path := connection.request():
-            self.asked.append((connection, path))
+            self.requested.append((connection, path))
             connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
     def fetch(self, request, field=None):
@@ -33,8 +33,8 @@ class ConnectionTests(TestCase):
                 self.fetch(f"own-{turn}-{number}", ("authorization", value))
             self.fetch(f"proxy-own-{turn}", ("proxy-authorization", "Negotiate YII="))
             self.fetch(f"bearer-{turn}", ("authorization", "Bearer one"))
-        shared = {number for number, path in self.asked if "own" not in path}
-        own = [number for number, path in self.asked if "own" in path]
+        shared = {number for number, path in self.requested if "own" not in path}
+        own = [number for number, path in self.requested if "own" in path]
         self.assertEqual(len(shared), 1, "the others share one")
         self.assertEqual(len(own), 20)
         self.assertEqual(len({*own, *shared}), 21, "each has one")

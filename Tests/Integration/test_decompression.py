@@ -10,7 +10,7 @@ import time
 import urllib.parse
 
 from support.codings import bomb, encode
-from support.figures import milliseconds, tell
+from support.figures import milliseconds, report
 from support.harness import Bus, TestCase
 from support.origin import Origin, body
 
@@ -27,19 +27,19 @@ class DecompressionTestCase(TestCase):
         self.origin = self.enterContext(Origin(ports=2))
         self.bus = self.enterContext(Bus(workers=1, origin_limit=64, arguments=self.ARGUMENTS))
         self.client = self.bus.client()
-        self.asked = 0
+        self.request_count = 0
 
     def put(self, coding, content, **query):
         """Returns the URL of `content`, unchanged, with `coding` as its Content-Encoding."""
-        self.asked += 1
-        name = str(self.asked)
+        self.request_count += 1
+        name = str(self.request_count)
         self.origin.coded[name] = content
         return f"{self.origin.url}/coded/{coding}/{name}?{urllib.parse.urlencode(query)}"
 
     def fetch(self, url, client=None, timeout=30, **fields):
-        self.asked += 1
+        self.request_count += 1
         client = client or self.client
-        client.fetch("coded", self.asked, url, **fields)
+        client.fetch("coded", self.request_count, url, **fields)
         return client.terminal(timeout)
 
 
@@ -100,8 +100,8 @@ class BombTests(DecompressionTestCase):
         self.assertLessEqual(most, self.SPOOL)
         p99 = milliseconds(times, 99)
         last = max(message.at - began[name] for name, message in ended.items())
-        tell(f"{len(times)} small fetches: p50 {milliseconds(times):.1f} ms, p99 {p99:.1f}; last bomb after {last:.2f} s; "
-             f"spool {most / MIB:.0f} MiB")
+        report(f"{len(times)} small fetches: p50 {milliseconds(times):.1f} ms, p99 {p99:.1f}; last bomb after {last:.2f} s; "
+               f"spool {most / MIB:.0f} MiB")
         if LONG:
             self.assertLessEqual(p99, 50)
         self.balance(client)
@@ -144,7 +144,7 @@ class BombTests(DecompressionTestCase):
 
 
 class CutTests(DecompressionTestCase):
-    PLACES = 20
+    CUTS = 20
 
     def test_a_coding_that_ends_early_is_never_a_result_and_never_cached(self):
         seed = random.randrange(1 << 32)
@@ -154,7 +154,7 @@ class CutTests(DecompressionTestCase):
         urls = []
         for coding, stream in streams.items():
             for framing in ("length", "chunked", "close"):
-                for cut in chance.sample(range(1, len(stream)), self.PLACES):
+                for cut in chance.sample(range(1, len(stream)), self.CUTS):
                     urls.append(self.put(coding, stream, cut=cut, framing=framing, cc="max-age=1000"))
         client = self.bus.client(window=len(urls))
         for number, url in enumerate(urls):

@@ -101,9 +101,9 @@ class StreamCase(TestCase):
 
     def assertNotAcknowledged(self):
         """The durable result of this round is available for the next subscriber."""
-        heard = self.run_with(["watch", f"streams/{self.number}", "--count", "1"])
-        self.assertEqual(heard.status, 0, heard)
-        self.assertIn(f"streams/{self.number} 1 200".encode(), heard.stdout)
+        watched = self.run_with(["watch", f"streams/{self.number}", "--count", "1"])
+        self.assertEqual(watched.status, 0, watched)
+        self.assertIn(f"streams/{self.number} 1 200".encode(), watched.stdout)
 
 
 class ClosedStreamTests(StreamCase):
@@ -206,13 +206,13 @@ class ClosedStreamTests(StreamCase):
 
 
 class FullStreamTests(StreamCase):
-    def check(self, stdout, says):
+    def check(self, stdout, message):
         for name, (arguments, prints) in self.commands().items():
             with self.subTest(name):
                 ended = self.run_with(arguments, stdout=stdout())
                 self.assertEqual(ended.status, 23 if prints else 0, ended)
-                if prints and says:
-                    self.assertIn(says, ended.stderr)
+                if prints and message:
+                    self.assertIn(message, ended.stderr)
         self.assertNotAcknowledged()
         self.check_the_bus()
 

@@ -82,7 +82,7 @@ class DownloaderTests(TestCase):
         self.assertEqual(found, {"same": "old", "newer": "new", "one": "old"})
 
     def test_a_quiet_run_with_a_cookie_jar_ends(self):
-        self.done("-q", "-c", self.user.folder / "jar", self.origin.url + "/set-cookie/a=b", timeout=10)
+        self.done("-q", "-c", self.user.folder / "jar", self.origin.url + "/set-cookie/a=b")
         self.assertIn("\ta\tb\n", (self.user.folder / "jar").read_text())
 
     def test_the_limit_of_a_shared_bus_is_stated(self):
@@ -278,9 +278,9 @@ class DownloaderTests(TestCase):
         right = "sha256:" + hashlib.sha256(body(size)).hexdigest().upper()
         wrong = "sha256:" + hashlib.sha256(b"other").hexdigest()
         target = self.user.folder / "file"
-        for place in (["-o", target], ["-d", self.out], []):
-            with self.subTest(place=place):
-                program = self.get("--checksum", wrong, *place, url)
+        for destination in (["-o", target], ["-d", self.out], []):
+            with self.subTest(destination=destination):
+                program = self.get("--checksum", wrong, *destination, url)
                 self.assertEqual((program.status, program.stdout), (65, b""), program.describe())
                 self.assertIn("digest-mismatch", program.stderr)
                 self.assertFalse(target.exists())
@@ -317,8 +317,8 @@ class DownloaderTests(TestCase):
     def test_sizes_have_suffixes(self):
         self.assertEqual(self.get("--max-bytes", "4K", "-o", os.devnull, self.origin.url + "/bytes/4097").status, 63)
         self.done("--max-bytes", "4K", "-o", os.devnull, self.origin.url + "/bytes/4096")
-        said = self.user.run("set", "spool-size", "3G").stdout.decode()
-        self.assertIn(str(3 << 30), said)
+        output = self.user.run("set", "spool-size", "3G").stdout.decode()
+        self.assertIn(str(3 << 30), output)
 
     # The number of requests.
 

@@ -11,7 +11,7 @@ import sqlite3
 import struct
 import time
 
-from support.figures import tell
+from support.figures import report
 from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.origin import Origin, body
 from support.processes import children, command, eventually, kill
@@ -42,12 +42,12 @@ class DurableTests(TestCase):
         """Sends SIGKILL to the broker, and waits for its successor."""
         kill(bus.broker)
         # The supervisor's pause grows with the number of deaths.
-        eventually(lambda: bus._pids("broker"), "another broker", 60)
+        eventually(lambda: bus._pids("broker"), "another broker")
 
     def claim(self, bus, pattern, count, timeout=120):
         """Returns the waiting results, received by a separate client."""
         client = bus.client()
-        client.say(f"SUBSCRIBE {pattern}")
+        client.send(f"SUBSCRIBE {pattern}")
         return client, client.terminals(count, timeout)
 
     def test_a_killed_broker_loses_none_that_it_accepted_and_no_client_has_to_run(self):
@@ -157,10 +157,10 @@ class DurableTests(TestCase):
                 (durable / f"requests.sqlite{suffix}").unlink(missing_ok=True)
             with Bus(workers=1, folder=folder) as bus:
                 line = bus.program.await_line("damaged-")
-                aside, = durable.glob("damaged-*")
-                self.assertIn(str(aside), line)
-                self.assertEqual((aside / "requests.sqlite").read_bytes(), b"nonsense" * 1000)
-                kept, = (aside / "bodies").iterdir()
+                damaged, = durable.glob("damaged-*")
+                self.assertIn(str(damaged), line)
+                self.assertEqual((damaged / "requests.sqlite").read_bytes(), b"nonsense" * 1000)
+                kept, = (damaged / "bodies").iterdir()
                 self.assertEqual(kept.read_bytes(), content)
                 client = bus.client()
                 client.fetch("new", 1, f"{origin.url}/bytes/10", durable="yes")
@@ -187,7 +187,7 @@ class DurableTests(TestCase):
                 table.execute("PRAGMA user_version = 3")
             with Bus(workers=1, folder=folder) as bus:
                 client = bus.client()
-                client.say("SUBSCRIBE kept")
+                client.send("SUBSCRIBE kept")
                 self.assertResult(client.terminal(), body(100_000))
 
     def test_nor_does_a_bus_that_served_try_for_ever(self):
@@ -212,9 +212,9 @@ class DurableTests(TestCase):
             self.assertEqual(refused.status, 43, refused.describe())
             self.assertIn("unsupported-method", refused.stderr)
             self.kill_broker(bus)
-            heard = bus.run("watch", "shell/", "--count", "2", "-d", bus.folder / "out")
-            self.assertEqual(heard.status, 0, heard.describe())
-            self.assertEqual(sorted(line.split()[2] for line in heard.stdout.splitlines()), [b"200", b"200"])
+            received = bus.run("watch", "shell/", "--count", "2", "-d", bus.folder / "out")
+            self.assertEqual(received.status, 0, received.describe())
+            self.assertEqual(sorted(line.split()[2] for line in received.stdout.splitlines()), [b"200", b"200"])
             for size in (10, 20):
                 self.assertEqual((bus.folder / "out" / str(size)).read_bytes(), body(size))
 
@@ -222,12 +222,12 @@ class DurableTests(TestCase):
         with Origin() as origin, Bus(workers=1) as bus:
             urls = [f"{origin.url}/bytes/{count}" for count in range(1, 6)]
             self.submitted(bus, "shell/b", *urls)
-            heard = []
+            received = []
             for count in (1, 3, 1):
                 watch = bus.run("watch", "shell/b", "--count", str(count), "--discard")
                 self.assertEqual((watch.status, len(watch.stdout.splitlines())), (0, count), watch.describe())
-                heard += [line.split()[3].decode() for line in watch.stdout.splitlines()]
-            self.assertEqual(sorted(heard), urls)
+                received += [line.split()[3].decode() for line in watch.stdout.splitlines()]
+            self.assertEqual(sorted(received), urls)
 
     def submitted(self, bus, handler, *urls, options=()):
         """Returns completed durable requests of the command."""
@@ -305,7 +305,7 @@ class DurableTests(TestCase):
                 client.fetch("many", number, "http://127.0.0.1:9/", durable="yes", subscribe="no", retries=0)
             self.accepted(client, count, timeout=120)
             spent, flushes = time.monotonic() - start, self.commits(bus) - before
-            tell(f"{count} durable requests accepted with {flushes} flushes in {spent:.2f} s, {count / spent:.0f}/s")
+            report(f"{count} durable requests accepted with {flushes} flushes in {spent:.2f} s, {count / spent:.0f}/s")
             self.assertLess(flushes, count // 20)
             client.remove("many")
 
@@ -355,10 +355,15 @@ class LoadTests(TestCase):
             return table.execute("SELECT count(*) FROM request").fetchone()[0]
 
     def loading(self, bus):
-        """Returns a client, after checking that rows are still being loaded."""
-        client = bus.client()
-        self.assertEqual(client.query("status").get("durable"), "loading", "the bus is ready before they are loaded")
-        return client
+        """Returns a client of a broker that still loads rows. On a busy machine a broker may have loaded all before the client's query:
+        then the next one has to be seen."""
+        for _ in range(5):
+            client = bus.client()
+            if client.query("status").get("durable") == "loading":
+                return client
+            kill(bus.broker)
+            eventually(lambda: bus._pids("broker"), "another broker")
+        self.fail("the bus is ready before they are loaded")
 
     def test_the_bus_serves_meanwhile_and_a_kill_loses_and_doubles_none(self):
         with Origin() as origin:
@@ -370,25 +375,25 @@ class LoadTests(TestCase):
                 pauses, last = [], time.monotonic()
                 while client.query("status").get("durable") == "loading":
                     last, pauses = time.monotonic(), [*pauses, time.monotonic() - last]
-                tell(f"ready in {ready:.2f} s, loaded after {last - began:.2f} s; a query meanwhile took at most "
-                     f"{1_000 * max(pauses, default=0):.0f} ms")
+                report(f"ready in {ready:.2f} s, loaded after {last - began:.2f} s; a query meanwhile took at most "
+                       f"{1_000 * max(pauses, default=0):.0f} ms")
                 for _ in range(2):
                     kill(bus.broker)
-                    eventually(lambda: bus._pids("broker"), "another broker", 60)
+                    eventually(lambda: bus._pids("broker"), "another broker")
                     self.loading(bus)
                 kill(bus.broker)
-                eventually(lambda: bus._pids("broker"), "another broker", 60)
+                eventually(lambda: bus._pids("broker"), "another broker")
                 plain, other = bus.client(), bus.client()
-                other.say("QUERY why many/b %d" % self.ROWS)
+                other.send("QUERY why many/b %d" % self.ROWS)
                 plain.fetch("plain", 1, f"{origin.url}/bytes/10")
                 self.assertResult(plain.terminal(), body(10))
-                answer = other.expect("ANSWER", "why", timeout=60)
+                answer = other.expect("ANSWER", "why")
                 self.assertIn(b'"held"', answer.body, "it is answered after its row was loaded")
                 self.await_requests(other, pending=self.ROWS)
                 claimer = bus.client(window=4096)
-                claimer.say("SUBSCRIBE many/a")
-                heard = [m.id[1] for m in claimer.terminals(self.CLAIMED, 120)]
-                self.assertEqual(sorted(map(int, heard)), list(range(1, self.CLAIMED + 1)), "each once")
+                claimer.send("SUBSCRIBE many/a")
+                received = [m.id[1] for m in claimer.terminals(self.CLAIMED, 120)]
+                self.assertEqual(sorted(map(int, received)), list(range(1, self.CLAIMED + 1)), "each once")
                 self.assertEqual([m for m in claimer.rest() if m.is_terminal], [])
                 self.assertEqual(origin.total, 2)
             self.assertEqual(self.rows(folder), self.ROWS - self.CLAIMED)

@@ -64,7 +64,7 @@ class CloseNotifyTests(Case):
             _, form, end, *_ = target.split("/")
             connection.send(self.ANSWERS[form](GOOD))
             if end == "notified":
-                connection.say_goodbye()
+                connection.close_tls()
             if end != "kept":
                 return
 
@@ -114,7 +114,7 @@ class CloseNotifyTests(Case):
                 turns.append(target)
                 connection.send(b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n\r\n" + GOOD)
                 if len(turns) > 1:
-                    connection.say_goodbye()
+                    connection.close_tls()
         origin = self.origin(serve)
         self.assertFailed(self.fetch(self.client, 1, f"{origin.url}/x"), "truncated")
         self.assertResult(self.fetch(self.client, 2, f"{origin.url}/x"), GOOD)

@@ -32,7 +32,7 @@ class Bed(TestCase):
         cls.bus = cls.enterClassContext(cls.start())
         cls.administrator = cls.bus.client()
         cls.neighbour = cls.connect(NEIGHBOUR)
-        cls.numbers = itertools.count()
+        cls.counter = itertools.count()
 
     @classmethod
     def start(cls):
@@ -44,7 +44,7 @@ class Bed(TestCase):
     def connect(cls, user, **fields):
         """Returns a client that acts for a user."""
         client = cls.bus.client(hello=False)
-        client.say("HELLO EAR/1", **{"principal": f"uid:{user}", "bodies": "pull", "window": 4096, **fields})
+        client.send("HELLO EAR/1", **{"principal": f"uid:{user}", "bodies": "pull", "window": 4096, **fields})
         welcome = client.receive()
         if welcome.verb != "WELCOME":
             raise AssertionError(welcome)
@@ -73,7 +73,7 @@ class Bed(TestCase):
 
     def assertServed(self):
         """A small request of the neighbour, a body of 1 MB and a request with one succeed, and nothing is refused."""
-        client, turn = self.neighbour, next(self.numbers)
+        client, turn = self.neighbour, next(self.counter)
         client.hold()
         for size in (1_000, 1_000_000):
             client.fetch("own", f"{turn}-{size}", f"{self.quiet}/bytes/{size}?seed={turn}", cache="no-store")
@@ -138,7 +138,7 @@ class RequestTests(Bed):
     def test_subscriptions_to_names_and_those_of_requests(self):
         clients = self.hostile(2)
         for number in range(99_000):
-            clients[number % 2].say(f"SUBSCRIBE n/{number}")
+            clients[number % 2].send(f"SUBSCRIBE n/{number}")
         for client in clients:
             self.assertEqual(client.rest(), [])
         for number in range(2_000):
@@ -148,9 +148,9 @@ class RequestTests(Bed):
         errors = [answer for answer in answers if answer.verb == "ERROR"]
         self.assertEqual([error.operands for error in errors], [["quota"]] * 1_000)
         self.assertIn("a quarter of all subscriptions", errors[0].fields["detail"])
-        clients[1].say("SUBSCRIBE subtree/")
+        clients[1].send("SUBSCRIBE subtree/")
         self.assertEqual(clients[1].expect("ERROR").operands, ["quota"])
-        self.neighbour.say("SUBSCRIBE other")
+        self.neighbour.send("SUBSCRIBE other")
         self.assertServed()
 
 
@@ -184,7 +184,7 @@ class BodyTests(Bed):
             eventually(lambda: self.origin.count(f"/bytes/{size}") and not self.origin.running
                        and client.query("status")["requests"]["pending"] == count, "all are held")
             self.assertServed()
-            client.say("SUBSCRIBE h")
+            client.send("SUBSCRIBE h")
             answers = client.terminals(count)
             self.assertEqual([answer.verb for answer in answers].count("RESULT"), fit)
             self.assertRefused(answers, "quota", "spool-per-user")
@@ -237,8 +237,8 @@ class StoreTests(Bed):
     COOKIE = "x" * 4_000
 
     def setUp(self):
-        self.neighbour.say("SUBSCRIBE login")
-        self.neighbour.say(f"COOKIES login {self.quiet}", [("set-cookie", "sid=secret; path=/")])
+        self.neighbour.send("SUBSCRIBE login")
+        self.neighbour.send(f"COOKIES login {self.quiet}", [("set-cookie", "sid=secret; path=/")])
 
     def assertLoggedIn(self):
         cookies = self.neighbour.query("cookies login")["cookies"]
@@ -246,10 +246,10 @@ class StoreTests(Bed):
 
     def fill(self, client, root, domains):
         """Adds 45 cookies of 4,000 bytes for each of these domains."""
-        client.say(f"SUBSCRIBE {root}")
+        client.send(f"SUBSCRIBE {root}")
         for domain, part in itertools.product(domains, range(3)):
-            client.say(f"COOKIES {root} http://site{domain}.org/",
-                       [("set-cookie", f"c{part}-{number}={self.COOKIE}") for number in range(15)])
+            client.send(f"COOKIES {root} http://site{domain}.org/",
+                        [("set-cookie", f"c{part}-{number}={self.COOKIE}") for number in range(15)])
         return client.rest()
 
     def test_jars_and_cookies_of_one_jar(self):
@@ -257,8 +257,8 @@ class StoreTests(Bed):
         # Two jars of 12.5 and 4.2 MB leave room for few others.
         self.assertEqual(self.fill(client, "large", range(66)) + self.fill(client, "other", range(22)), [])
         for number in range(60):
-            client.say(f"SUBSCRIBE small{number}")
-            client.say(f"COOKIES small{number} {self.url}", [("set-cookie", f"a={self.COOKIE}")])
+            client.send(f"SUBSCRIBE small{number}")
+            client.send(f"COOKIES small{number} {self.url}", [("set-cookie", f"a={self.COOKIE}")])
         refused = client.expect("ERROR")
         self.assertEqual(refused.operands, ["quota"])
         self.assertIn("cookie jars of this user", refused.fields["detail"])
@@ -303,7 +303,7 @@ class StoreTests(Bed):
             client.fetch("results", number, f"{self.url}/bytes/60000?seed={number}", durable="yes", subscribe="no")
         self.assertEqual([client.receive().verb for _ in range(100)], ["ACCEPTED"] * 100)
         eventually(lambda: {row["state"] for row in client.query("requests")["requests"]} == {"held"}, "all have ended")
-        client.say("SUBSCRIBE results")
+        client.send("SUBSCRIBE results")
         answers = client.terminals(100)
         self.assertGreater([answer.verb for answer in answers].count("RESULT"), 50)
         self.assertRefused(answers, "not-stored")
@@ -316,9 +316,9 @@ class StoreTests(Bed):
         self.neighbour.fetch("kept", name, f"{self.quiet}/bytes/1000000?seed={name}", durable="yes", subscribe="no")
         self.assertEqual(self.neighbour.expect("ACCEPTED", "kept").verb, "ACCEPTED")
         eventually(lambda: self.neighbour.query(f"why kept {name}")["state"] == "held", "it is stored")
-        self.neighbour.say("SUBSCRIBE kept")
+        self.neighbour.send("SUBSCRIBE kept")
         self.assertEqual(self.neighbour.terminal().fields.get("length"), "1000000")
-        self.neighbour.say("UNSUBSCRIBE kept")
+        self.neighbour.send("UNSUBSCRIBE kept")
         self.assertServed()
 
 

@@ -36,7 +36,7 @@ for turn, line in enumerate(sys.stdin):
     c.fetch("own", f"{turn}-sent", f"{url}/bytes/10", body=bytes(1_000_000), method="POST", coalesce="no")
     terminal = c.terminal()
     answers.append([terminal.verb, len(terminal.inline or b"")])
-    say([line.strip(), answers, [message.verb for message in c.rest()]])
+    report([line.strip(), answers, [message.verb for message in c.rest()]])
 """
 
 
@@ -86,13 +86,13 @@ class HostileTests(TestCase):
         """Returns connections of the hostile user with sessions."""
         clients = [self.connect() for _ in range(count)]
         for client in clients:
-            self.assertTrue(client.hear().startswith("WELCOME"))
+            self.assertTrue(client.receive().startswith("WELCOME"))
         return clients
 
     def assertServed(self):
         turn = f"turn {next(self.turns)}"
         self.neighbour.write(f"{turn}\n".encode(), ends=False)
-        answer = json.loads(self.neighbour.await_line(f'"{turn}"', "stdout", timeout=60))
+        answer = json.loads(self.neighbour.await_line(f'"{turn}"', "stdout"))
         self.assertEqual(answer[1:], [[["RESULT", 1_000], ["RESULT", 1_000_000], ["RESULT", 10]], []])
 
     def assertLogged(self, reason, provoke):
@@ -136,9 +136,9 @@ class HostileTests(TestCase):
         """Begins or resumes a session with a lease, and lets its connection break. Returns the token, or the WELCOME."""
         with contextlib.closing(self.connect(user)) as client:
             fields = f"lease: 600\n" + (f"token: {token}\nunanswered: 1\n" if token else "")
-            client.say("BYE\n", f"HELLO EAR/1\n{fields}")
-            client.hear()
-            welcome = client.hear()
+            client.send("BYE\n", f"HELLO EAR/1\n{fields}")
+            client.receive()
+            welcome = client.receive()
             return welcome if token else re.search("\ntoken: (.*)", welcome)[1]
 
     # MARK: Input
@@ -163,7 +163,7 @@ class HostileTests(TestCase):
         self.assertServed()
         self.leave()
         for client in self.welcomed(50):
-            client.say(*["NONSENSE \x01"] * 200)
+            client.send(*["NONSENSE \x01"] * 200)
         self.assertServed()
         self.assertLogged("a peer sent a frame of 5242880 bytes", lambda: (send_long_frames(1), self.leave()))
 
@@ -187,30 +187,30 @@ class HostileTests(TestCase):
         self.assertServed()
 
     def subscribe(self, client, *names):
-        client.say(*(f"SUBSCRIBE {name}\n" for name in names), "QUERY ping\n")
-        self.assertTrue(client.hear().startswith("ANSWER ping"))
-        client.hear()
+        client.send(*(f"SUBSCRIBE {name}\n" for name in names), "QUERY ping\n")
+        self.assertTrue(client.receive().startswith("ANSWER ping"))
+        client.receive()
 
     def dueBehind(self, messages):
         """Returns the number of terminals that become due before the broker carries out a later message of the administrator."""
         own = self.connect(0)
-        own.hear()
+        own.receive()
         before = self.due(own)
         broker = self.bus.broker
         os.kill(broker, signal.SIGSTOP)
         try:
             for client, heads in messages.items():
-                client.say(*heads)
-            own.say("QUERY ledger\n")
+                client.send(*heads)
+            own.send("QUERY ledger\n")
         finally:
             os.kill(broker, signal.SIGCONT)
-        return self.due(own, asks=False) - before
+        return self.due(own, does_query=False) - before
 
-    def due(self, client, asks=True):
-        if asks:
-            client.say("QUERY ledger\n")
-        self.assertTrue(client.hear().startswith("ANSWER ledger"))
-        return json.loads(client.hear())["deliveries"]["due"]
+    def due(self, client, does_query=True):
+        if does_query:
+            client.send("QUERY ledger\n")
+        self.assertTrue(client.receive().startswith("ANSWER ledger"))
+        return json.loads(client.receive())["deliveries"]["due"]
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ class FetchTests(TestCase):
             got = self.bus.run("get", f"{self.origin.url}/bytes/{size}?seed=out")
             self.assertEqual(got.status, 0, got.describe())
             self.assertTrue(got.stdout == body(size, "out"), f"{size} bytes: others came")
-            self.assertEqual(got.stderr, "", "nothing is shown in a pipe")
+            self.assertEqual(got.messages, [], "nothing is shown in a pipe")
 
     def test_get_writes_several_into_a_folder_with_safe_names(self):
         out = self.bus.folder / "several"
@@ -51,7 +51,7 @@ class FetchTests(TestCase):
         for path in out.iterdir():
             path.write_bytes(b"before")
         got = self.bus.run("get", "-d", out, *urls)
-        self.assertRegex(got.stderr, r"^earshot: 2 files, .*, 2 replaced\n$")
+        self.assertRegex("\n".join(got.messages), r"^earshot: 2 files, .*, 2 replaced$")
         self.assertEqual((out / "10").read_bytes(), body(10, "again"))
         self.assertTrue((out / "100000").read_bytes() == body(100_000, "again"))
 
@@ -88,8 +88,8 @@ class FetchTests(TestCase):
             eventually(lambda: sorted(p.name for p in self.bus.folder.glob("open/*")) == ["1", "2"], "two came")
             write("tes/3?open")
         self.assertEqual(get.wait(), 0, get.describe())
-        told = [json.loads(line) for line in get.stdout.splitlines()]
-        self.assertEqual({line["index"]: line["path"] for line in told}, {1: "open/1", 2: "open/2", 3: "open/3"})
+        reports = [json.loads(line) for line in get.stdout.splitlines()]
+        self.assertEqual({line["index"]: line["path"] for line in reports}, {1: "open/1", 2: "open/2", 3: "open/3"})
 
     def test_a_list_that_ends_without_a_url_is_66_and_a_failure_counts(self):
         for lines, status in (("\n#\n", 66), (f"{self.origin.url}/status/404\n", 22), ("http://a b/\n", 3)):
@@ -170,9 +170,9 @@ class LargeFileTests(TestCase):
     def make_file(self, path):
         """Creates a sparse file in which each 16 MiB begin differently, so that order and position are checked."""
         with path.open("wb") as file:
-            for place in range(0, LARGE, 16 * MIB):
-                file.seek(place)
-                file.write(body(4096, place))
+            for offset in range(0, LARGE, 16 * MIB):
+                file.seek(offset)
+                file.write(body(4096, offset))
             file.truncate(LARGE)
         return self.digest(path)
 
@@ -206,7 +206,7 @@ class PrivateBrokerTests(TestCase):
     def test_get_starts_a_broker_of_its_own_and_ends_it(self):
         for size in (1000, 200_000):
             got = self.commands.run("get", f"{self.origin.url}/bytes/{size}")
-            self.assertEqual((got.status, got.stderr), (0, ""), got.describe())
+            self.assertEqual((got.status, got.messages), (0, []), got.describe())
             self.assertTrue(got.stdout == body(size))
             self.check_that_nothing_is_left()
 

@@ -3,7 +3,7 @@
 import os
 import time
 
-from support.figures import milliseconds, tell
+from support.figures import milliseconds, report
 from support.flood import KINDS, Flood
 from support.harness import Bus, TestCase
 from support.processes import eventually, reset_peak, resident, resident_peak
@@ -22,7 +22,7 @@ class FloodTests(TestCase):
         self.bus = self.enterContext(Bus(workers=1))
         self.client = RawClient(self.bus.runtime)
         self.addCleanup(self.client.close)
-        self.assertTrue(self.client.hear().startswith("WELCOME"))
+        self.assertTrue(self.client.receive().startswith("WELCOME"))
 
     def test_another_clients_ping_takes_20_ms_beside_a_flood_of_PINGs(self):
         self.assertUndisturbed(["PING"], 20)
@@ -48,13 +48,13 @@ class FloodTests(TestCase):
                 break
         growth = resident_peak(broker) - before
         outcomes = [flood.end() for flood in floods]
-        tell(f"p99 {min(rounds):.1f} ms beside {len(kinds)}, {growth / MIB:.1f} MiB more, {outcomes}")
+        report(f"p99 {min(rounds):.1f} ms beside {len(kinds)}, {growth / MIB:.1f} MiB more, {outcomes}")
         if IS_LONG:
             self.assertLessEqual(min(rounds), most, f"milliseconds (p99) of rounds: {rounds}")
         self.assertLessEqual(growth, 64 * MIB)
         for kind, outcome in zip(kinds, outcomes):
             if kind.startswith("PING"):
-                self.assertGreater(outcome["heard"], 0, "PINGs are answered")
+                self.assertGreater(outcome["received"], 0, "PINGs are answered")
         eventually(lambda: self.bus.status()["clients"] <= 2, "the floods are over")
         self.assertEqual(self.bus.broker, broker, "the same process")
 
@@ -64,7 +64,7 @@ class FloodTests(TestCase):
 
     def ping(self):
         began = time.monotonic()
-        self.client.say("QUERY ping\n")
-        self.assertTrue(self.client.hear().startswith("ANSWER ping"))
-        self.client.hear()
+        self.client.send("QUERY ping\n")
+        self.assertTrue(self.client.receive().startswith("ANSWER ping"))
+        self.client.receive()
         return time.monotonic() - began

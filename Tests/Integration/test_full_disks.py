@@ -151,7 +151,7 @@ class BrokerFolderTests(FullDiskTests):
             get("again")
             return bus.client().query("ledger")["cache"]["used"] > used
         used = bus.client().query("ledger")["cache"]["used"]
-        eventually(is_used, "the cache keeps again", 30)
+        eventually(is_used, "the cache keeps again")
 
     def test_a_full_durable_folder_refuses_and_loses_nothing_that_it_accepted(self):
         bus = self.bus("--durable-folder", self.disk.path / "durable")

@@ -42,7 +42,7 @@ class GatewayTests(NetworkTestCase):
 
     def test_a_client_that_closes_at_once_leaves_its_last_messages(self):
         client = self.bus.remote()
-        client.say("SUBSCRIBE h")
+        client.send("SUBSCRIBE h")
         client.query("ping")
         client.close()
         local = self.bus.client()
@@ -166,12 +166,12 @@ class GatewayTests(NetworkTestCase):
     def test_no_request_is_lost_or_answered_twice_while_the_gateway_is_killed(self):
         kills, count = (20, 10_000) if IS_LONG else (3, 600)
         client = self.bus.remote(kind=LeasedRemote, lease=60)
-        asked = killed = 0
+        submitted = killed = 0
         answers = collections.Counter()
         while len(answers) < count:
-            while asked < count and asked - len(answers) < 200:
-                client.ask(asked, f"{self.origin.url}/bytes/100?{asked % 500}")
-                asked += 1
+            while submitted < count and submitted - len(answers) < 200:
+                client.submit(submitted, f"{self.origin.url}/bytes/100?{submitted % 500}")
+                submitted += 1
             for message in client.answers():
                 self.assertEqual(message.verb, "RESULT", message)
                 answers[message.operands[1]] += 1

@@ -49,10 +49,10 @@ class GatewayProcessTests(TestCase):
         for principal, proof, lease in kinds:
             client = self.client(hello=False)
             fields = {"client": "c", "principal": principal, "proof": proof, "lease": lease}
-            client.say("HELLO EAR/1", **{name: value for name, value in fields.items() if value is not None})
+            client.send("HELLO EAR/1", **{name: value for name, value in fields.items() if value is not None})
             self.assertIn(client.expect("ERROR").operands[0], ("not-authorized", "bad-message"), fields)
             for line in ("SET origin-limit 3", "QUERY settings", "SUBSCRIBE h"):
-                client.say(line)
+                client.send(line)
                 self.assertEqual(client.expect("ERROR").operands, ["hello-required"], fields)
 
     def test_a_connection_that_waits_longer_than_its_process_lives_is_not_the_administrators(self):
@@ -66,7 +66,7 @@ class GatewayProcessTests(TestCase):
         broker.signal(signal.SIGSTOP)
         sender.communicate(
             zmtp.GREETING + zmtp.ready(b"DEALER") + zmtp.frame(b"HELLO EAR/1\nwindow: 8\n")
-            + zmtp.frame(b"SET origin-limit 3\n"), timeout=10)
+            + zmtp.frame(b"SET origin-limit 3\n"), timeout=60)
         broker.signal(signal.SIGCONT)
         # Accepted after the other connection.
         self.client()

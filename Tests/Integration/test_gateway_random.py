@@ -11,7 +11,7 @@ import unittest
 
 import zmq
 
-from support.figures import tell
+from support.figures import report
 from support.harness import TestCase
 from support.network import NetworkBus, Recorder
 from support.origin import Origin, body
@@ -45,17 +45,17 @@ class RandomInputTests(TestCase):
         """Returns bytes with a few random changes."""
         changed = bytearray(data)
         for _ in range(self.random.choice((1, 1, 2, 5, 30))):
-            place = self.random.randrange(len(changed) + 1)
+            position = self.random.randrange(len(changed) + 1)
             kind = self.random.randrange(6)
-            if kind < 3 and place < len(changed):
-                changed[place] = self.random.choice((0, 1, 0x7f, 0xff, self.random.randrange(256), changed[place] ^ 1 << self.random.randrange(8)))
+            if kind < 3 and position < len(changed):
+                changed[position] = self.random.choice((0, 1, 0x7f, 0xff, self.random.randrange(256), changed[position] ^ 1 << self.random.randrange(8)))
             elif kind == 3:
-                changed[place:place] = self.random.randbytes(self.random.choice((1, 8, 300)))
+                changed[position:position] = self.random.randbytes(self.random.choice((1, 8, 300)))
             elif kind == 4:
-                del changed[place:place + self.random.choice((1, 4, 64))]
+                del changed[position:position + self.random.choice((1, 4, 64))]
             else:
                 start = self.random.randrange(len(changed) + 1)
-                changed[place:place] = changed[start:start + self.random.randrange(200)]
+                changed[position:position] = changed[start:start + self.random.randrange(200)]
         return bytes(changed)
 
     # Hostile connections.
@@ -164,11 +164,11 @@ class RandomInputTests(TestCase):
             growth = resident(gateway) - memory
             self.assertLess(growth, MOST_GROWTH)
             # Handshakes that stopped end after 5 s, sessions with a lease need no connection.
-            eventually(lambda: self.descriptors <= before + 2, lambda: f"{self.descriptors} descriptors, {before} before", timeout=30)
+            eventually(lambda: self.descriptors <= before + 2, lambda: f"{self.descriptors} descriptors, {before} before")
             newcomer = self.bus.remote()
             newcomer.fetch("new", 1, f"{self.origin.url}/bytes/1000")
             self.assertResult(newcomer.terminal(), body(1000))
-        tell(f"{SECONDS:g} s of random input: {self.counts}, gateway +{growth / MIB:.1f} MiB, {self.descriptors} descriptors, {before} before")
+        report(f"{SECONDS:g} s of random input: {self.counts}, gateway +{growth / MIB:.1f} MiB, {self.descriptors} descriptors, {before} before")
 
 
 if __name__ == "__main__":

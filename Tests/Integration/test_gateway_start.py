@@ -84,12 +84,12 @@ class GatewayStartTests(TestCase):
         config = bus.folder / "config/earshot/config.toml"
         config.write_text(f'listen = ["tcp://127.0.0.1:{first}"]\n')
         with bus:
-            socket.create_connection(("127.0.0.1", first), timeout=10).close()
+            socket.create_connection(("127.0.0.1", first), timeout=60).close()
             config.write_text(f'listen = ["tcp://127.0.0.1:{second}"]\n')
             bus.program.signal(signal.SIGHUP)
             bus.program.await_line(f"listening address=tcp://127.0.0.1:{second}")
             with self.assertRaises(ConnectionRefusedError):
-                socket.create_connection(("127.0.0.1", first), timeout=10)
+                socket.create_connection(("127.0.0.1", first), timeout=60)
             config.write_text("listen = []\n")
             bus.program.signal(signal.SIGHUP)
             eventually(lambda: not bus._pids("gateway"), "the gateway has ended")

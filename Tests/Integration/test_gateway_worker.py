@@ -26,7 +26,7 @@ class RawWorker(HandWorker):
 
     def job(self):
         """Returns the head of the next job."""
-        while (head := self.hear()) is not None:
+        while (head := self.receive()) is not None:
             if head.startswith("JOB "):
                 return head
         raise AssertionError("no JOB within 10 s")
@@ -34,7 +34,7 @@ class RawWorker(HandWorker):
     def answer(self, content, *fields):
         """Answers the next job."""
         digest = hashlib.sha256(content).hexdigest()
-        self.say(f"DONE {self.job().split()[1]} 200", f"length: {len(content)}", f"sha-256: {digest}", *fields, body=content)
+        self.send(f"DONE {self.job().split()[1]} 200", f"length: {len(content)}", f"sha-256: {digest}", *fields, body=content)
 
 
 class GatewayWorkerTests(TestCase):
@@ -52,7 +52,7 @@ class GatewayWorkerTests(TestCase):
     def serving(self, *fields, **options):
         """Returns a worker that the broker has accepted, and its LIMITS."""
         worker = self.worker(*fields, **options)
-        limits = worker.hear()
+        limits = worker.receive()
         self.assertTrue(limits and limits.startswith("LIMITS\n"), limits)
         return worker, limits
 
@@ -63,7 +63,7 @@ class GatewayWorkerTests(TestCase):
         return self.bus.remote(key=key)
 
     def assertRefusedReady(self, code, *fields, **options):
-        head = self.worker(*fields, **options).hear()
+        head = self.worker(*fields, **options).receive()
         self.assertTrue(head and head.startswith(f"ERROR {code}\n"), head)
         return head
 
@@ -84,7 +84,7 @@ class GatewayWorkerTests(TestCase):
         self.assertIn(" x:one\n", job)
         self.assertIn("method: POST\n", job)
         self.assertNotIn(str(self.bus.folder), job)
-        worker.say(f"DONE {job.split()[1]} 200", "length: 3", body=b"abc")
+        worker.send(f"DONE {job.split()[1]} 200", "length: 3", body=b"abc")
         result = client.terminal()
         self.assertResult(result, b"abc")
         self.assertEqual(result.fields["sha-256"], hashlib.sha256(b"abc").hexdigest())
@@ -111,7 +111,7 @@ class GatewayWorkerTests(TestCase):
         lie = hashlib.sha256(body(100_000)).hexdigest()
         for number, size in enumerate((1000, 100_001)):
             client.fetch("h", number, f"x:{size}")
-            worker.say(f"DONE {worker.job().split()[1]} 200", f"length: {size}", f"sha-256: {lie}", body=body(size))
+            worker.send(f"DONE {worker.job().split()[1]} 200", f"length: {size}", f"sha-256: {lie}", body=body(size))
             result = client.terminal()
             self.assertEqual(result.fields["sha-256"], hashlib.sha256(body(size)).hexdigest())
 
@@ -132,7 +132,7 @@ class GatewayWorkerTests(TestCase):
         own.fetch("h", 1, "x:1")
         worker.answer(b"own")
         self.assertResult(own.terminal(), b"own")
-        self.assertIsNone(worker.hear(0))
+        self.assertIsNone(worker.receive(0))
 
     # Roles.
 
@@ -196,7 +196,7 @@ class GatewayWorkerTests(TestCase):
         program.await_line("serving x:")
         # A local session of the client's principal, which the death of the gateway does not touch.
         acting = self.bus.client(hello=False)
-        acting.say("HELLO EAR/1", window="8", principal="key:test")
+        acting.send("HELLO EAR/1", window="8", principal="key:test")
         acting.expect("WELCOME")
         acting.fetch("h", 1, "x:1")
         eventually(lambda: len(list(marks.iterdir())) == 1, "the program runs")
@@ -226,7 +226,7 @@ class GatewayWorkerTests(TestCase):
         program = Program([sys.executable, "-B", "-m", "earshot_bus.worker", "served:answer", "--scheme", "x", *self.options()],
                           cwd=self.bus.folder, environment={**os.environ, "PYTHONPATH": str(package)})
         self.addCleanup(program.kill)
-        eventually(self.rows, "it serves", 30)
+        eventually(self.rows, "it serves")
         client = self.bus.remote()
         client.hold()
         client.fetch("h", 1, "x:3")

@@ -65,13 +65,13 @@ class LateTests(TestCase):
             self.addCleanup(worker.close)
             client.fetch("late", 1, "http://127.0.0.1:9/x", retries=2)
             (first, _), _ = worker.expect("JOB")
-            worker.say(f"FAILED {first} reset")
+            worker.send(f"FAILED {first} reset")
             (second, _), _ = worker.expect("JOB")
             self.assertNotEqual(first, second)
-            worker.say(self.DONE.format(first, 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
-                       body=b"abc")
-            worker.say(self.DONE.format(second, 1, "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"),
-                       body=b"x")
+            worker.send(self.DONE.format(first, 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+                        body=b"abc")
+            worker.send(self.DONE.format(second, 1, "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"),
+                        body=b"x")
             self.assertEqual(client.terminal().body, b"x")
             self.assertEqual(client.rest(), [])
             self.assertEqual(self.balance(client)["flights"]["stale"], 1)

@@ -13,7 +13,7 @@ from support.processes import eventually, kill
 
 MANUAL = pathlib.Path(__file__).parents[2] / "docs/command-line.md"
 # Writes its arguments and environment as a line of JSON.
-TELL = """#!/usr/bin/python3
+RECORD = """#!/usr/bin/python3
 import json, os, sys
 names = [name for name in os.environ if name.startswith("EARSHOT_")]
 line = json.dumps({"arguments": sys.argv[1:], **{name[8:].lower(): os.environ[name] for name in names}})
@@ -31,18 +31,18 @@ class HookTests(TestCase):
     def setUp(self):
         self.origin = self.enterContext(Origin())
         self.bus = self.enterContext(Bus(workers=1))
-        self.place = self.bus.folder
-        for name, text in (("tell", TELL), ("wait", WAIT)):
-            (self.place / name).write_text(text)
-            (self.place / name).chmod(0o700)
-        os.mkfifo(self.place / "gate")
+        self.folder = self.bus.folder
+        for name, text in (("tell", RECORD), ("wait", WAIT)):
+            (self.folder / name).write_text(text)
+            (self.folder / name).chmod(0o700)
+        os.mkfifo(self.folder / "gate")
 
-    def told(self):
-        path = self.place / "told"
+    def records(self):
+        path = self.folder / "told"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def running(self):
-        path = self.place / "running"
+        path = self.folder / "running"
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 
     def test_get_runs_a_program_with_values_that_cannot_become_arguments(self):
@@ -50,16 +50,16 @@ class HookTests(TestCase):
         missing = f"{self.origin.url}/status/404"
         got = self.bus.run("get", "-d", "out", "--exec", "./tell -- {}", "--handler", "hooks/a", hostile, missing)
         self.assertEqual(got.status, 2, got.describe())
-        told = {line["url"]: line for line in self.told()}
-        self.assertEqual(set(told), {hostile, missing})
-        done, failed = told[hostile], told[missing]
+        records = {line["url"]: line for line in self.records()}
+        self.assertEqual(set(records), {hostile, missing})
+        done, failed = records[hostile], records[missing]
         self.assertEqual(done["arguments"], ["--", "out/5"])
         self.assertEqual([done[name] for name in ("handler", "state", "status", "cause", "file")],
                          ["hooks/a", "done", "200", "", "out/5"])
         self.assertEqual(failed["arguments"], ["--", ""])
         self.assertEqual([failed[name] for name in ("state", "status", "cause", "file")],
                          ["failed", "404", "http-status", ""])
-        self.assertFalse((self.place / "made").exists())
+        self.assertFalse((self.folder / "made").exists())
 
     def test_the_help_and_the_manual_name_each_variable(self):
         url = f"{self.origin.url}/bytes/5"
@@ -68,7 +68,7 @@ class HookTests(TestCase):
             got = self.bus.run(*command, "-d", "out", "--exec", "./tell {}")
             self.assertEqual(got.status, 0, got.describe())
         inherited = {name for name in self.bus.environment if name.startswith("EARSHOT_")}
-        given = {f"EARSHOT_{name.upper()}" for line in self.told() for name in line if name != "arguments"} - inherited
+        given = {f"EARSHOT_{name.upper()}" for line in self.records() for name in line if name != "arguments"} - inherited
         self.assertGreaterEqual(len(given), 8)
         documented = set(re.findall(r"^\| (`EARSHOT_.*?) \|", MANUAL.read_text(), re.MULTILINE))
         documented = {name for cell in documented for name in re.findall(r"EARSHOT_\w+", cell)}
@@ -80,7 +80,7 @@ class HookTests(TestCase):
         got = self.bus.run("get", "-d", "out", "--exec", "false", f"{self.origin.url}/bytes/6")
         self.assertEqual(got.status, 0, got.describe())
         self.assertIn("failed: exit code 1", got.stderr)
-        self.assertEqual((self.place / "out" / "6").read_bytes(), body(6))
+        self.assertEqual((self.folder / "out" / "6").read_bytes(), body(6))
         missing = self.bus.run("get", "--exec", "./none {}", f"{self.origin.url}/bytes/6")
         self.assertEqual(missing.status, 66, missing.describe())
         self.assertEqual(self.origin.count("/bytes/6"), 1, "without the program nothing is requested")
@@ -88,7 +88,7 @@ class HookTests(TestCase):
     def test_four_programs_run_at_once_and_ctrl_c_ends_them(self):
         urls = [f"{self.origin.url}/bytes/{number}" for number in range(1, 11)]
         get = self.bus.start("get", "-d", "out", "--exec", "./wait", *urls)
-        eventually(lambda: len(list((self.place / "out").glob("*"))) == 10, "all bodies are there")
+        eventually(lambda: len(list((self.folder / "out").glob("*"))) == 10, "all bodies are there")
         running = eventually(lambda: len(self.running()) >= 4 and self.running(), "the programs run")
         self.assertEqual(len(running), 4)
         os.kill(get.pid, signal.SIGINT)
@@ -106,20 +106,20 @@ class HookTests(TestCase):
         watch.wait()
         watch = self.bus.run("watch", "-d", "out", "--exec", "./tell {}", "--count", "1", "hooks/b")
         self.assertEqual(watch.status, 0, watch.describe())
-        self.assertEqual([line["arguments"] for line in self.told()], [["out/7"]])
-        self.assertEqual([path.name for path in (self.place / "out").iterdir()], ["7"], "the body has one file")
+        self.assertEqual([line["arguments"] for line in self.records()], [["out/7"]])
+        self.assertEqual([path.name for path in (self.folder / "out").iterdir()], ["7"], "the body has one file")
 
     def test_a_bus_runs_the_program_of_its_configuration_for_each_request_that_ends(self):
-        file, url = self.place / "bus.toml", self.origin.url
-        file.write_text(f'on-complete = ["{self.place}/tell", "an argument"]\n')
+        file, url = self.folder / "bus.toml", self.origin.url
+        file.write_text(f'on-complete = ["{self.folder}/tell", "an argument"]\n')
         before = self.bus.run("get", f"{url}/bytes/1")
         self.assertEqual(before.status, 0, before.describe())
         with Bus(workers=1, arguments=("--config", file)) as bus:
-            told = bus.folder / "told"
-            read = lambda: [json.loads(line) for line in told.read_text().splitlines()] if told.exists() else []
+            records = bus.folder / "told"
+            read = lambda: [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
             bus.run("get", "--handler", "hooks/d", f"{url}/bytes/5", f"{url}/status/404", "-d", "out")
             bus.run("submit", "--durable", "--handler", "hooks/e", f"{url}/bytes/6")
-            eventually(lambda: len(read()) == 3, "three programs ran", 30)
+            eventually(lambda: len(read()) == 3, "three programs ran")
             ends = {line["url"]: line for line in read()}
             done, failed = ends[f"{url}/bytes/5"], ends[f"{url}/status/404"]
             self.assertEqual(done["arguments"], ["an argument"])
@@ -131,9 +131,9 @@ class HookTests(TestCase):
             bus.run("drop", "hooks/e")
 
             kill(bus.broker)
-            eventually(lambda: bus._pids("broker"), "another broker", 60)
+            eventually(lambda: bus._pids("broker"), "another broker")
             bus.run("get", f"{url}/bytes/7", "-o", "seven")
-            eventually(lambda: len(read()) == 4, "the next broker reports too", 30)
+            eventually(lambda: len(read()) == 4, "the next broker reports too")
 
             for text, line in (("on-complete = []\n", "read again"), ('on-complete = ["/none"]\n', "stay as they are")):
                 file.write_text(text)
@@ -147,13 +147,13 @@ class HookTests(TestCase):
             bus.program.await_line("on-complete: false for ")
             self.assertEqual(len(read()), 4)
         file.write_text('on-complete = ["/none"]\n')
-        serve = self.bus.run("serve", "--config", file, "--runtime", self.place / "other")
+        serve = self.bus.run("serve", "--config", file, "--runtime", self.folder / "other")
         self.assertEqual(serve.status, 78, serve.describe())
         self.assertIn("on-complete: cannot execute /none", serve.stderr)
 
     def test_submit_passes_the_program_to_its_process(self):
         submit = self.bus.run("submit", "-d", "out", "--exec", "./tell {}", "--handler", "hooks/c", f"{self.origin.url}/bytes/8")
         self.assertEqual(submit.status, 0, submit.describe())
-        told = eventually(self.told, "the program ran", 30)
-        self.assertEqual(told[0]["arguments"], [str(self.place / "out" / "8")])
+        records = eventually(self.records, "the program ran")
+        self.assertEqual(records[0]["arguments"], [str(self.folder / "out" / "8")])
         self.assertEqual(self.bus.run("submit", "--exec", "true", f"{self.origin.url}/bytes/8").status, 64)

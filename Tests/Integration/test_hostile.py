@@ -48,20 +48,20 @@ def mutate(random_, message):
     """Returns `message` after a few changes that leave it similar to valid input."""
     data = bytearray(message)
     for _ in range(random_.randrange(0, 4)):
-        place = random_.randrange(len(data) + 1)
+        position = random_.randrange(len(data) + 1)
         kind = random_.randrange(6)
         if kind == 0 and data:
-            data[place % len(data)] = random_.randrange(256)
+            data[position % len(data)] = random_.randrange(256)
         elif kind == 1:
-            del data[place:place + random_.randrange(1, 9)]
+            del data[position:position + random_.randrange(1, 9)]
         elif kind == 2:
-            data[place:place] = random_.choice(SPLICES)
+            data[position:position] = random_.choice(SPLICES)
         elif kind == 3:
-            data[place:place] = random_.choice(NUMBERS)
+            data[position:position] = random_.choice(NUMBERS)
         elif kind == 4:
-            data[place:place] = bytes(data[:place])[:200]
+            data[position:position] = bytes(data[:position])[:200]
         else:
-            data[place:place] = random_.choice(CLIENT_MESSAGES + WORKER_MESSAGES)
+            data[position:position] = random_.choice(CLIENT_MESSAGES + WORKER_MESSAGES)
     return AUTHORITY.sub(rb"\g<1>127.0.0.1:9", bytes(data))
 
 
@@ -150,7 +150,7 @@ class HostileTests(TestCase):
         self.assertEqual(self.bus.broker, broker, f"the same process, seed {self.seed}")
         # Memory of a burst is returned one second after it.
         eventually(lambda: resident(broker) - before <= 16 * MIB,
-                   lambda: f"{(resident(broker) - before) / MIB:.1f} MiB more, seed {self.seed}", 20)
+                   lambda: f"{(resident(broker) - before) / MIB:.1f} MiB more, seed {self.seed}")
 
     def test_bytes_that_are_not_even_zeromq(self):
         random_ = random.Random(self.seed)
@@ -168,23 +168,23 @@ class HostileTests(TestCase):
         self.assertEqual(self.bus.broker, broker, f"the same process, seed {self.seed}")
 
     def test_a_stranger_at_the_work_socket_gets_no_http_jobs(self):
-        stranger = self.socket(zmq.DEALER)
-        stranger.connect(f"ipc://{self.bus.runtime}/work")
-        stranger.send(b"READY EARW/1\nslots: 1000\nschemes: http https\npid: 1\nhost: h\nsecret: " + b"0" * 64 + b"\n")
-        self.assertTrue(stranger.poll(10_000), "it is told")
-        self.assertTrue(stranger.recv_multipart()[0].startswith(b"ERROR not-a-child"))
+        other = self.socket(zmq.DEALER)
+        other.connect(f"ipc://{self.bus.runtime}/work")
+        other.send(b"READY EARW/1\nslots: 1000\nschemes: http https\npid: 1\nhost: h\nsecret: " + b"0" * 64 + b"\n")
+        self.assertTrue(other.poll(60_000), "it is told")
+        self.assertTrue(other.recv_multipart()[0].startswith(b"ERROR not-a-child"))
         for index in range(20):
             self.still_serves(index)
-        self.assertFalse(stranger.poll(0), "and nothing else")
+        self.assertFalse(other.poll(0), "and nothing else")
 
     def test_one_who_says_no_hello_is_told_so(self):
         client = self.bus.client(hello=False)
         client.fetch("h", 1, f"{self.origin.url}/bytes/1")
         client.expect("ERROR", "hello-required")
         client.hello()
-        client.say("NONSENSE a b")
+        client.send("NONSENSE a b")
         client.expect("ERROR", "unknown-verb")
-        client.say("FETCH only-a-handler")
+        client.send("FETCH only-a-handler")
         client.expect("ERROR", "bad-message")
         self.assertEqual(self.origin.total, 0)
 
@@ -202,5 +202,5 @@ class HostileTests(TestCase):
         worker.identity = b"i" * 255
         worker.connect(f"ipc://{self.bus.runtime}/work")
         worker.send(b"READY EARW/1\nslots: 1\nschemes: thumb\npid: 1\nhost: h\n")
-        self.assertTrue(worker.poll(10_000), "it hears of the limits")
+        self.assertTrue(worker.poll(60_000), "it hears of the limits")
         self.assertTrue(worker.recv_multipart()[0].startswith(b"LIMITS"))

@@ -20,10 +20,10 @@ for name, path in (("kept/failed", "/status/404"), ("kept/done", "/bytes/1000?se
     c.expect("ACCEPTED")
 while {row["state"] for row in c.query("requests")["requests"]} != {"held"}:
     pass
-c.say("SUBSCRIBE b/")
+c.send("SUBSCRIBE b/")
 c.fetch("b/done", 1, here + "/bytes/%d?seed=secret" % large)
 c.terminal()
-c.say("COOKIES b/done " + here, [("set-cookie", "sid=secret; path=/")])
+c.send("COOKIES b/done " + here, [("set-cookie", "sid=secret; path=/")])
 c.fetch("b/small", 1, here + "/bytes/100?seed=secret")
 c.terminal()
 c.fetch("b/cached", 1, other + "/kept/b?cc=max-age=1000&bytes=100")
@@ -36,21 +36,21 @@ while not generation:
 for number in (1, 2, 3):
     c.fetch("b/wait", number, here + f"/bytes/30{number}", priority="low")
 c.query("ping")
-say({"token": c.token, "generation": generation})
+report({"token": c.token, "generation": generation})
 sys.stdin.readline()
 found = {}
 for terminal in c.terminals(5):
     content = pull(c, terminal) if "pull" in terminal.fields else terminal.inline
     found["/".join(terminal.id)] = [terminal.verb, len(content)]
-say(found)
-say(len(pull(c, type("Terminal", (), {"fields": {"seq": "1", "length": str(large)}}))))
-say([[row["handler"], row["request"], row["state"], row["class"]] for row in c.query("requests")["requests"]])
-say([cookie["value"] for cookie in c.query("cookies b")["cookies"]])
-c.say("SUBSCRIBE kept/")
-say(sorted([terminal.verb, *terminal.operands[:3]] for terminal in c.terminals(2)))
-say([message.verb for message in c.rest() if message.verb != "PROGRESS"])
+report(found)
+report(len(pull(c, type("Terminal", (), {"fields": {"seq": "1", "length": str(large)}}))))
+report([[row["handler"], row["request"], row["state"], row["class"]] for row in c.query("requests")["requests"]])
+report([cookie["value"] for cookie in c.query("cookies b")["cookies"]])
+c.send("SUBSCRIBE kept/")
+report(sorted([terminal.verb, *terminal.operands[:3]] for terminal in c.terminals(2)))
+report([message.verb for message in c.rest() if message.verb != "PROGRESS"])
 c.cut()
-say(c.come_back().heard is not None)
+report(c.come_back().resumed_number is not None)
 """
 
 #: Sends the messages, and says the answers that came before that of a ping, with everything but times.
@@ -58,7 +58,7 @@ HOSTILE = """
 import json
 
 def answers(c):
-    c.say("QUERY ping")
+    c.send("QUERY ping")
     found = []
     while True:
         message = c.receive(30)
@@ -68,7 +68,7 @@ def answers(c):
         found.append([message.verb, message.operands, message.fields, content])
 
 def attempt(c, line, headers=(), **fields):
-    c.say(line, headers, **fields)
+    c.send(line, headers, **fields)
     return answers(c)
 """
 
@@ -108,14 +108,14 @@ class Bed(Case):
     def victim(self, bus):
         """Starts the victim. Returns it and the secrets of its session."""
         victim = self.visit(DAEMON, bus, self.code(VICTIM))
-        secrets = json.loads(victim.await_line("token", "stdout", timeout=30))
+        secrets = json.loads(victim.await_line("token", "stdout"))
         return victim, secrets
 
     def assertUndisturbed(self, victim):
         """Lets the victim end, and checks that all its requests ended as if it were alone."""
         self.origin.open_gate("b")
         victim.write(b"\n")
-        _, ends, length, requests, cookies, kept, rest, resumed = victim.said(60)
+        _, ends, length, requests, cookies, kept, rest, resumed = victim.reported(60)
         self.assertEqual(ends, {"b/run/1": ["RESULT", 200], "b/stream/1": ["RESULT", 200_000],
                                 **{f"b/wait/{n}": ["RESULT", 300 + n] for n in (1, 2, 3)}})
         self.assertEqual(length, LARGE)
@@ -163,31 +163,31 @@ class AttemptTests(Bed):
         lines = list(attempts)
         hostile = self.visit(NOBODY, bus, self.code(HOSTILE + """
 c = client(bodies="pull")
-said = []
+tables = []
 for fields in ({}, {"handler": "b/"}, {"handler": "b/run"}, {"state": "running"}, {"state": "held"}, {"after": "1"}):
-    said.append([kind[3] for kind in attempt(c, "QUERY requests", **fields)])
+    tables.append([kind[3] for kind in attempt(c, "QUERY requests", **fields)])
 for fields in ({}, {"handler": "b/"}, {"handler": "b/done"}, {"handler": "kept/"}, {"after": "a"}):
-    said.append([kind[3] for kind in attempt(c, "QUERY handlers", **fields)])
-say(said)
+    tables.append([kind[3] for kind in attempt(c, "QUERY handlers", **fields)])
+report(tables)
 for line in lines:
-    say(attempt(c, line))
-    say(attempt(c, ghosts[line]))
-say(attempt(c, "READ b/stream 1 0 1000", generation=generation))
+    report(attempt(c, line))
+    report(attempt(c, ghosts[line]))
+report(attempt(c, "READ b/stream 1 0 1000", generation=generation))
 for subject in ("status", "ledger"):
-    say(attempt(c, "QUERY " + subject)[0][3])
-say("waits")
+    report(attempt(c, "QUERY " + subject)[0][3])
+report("waits")
 sys.stdin.readline()
-say(answers(c))
+report(answers(c))
 """, lines=lines, ghosts={line: renamed(f" {line}")[1:] for line in lines}, generation=secrets["generation"]))
-        hostile.await_line('"waits"', "stdout", timeout=60)
+        hostile.await_line('"waits"', "stdout")
         self.assertUndisturbed(victim)
         hostile.write(b"\n")
-        said = hostile.said(60)
-        for table in said.pop(0):
+        reported = hostile.reported(60)
+        for table in reported.pop(0):
             self.assertEqual([{key: value for key, value in one.items() if key != "broker"} for one in table],
                              [{"requests": []}] if "requests" in table[0] else [{"handlers": []}])
         for index, line in enumerate(lines):
-            own, ghost = said[2 * index], said[2 * index + 1]
+            own, ghost = reported[2 * index], reported[2 * index + 1]
             with self.subTest(line=line):
                 self.assertEqual(renamed(own), ghost, "the answer is that of a name that does not exist")
                 for answer in own:
@@ -197,7 +197,7 @@ say(answers(c))
                     self.assertEqual(own[0][3]["state"], "unknown")
                 if line.startswith("QUERY cookies"):
                     self.assertEqual(own[0][3]["cookies"], [])
-        reads, status, ledger, waits, heard = said[2 * len(lines):]
+        reads, status, ledger, waits, received = reported[2 * len(lines):]
         self.assertEqual([read[:2] for read in reads], [["DATA", ["b/stream", "1", "0"]]])
         # The handlers are those of the subscriptions, and of the requests there is none.
         self.assertEqual((status["clients"], status["handlers"]), (1, 2 * len(requests)))
@@ -206,7 +206,7 @@ say(answers(c))
         self.assertLessEqual(set(status), {"broker", "requests", "phase", "admission", "ready", "clients", "clients-away",
                                            "handlers"})
         self.assertEqual(set(ledger), {"broker", "requests"})
-        self.assertEqual((waits, heard), ("waits", []), "a subscriber to its names hears nothing of the victim")
+        self.assertEqual((waits, received), ("waits", []), "a subscriber to its names hears nothing of the victim")
 
     def test_another_user_reaches_no_file_process_or_socket_of_the_bus(self):
         bus = self.shared()
@@ -215,31 +215,31 @@ say(answers(c))
         files = [str(path) for folder in folders for path in folder.rglob("*") if path.is_file()]
         self.assertGreater(len(files), 3)
         processes = [f"/proc/{pid}/{name}" for pid in bus.family() for name in ("mem", "maps", "environ", "fd", "cwd")]
-        said = self.visit(NOBODY, bus, self.code("""
+        reported = self.visit(NOBODY, bus, self.code("""
 import errno, socket
-for path in places:
+for path in paths:
     for act in (lambda: os.open(path, os.O_RDONLY), lambda: os.open(path, os.O_RDWR), lambda: os.unlink(path)):
         try:
             act()
-            say(["opened", path])
+            report(["opened", path])
         except OSError as error:
-            say([errno.errorcode[error.errno], path])
+            report([errno.errorcode[error.errno], path])
 try:
     # To register a worker, for schemes of the victim or any other.
     socket.socket(socket.AF_UNIX).connect(os.fspath(runtime / "work"))
-    say(["connected", "work"])
+    report(["connected", "work"])
 except OSError as error:
-    say([errno.errorcode[error.errno], "work"])
+    report([errno.errorcode[error.errno], "work"])
 for pid in family:
     try:
         os.kill(pid, 0)
-        say(["killed", pid])
+        report(["killed", pid])
     except OSError as error:
-        say([errno.errorcode[error.errno], pid])
-""", places=files + [str(folder) for folder in folders] + processes, family=bus.family())).said(60)
-        wrong = [one for one in said if one[0] not in ("EACCES", "EPERM", "EISDIR")]
+        report([errno.errorcode[error.errno], pid])
+""", paths=files + [str(folder) for folder in folders] + processes, family=bus.family())).reported(60)
+        wrong = [one for one in reported if one[0] not in ("EACCES", "EPERM", "EISDIR")]
         self.assertEqual(wrong, [])
-        self.assertLessEqual({path for code, path in said if code == "EISDIR"},
+        self.assertLessEqual({path for code, path in reported if code == "EISDIR"},
                              {str(folder) for folder in folders} | {path for path in processes if path.endswith(("fd", "cwd"))})
         self.assertUndisturbed(victim)
 

@@ -9,7 +9,7 @@ import shutil
 import threading
 import time
 
-from support.figures import milliseconds, tell
+from support.figures import milliseconds, report
 from support.harness import Bus, TestCase, temporary_folder
 from support.nginx import Nginx
 from support.processes import eventually, reset_peak, resident, resident_peak
@@ -53,8 +53,8 @@ class LargeTests(TestCase):
             with open(path, "rb") as file:
                 self.assertEqual(hashlib.file_digest(file, "sha256").hexdigest(), self.sum.hexdigest())
             used = self.bytes_on_disk(bus.folder)
-            tell(f"{SIZE // MIB} MiB for {SUBSCRIBERS}: {used / MIB:.0f} MiB on the disk, the broker grew by"
-                 f" {grown / MIB:.1f} MiB")
+            report(f"{SIZE // MIB} MiB for {SUBSCRIBERS}: {used / MIB:.0f} MiB on the disk, the broker grew by"
+                   f" {grown / MIB:.1f} MiB")
             self.assertLess(used, SIZE + 8 * MIB)
             self.assertLess(grown, 32 * MIB)
             for client in clients:
@@ -75,8 +75,8 @@ class LargeTests(TestCase):
             beside = self.small(other, "beside", lambda _: waiter.is_alive())
             waiter.join()
             self.assertEqual(ended[0].fields["sha-256"], self.sum.hexdigest())
-            tell(f"{SIZE // MIB} MiB took {int(ended[0].fields['elapsed-ms']) / 1000:.2f} s; 1 KiB took"
-                 f" {milliseconds(quiet):.1f} ms before, {milliseconds(beside):.1f} beside it, {len(beside)} times")
+            report(f"{SIZE // MIB} MiB took {int(ended[0].fields['elapsed-ms']) / 1000:.2f} s; 1 KiB took"
+                   f" {milliseconds(quiet):.1f} ms before, {milliseconds(beside):.1f} beside it, {len(beside)} times")
             self.assertGreater(len(beside), 3, "they do not wait for its end")
             if IS_LONG:
                 self.assertLessEqual(milliseconds(beside), 4)

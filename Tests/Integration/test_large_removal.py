@@ -13,7 +13,7 @@ import select
 import time
 
 from support.crowd import Crowd
-from support.figures import milliseconds, tell
+from support.figures import milliseconds, report
 from support.harness import Bus, TestCase, check_ledgers
 from support.processes import eventually, resident
 from support.raw import RawClient
@@ -22,13 +22,13 @@ from support.steady import Steady
 IS_LONG = bool(os.environ.get("EARSHOT_LONG"))
 MANY = 100_000 if IS_LONG else 10_000
 REST = 2 * MANY
-OWED = 5 * MANY
+UNSENT = 5 * MANY
 BATCHES = 10_000 if IS_LONG else 400
 PIECE = 5_000
 SMALL = 1_000
 WAIT, REPLY = 0.005, 0.5
 """Seconds: the longest wait of another client, and the longest time until a large removal is answered."""
-OWED_BYTES = 50
+UNSENT_BYTES = 50
 """Of a code that waits for a client: 25 MB for 500,000."""
 SEQUENCE = re.compile(rb"\nseq: (\d+)")
 
@@ -39,26 +39,26 @@ class Peer(RawClient):
     def __init__(self, runtime):
         super().__init__(runtime)
         self._socket.settimeout(60)
-        head = self.hear()
+        head = self.receive()
         assert head.startswith("WELCOME"), head
 
     def write(self, heads):
         """Sends messages, of which none has an answer, and waits until the broker has read them."""
         heads = list(heads)
         for first in range(0, len(heads), PIECE):
-            self.say(*heads[first:first + PIECE])
+            self.send(*heads[first:first + PIECE])
         self.ping()
 
     def ping(self):
-        self.say("QUERY ping\n")
-        head = self.hear()
+        self.send("QUERY ping\n")
+        head = self.receive()
         assert head == "ANSWER ping\n", head
-        self.hear()
+        self.receive()
 
     def query(self, subject):
-        self.say(f"QUERY {subject}\n")
-        assert self.hear() == f"ANSWER {subject}\n"
-        return json.loads(self.hear())
+        self.send(f"QUERY {subject}\n")
+        assert self.receive() == f"ANSWER {subject}\n"
+        return json.loads(self.receive())
 
     def ledger(self):
         """Returns the ledger, after checking that it balances."""
@@ -69,8 +69,8 @@ class Peer(RawClient):
     def trip(self, head, frames=1):
         """Returns the seconds until the answer to a message, which has this many frames, and the last of them."""
         began = time.monotonic()
-        self.say(head)
-        answer = [self.hear() for _ in range(frames)]
+        self.send(head)
+        answer = [self.receive() for _ in range(frames)]
         return time.monotonic() - began, answer[-1]
 
     def await_input(self, seconds=0):
@@ -94,7 +94,7 @@ class Peer(RawClient):
                 start = end
             del data[:start]
             if last - acknowledged >= 100 or len(lines) >= count and last > acknowledged:
-                self.say(f"ACK {last}\n")
+                self.send(f"ACK {last}\n")
                 acknowledged = last
             if len(lines) < count:
                 received = self._socket.recv(1 << 20)
@@ -151,15 +151,15 @@ class RemovalTests(TestCase):
         # The later messages are carried out after the removal: the request is a new one.
         again = handler.format(1)
         began = time.monotonic()
-        remover.say(f"REMOVE {pattern}\n", f"FETCH {again} 1 {self.origin.url}/600/again\n", "QUERY ping\n")
+        remover.send(f"REMOVE {pattern}\n", f"FETCH {again} 1 {self.origin.url}/600/again\n", "QUERY ping\n")
         self.serve_others(began, lambda _: remover.await_input())
-        self.assertEqual([remover.hear() for _ in range(2)], [f"REMOVED {pattern} {MANY}\n", "ANSWER ping\n"])
-        remover.hear()
+        self.assertEqual([remover.receive() for _ in range(2)], [f"REMOVED {pattern} {MANY}\n", "ANSWER ping\n"])
+        remover.receive()
 
         expected = {f"FAILED {handler.format(number)} {number} removed" for number in range(MANY)}
         for listener in listeners:
-            told = listener.terminals(MANY)
-            self.assertEqual((len(told), set(told)), (MANY, expected), "each once")
+            found = listener.terminals(MANY)
+            self.assertEqual((len(found), set(found)), (MANY, expected), "each once")
             listener.ping()
         # Nothing but the answer comes.
         remover.ping()
@@ -169,7 +169,7 @@ class RemovalTests(TestCase):
     def serve_others(self, began, is_over):
         """Sends queries and small removals, one after the other, until `is_over` and all of the removed requests have left the
         queue. `is_over` may use its argument for a query."""
-        waits, removals, self.removed, took, is_gone = [], [], 0, None, False
+        waits, removals, self.removed, duration, is_gone = [], [], 0, None, False
 
         def query(subject):
             wait, answer = self.other.trip(f"QUERY {subject}\n", frames=2)
@@ -182,17 +182,17 @@ class RemovalTests(TestCase):
                 self.assertEqual(reply, f"REMOVED small/{self.removed} 1\n")
                 removals.append(wait)
                 self.removed += 1
-            if took is None and is_over(query):
-                took, meanwhile = time.monotonic() - began, len(waits)
-            elif took is not None and not is_gone and len(waits) % 16 == 0:
+            if duration is None and is_over(query):
+                duration, meanwhile = time.monotonic() - began, len(waits)
+            elif duration is not None and not is_gone and len(waits) % 16 == 0:
                 is_gone = query("status")["flights-now"]["queued"] <= REST + SMALL + 1
-        tell(f"{MANY} after {1000 * took:.0f} ms: {len(waits)} queries wait {milliseconds(waits):.2f} ms, 99 %"
-             f" {milliseconds(waits, 99):.2f}, at most {1000 * max(waits):.2f}, {len(removals)} removals at most"
-             f" {1000 * max(removals):.2f}; {meanwhile} queries before the reply")
+        report(f"{MANY} after {1000 * duration:.0f} ms: {len(waits)} queries wait {milliseconds(waits):.2f} ms, 99 %"
+               f" {milliseconds(waits, 99):.2f}, at most {1000 * max(waits):.2f}, {len(removals)} removals at most"
+               f" {1000 * max(removals):.2f}; {meanwhile} queries before the reply")
         if IS_LONG:
             self.assertLessEqual(max(waits), WAIT)
             self.assertLessEqual(max(removals), WAIT)
-            self.assertLessEqual(took, REPLY)
+            self.assertLessEqual(duration, REPLY)
 
     def test_requests_of_a_killed_client(self):
         self.death(subscribers=0)
@@ -208,57 +208,57 @@ class RemovalTests(TestCase):
         self.small.write(self.fetches("small/{}", SMALL))
         crowd = Crowd(self.bus, "dead", MANY, self.origin.url + "/600/{}")
         self.addCleanup(lambda: crowd.running and crowd.kill())
-        crowd.await_asked()
+        crowd.await_submitted()
         began = time.monotonic()
         crowd.signal(9)
         self.serve_others(began, lambda query: query("ledger")["requests"]["removed"] - self.removed == MANY)
         self.assertEqual(crowd.wait(), -9)
         expected = {f"FAILED dead {number} removed" for number in range(MANY)}
         for listener in listeners:
-            told = listener.terminals(MANY)
-            self.assertEqual((len(told), set(told)), (MANY, expected), "each once")
+            found = listener.terminals(MANY)
+            self.assertEqual((len(found), set(found)), (MANY, expected), "each once")
             listener.ping()
         self.assertEqual(self.other.ledger()["requests"]["pending"], REST + SMALL - self.removed)
 
     def test_owed_codes_take_little_memory(self):
-        remover, stranger = self.peer(), self.peer()
-        remover.write(self.fetches("owed", OWED))
-        stranger.write(["SUBSCRIBE owed\n"])
-        remover.say("REMOVE owed\n")
-        self.assertEqual(remover.hear(), f"REMOVED owed {OWED}\n")
-        eventually(lambda: self.other.ledger()["deliveries"]["outstanding"] == OWED, "all are due", 60)
+        remover, subscriber = self.peer(), self.peer()
+        remover.write(self.fetches("owed", UNSENT))
+        subscriber.write(["SUBSCRIBE owed\n"])
+        remover.send("REMOVE owed\n")
+        self.assertEqual(remover.receive(), f"REMOVED owed {UNSENT}\n")
+        eventually(lambda: self.other.ledger()["deliveries"]["outstanding"] == UNSENT, "all are due")
         # Of a tenth the pages of the allocator are a large part, so only the strict form measures.
         full = self.at_rest() if IS_LONG else 0
-        told = stranger.terminals(OWED)
-        self.assertEqual((len(told), set(told)), (OWED, {f"FAILED owed {number} removed" for number in range(OWED)}))
-        stranger.ping()
+        found = subscriber.terminals(UNSENT)
+        self.assertEqual((len(found), set(found)), (UNSENT, {f"FAILED owed {number} removed" for number in range(UNSENT)}))
+        subscriber.ping()
         self.assertEqual(self.other.ledger()["deliveries"]["outstanding"], 0)
         if IS_LONG:
             # Both times the requests are gone, so the difference is what was due.
             size = full - self.at_rest()
-            tell(f"{OWED} codes take {size / 1e6:.1f} MB, {size / OWED:.1f} bytes each")
-            self.assertLessEqual(size, OWED * OWED_BYTES)
+            report(f"{UNSENT} codes take {size / 1e6:.1f} MB, {size / UNSENT:.1f} bytes each")
+            self.assertLessEqual(size, UNSENT * UNSENT_BYTES)
 
     def test_codes_that_wait_for_the_remover(self):
-        remover, stranger = self.peer(), self.peer()
-        remover.write(self.fetches("owed", OWED))
-        stranger.write(["SUBSCRIBE owed\n"])
-        remover.say("REMOVE owed\n")
-        self.assertEqual(remover.hear(), f"REMOVED owed {OWED}\n")
-        eventually(lambda: self.other.ledger()["deliveries"]["outstanding"] == OWED, "all are due", 60)
+        remover, subscriber = self.peer(), self.peer()
+        remover.write(self.fetches("owed", UNSENT))
+        subscriber.write(["SUBSCRIBE owed\n"])
+        remover.send("REMOVE owed\n")
+        self.assertEqual(remover.receive(), f"REMOVED owed {UNSENT}\n")
+        eventually(lambda: self.other.ledger()["deliveries"]["outstanding"] == UNSENT, "all are due")
         self.small.write(self.fetches("small/{}", SMALL))
         began = time.monotonic()
-        stranger.say("REMOVE owed\n", "QUERY ping\n")
+        subscriber.send("REMOVE owed\n", "QUERY ping\n")
         self.serve_others(began, lambda query: query("ledger")["deliveries"]["outstanding"] <= SMALL)
         # Those of the window were sent before, and nothing follows the answer.
         sent = self.other.ledger()["deliveries"]["outstanding"]
-        heads = [stranger.hear() for _ in range(sent + 2)]
+        heads = [subscriber.receive() for _ in range(sent + 2)]
         self.assertTrue(all(head.startswith("FAILED owed ") for head in heads[:sent]))
         self.assertEqual(heads[sent:], ["REMOVED owed 0\n", "ANSWER ping\n"])
-        stranger.hear()
-        self.assertEqual(self.other.ledger()["deliveries"]["lost"], OWED - sent)
-        stranger.say(f"ACK {sent}\n")
-        stranger.ping()
+        subscriber.receive()
+        self.assertEqual(self.other.ledger()["deliveries"]["lost"], UNSENT - sent)
+        subscriber.send(f"ACK {sent}\n")
+        subscriber.ping()
         self.assertEqual(self.other.ledger()["deliveries"]["outstanding"], 0)
 
     def at_rest(self):
@@ -301,11 +301,11 @@ class ReplacementTests(TestCase):
         for batch in range(batches):
             fetches = (f"FETCH r {index} {self.origin.url}/{batch % 3 * 0.001}/{batch}-{index}\n"
                        for index in range(size))
-            self.peer.say(*messages, *fetches)
+            self.peer.send(*messages, *fetches)
             self.read(batch, answers, counts, terminals, odd)
             # Some transfers end before the next batch, and some while it is read.
             self.peer.await_input(batch % 4 * pause)
-        self.peer.say("REMOVE r\n")
+        self.peer.send("REMOVE r\n")
         self.read(batches, ["REMOVED r"], counts, terminals, odd)
         self.assertEqual(odd, [], "those of removed requests, and failures")
         self.assertEqual({count for count in terminals.values() if count > 1}, set(), "each once")
@@ -314,7 +314,7 @@ class ReplacementTests(TestCase):
             # The count of one removal is that of the batch before. An answer to a single removal may have none.
             if counts[batch + 1] is not None:
                 self.assertEqual(of_batch + counts[batch + 1], size, f"batch {batch}")
-        tell(f"{batches} batches of {size}: {len(terminals)} results, {batches * size - len(terminals)} removed")
+        report(f"{batches} batches of {size}: {len(terminals)} results, {batches * size - len(terminals)} removed")
         self.assertTrue(terminals, "some transfers end before their removal")
         requests = self.peer.ledger()["requests"]
         self.assertEqual((requests["answered"], requests["removed"], requests["pending"]),
@@ -324,16 +324,16 @@ class ReplacementTests(TestCase):
         """Reads until the answers to the removals of a batch. Only terminals of the batch before come until then."""
         count = 0
         for answer in answers:
-            while not (head := self.peer.hear()).startswith(answer):
+            while not (head := self.peer.receive()).startswith(answer):
                 lines = head.split("\n")
                 url = next((line[5:] for line in lines if line.startswith("url: ")), "")
                 name = url.rpartition("/")[2]
                 if not lines[0].startswith("RESULT r ") or int(name.partition("-")[0] or -1) != batch - 1:
                     odd.append(head)
                     continue
-                self.peer.hear()  # Its body.
+                self.peer.receive()  # Its body.
                 terminals[name] += 1
-                self.peer.say(f"ACK {SEQUENCE.search(head.encode())[1].decode()}\n")
+                self.peer.send(f"ACK {SEQUENCE.search(head.encode())[1].decode()}\n")
             number = head.split()[-1]
             count += int(number)
         counts.append(count)

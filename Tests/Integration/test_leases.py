@@ -10,7 +10,7 @@ import signal
 import time
 
 from support import zmtp
-from support.figures import milliseconds, tell
+from support.figures import milliseconds, report
 from support.harness import PYTHON, SUPPORT, Bus, TestCase
 from support.origin import Origin, body
 from support.processes import Program, Watched, eventually, kill
@@ -35,7 +35,7 @@ class LeaseTestCase(TestCase):
 
     def peer(self, handler, count, url):
         peer = self.start(SUPPORT, "peer", self.bus.runtime, handler, count, url)
-        peer.await_line("asked", "stdout", timeout=60)
+        peer.await_line("requested", "stdout")
         return peer
 
     def away(self):
@@ -60,7 +60,7 @@ class TakeoverTests(LeaseTestCase):
         self.assertGreater(time.monotonic() - began, 0.25)
         self.await_away(0)
         client = client.come_back()
-        self.assertIsNone(client.heard, "a new session")
+        self.assertIsNone(client.resumed_number, "a new session")
         client.close()
 
 
@@ -83,7 +83,7 @@ class LivenessTests(LeaseTestCase):
                 self.observer.query("ping")
             stopped.signal(signal.SIGCONT)
             client = client.come_back()
-            self.assertIsNotNone(client.heard)
+            self.assertIsNotNone(client.resumed_number)
         after = self.ledger()["requests"]
         self.assertEqual((after["removed"], after["pending"]), (before["removed"], before["pending"]))
         self.assertEqual(self.origin.count("/gate/alive"), 3, "nothing was fetched again")
@@ -105,14 +105,14 @@ class LivenessTests(LeaseTestCase):
                 self.assertLess(time.monotonic() - began, 60)
             taken.append(time.monotonic() - began)
             peer.wait()
-        tell(f"{DEATHS} x kill -9: purged within {milliseconds(taken, 50):.1f} ms (median),"
-             f" {milliseconds(taken, 99):.1f} ms (99 %)")
+        report(f"{DEATHS} x kill -9: purged within {milliseconds(taken, 50):.1f} ms (median),"
+               f" {milliseconds(taken, 99):.1f} ms (99 %)")
         if IS_LONG:
             self.assertLess(milliseconds(taken, 99), 100)
 
     def test_a_child_that_holds_the_connection_does_not_keep_its_dead_parent(self):
         program = self.start(SUPPORT, "orphan", self.bus.runtime, "forked", f"{self.origin.url}/gate/forked")
-        child = Watched(int(program.await_line("asked", "stdout").split()[1]))
+        child = Watched(int(program.await_line("requested", "stdout").split()[1]))
         self.addCleanup(child.close)
         self.origin.await_count("/gate/forked", 1)
         kill(program.pid)
@@ -126,36 +126,36 @@ class LivenessTests(LeaseTestCase):
         if not os.access(last, os.W_OK):
             self.skipTest("process numbers cannot be chosen here")
         # The connecting process dies before it has sent anything; its child holds the connection, and sends on request.
-        speak, told = os.pipe()
-        heard, say = os.pipe()
+        go_reader, go_writer = os.pipe()
+        number_reader, number_writer = os.pipe()
         number = os.fork()
         if number == 0:
             try:
                 connection = zmtp.connect(self.bus.runtime / "bus")
                 if os.fork() == 0:
-                    os.write(say, str(os.getpid()).encode())
-                    os.read(speak, 1)
+                    os.write(number_writer, str(os.getpid()).encode())
+                    os.read(go_reader, 1)
                     with contextlib.suppress(OSError):  # The broker may have closed it by now.
                         zmtp.send(connection, b"HELLO EAR/1\n")
-                    os.read(speak, 1)
+                    os.read(go_reader, 1)
             finally:
                 os._exit(0)  # In every case: the other tests do not belong to this process.
         os.waitpid(number, 0)
-        child = Watched(int(os.read(heard, 20)))
+        child = Watched(int(os.read(number_reader, 20)))
         self.addCleanup(child.close)
-        stranger = self.process_numbered(number, last)
+        reuser = self.process_numbered(number, last)
         try:
-            os.write(told, b"x")
+            os.write(go_writer, b"x")
             self.bus.client().query("ping")
             eventually(lambda: self.observer.query("status")["clients"] == 2,
                        lambda: f"who has no process is gone: {self.observer.query('status')}")
             self.assertFalse(child.await_death(0), "its child holds the connection")
-            self.assertIsNone(stranger.poll(), "nobody did it any harm")
+            self.assertIsNone(reuser.poll(), "nobody did it any harm")
         finally:
             child.signal(signal.SIGKILL)
-            stranger.kill()
-            stranger.wait()
-            for descriptor in (speak, told, heard, say):
+            reuser.kill()
+            reuser.wait()
+            for descriptor in (go_reader, go_writer, number_reader, number_writer):
                 os.close(descriptor)
 
     def process_numbered(self, number, last):
@@ -196,7 +196,7 @@ class StoppedReaderTests(LeaseTestCase):
         from support.crowd import Crowd
         slow = Crowd(self.bus, "load", self.COUNT, self.origin.url + "/bytes/1000?seed={}", window=256)
         self.addCleanup(lambda: slow.running and slow.kill())
-        slow.await_asked()
+        slow.await_submitted()
         slow.signal(signal.SIGSTOP)
         fast = self.bus.client()
         end = time.monotonic() + self.SECONDS
@@ -209,5 +209,5 @@ class StoppedReaderTests(LeaseTestCase):
         outcome = slow.outcome()
         self.assertEqual({name: outcome[name] for name in ("answered", "again", "failed")},
                          {"answered": self.COUNT, "again": 0, "failed": 0})
-        tell(f"stopped for {self.SECONDS} s: {self.COUNT} answers each once, {count} beside it")
+        report(f"stopped for {self.SECONDS} s: {self.COUNT} answers each once, {count} beside it")
         fast.close()

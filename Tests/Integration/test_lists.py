@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 
-from support.figures import tell
+from support.figures import report
 from support.harness import Bus, TestCase, binary
 from support.nginx import Nginx
 from support.origin import Origin, body
@@ -79,7 +79,7 @@ class TailTests(TestCase):
                     self.assertEqual((bus.folder / "out" / str(number)).read_bytes(), body(number))
                 tail.kill()
             self.assertEqual(get.wait(), 0, get.describe())
-            tell(f"first file after {delays[0] * 1000:.0f} ms, others after at most {max(delays[1:]) * 1000:.0f} ms")
+            report(f"first file after {delays[0] * 1000:.0f} ms, others after at most {max(delays[1:]) * 1000:.0f} ms")
             if LONG:
                 self.assertLess(max(delays), 0.1)
 
@@ -117,8 +117,8 @@ class ListTests(TestCase):
                  f"{self.origin.url}/bytes/9\n  dir=b\n"
                  f"{self.origin.url}/bytes/10\n  checksum=sha-256={digest}\n"
                  f"{self.origin.url}/bytes/11\n  out=../escaped\n")
-        told = self.get("-i", "-", "-d", "options", "--json", input=lines.encode(), status=2).stdout.splitlines()
-        self.assertEqual({line["index"]: line.get("code") for line in map(json.loads, told)},
+        outcomes = self.get("-i", "-", "-d", "options", "--json", input=lines.encode(), status=2).stdout.splitlines()
+        self.assertEqual({line["index"]: line.get("code") for line in map(json.loads, outcomes)},
                          {1: None, 2: None, 3: "digest-mismatch", 4: "bad-option"})
         found = self.files("options")
         self.assertEqual(sorted(found), ["a/fields.json", "b/9"])
@@ -155,8 +155,8 @@ class ListTests(TestCase):
             self.assertEqual((out / "old").stat().st_mtime, 1_000_000_000, "the time of the server")
             (root / "new").write_text("new 2")
             got = self.get("-d", out, "--timestamping", "--json", *urls)
-            told = {line["index"]: line.get("skipped") for line in map(json.loads, got.stdout.splitlines())}
-            self.assertEqual(told, {1: "unchanged", 2: None})
+            outcomes = {line["index"]: line.get("skipped") for line in map(json.loads, got.stdout.splitlines())}
+            self.assertEqual(outcomes, {1: "unchanged", 2: None})
             self.assertEqual(self.files("stamped"), {"old": b"old 1", "new": b"new 2"})
             self.get("-o", out / "one", "--remote-time", urls[0])
             self.assertEqual((out / "one").stat().st_mtime, 1_000_000_000)
@@ -180,21 +180,21 @@ class ListTests(TestCase):
         with Nginx(self.bus.folder / "nginx-continue", root) as nginx:
             urls = [f"{nginx.url}/{name}" for name in ("rest", "done", "newer", "fresh")]
             got = self.get("-d", out, "--continue", "--json", *urls, status=2)
-        told = {line["index"]: (line.get("skipped"), line.get("code")) for line in map(json.loads, got.stdout.splitlines())}
-        self.assertEqual(told, {1: (None, None), 2: ("complete", None), 3: (None, "write-failed"), 4: (None, None)})
+        outcomes = {line["index"]: (line.get("skipped"), line.get("code")) for line in map(json.loads, got.stdout.splitlines())}
+        self.assertEqual(outcomes, {1: (None, None), 2: ("complete", None), 3: (None, "write-failed"), 4: (None, None)})
         self.assertTrue(self.files("partial") == {"rest": bytes(100_000) + content[100_000:], "done": bytes(300_000),
                                                   "newer": bytes(10), "fresh": content})
 
     def test_a_complete_file_is_fetched_anew_if_only_its_entity_tag_has_changed(self):
         """The new version has the length and the time of the old one."""
         content, versions = {"tagged": body(1_000, "one"), "untagged": body(1_000, "one")}, {"tagged": '"1"', "untagged": None}
-        asked = []
+        requested = []
 
         def serve(connection):
             while request := connection.head():
                 target = request.split(" ")[1].strip("/")
                 fields = dict(line.lower().split(": ", 1) for line in request.split("\r\n")[1:] if line)
-                asked.append((target, fields.get("if-range")))
+                requested.append((target, fields.get("if-range")))
                 known = content[target]
                 is_current = fields.get("if-range") in (None, versions[target])
                 tag = f"ETag: {versions[target]}\r\n" if versions[target] else ""
@@ -215,8 +215,8 @@ class ListTests(TestCase):
             files = self.files("tags")
             self.assertTrue(files == {"tagged": body(1_000, "two"), "untagged": body(1_000, "one")})
             self.assertIn("2 skipped", self.get("--continue", "-d", "tags", *urls).stderr)
-        self.assertEqual([tag for name, tag in asked if name == "tagged"], [None, '"1"', '"1"', '"2"'])
-        self.assertEqual({tag for name, tag in asked if name == "untagged"}, {None})
+        self.assertEqual([tag for name, tag in requested if name == "tagged"], [None, '"1"', '"1"', '"2"'])
+        self.assertEqual({tag for name, tag in requested if name == "untagged"}, {None})
 
     def test_a_partial_file_stays_if_the_response_does_not_continue_it(self):
         heads = {"/part": "206 A\r\nContent-Range: bytes 100-149/200\r\nContent-Length: 50",

@@ -16,8 +16,8 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 class LogTests(TestCase):
     def lines(self, bus, message):
-        """Returns the objects of the log with this message."""
-        return [line for line in map(json.loads, bus.program.stderr.splitlines()) if line["message"] == message]
+        """Returns the objects of the log with this message. The last line may be incomplete."""
+        return [line for line in map(json.loads, bus.program.stderr.split("\n")[:-1]) if line["message"] == message]
 
     def await_lines(self, bus, message):
         return eventually(lambda: self.lines(bus, message), lambda: f"{message}: {bus.program.stderr}")

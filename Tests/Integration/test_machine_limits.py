@@ -95,6 +95,7 @@ class DescriptorTests(MachineCase):
     def test_a_low_limit_bounds_connections_and_transfers_with_one_warning(self):
         for limit in (48, 64, 128):
             with self.subTest(limit=limit), Bus(descriptors=limit) as bus:
+                bus.program.await_line("open files")
                 warnings = [line for line in bus.program.stderr.splitlines() if "open files" in line]
                 self.assertEqual(len(warnings), 1, bus.program.describe())
                 self.assertRegex(warnings[0], rf"the limit of open files, {limit}, permits \d+ connections of programs and \d+ transfers")

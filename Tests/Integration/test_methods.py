@@ -13,12 +13,12 @@ class MethodTests(TestCase):
         self.bus = self.enterContext(Bus())
         self.client = self.bus.client()
 
-    def ask(self, request, method, path, body=None, headers=(), **fields):
+    def fetch(self, request, method, path, body=None, headers=(), **fields):
         self.client.fetch("h", request, self.origin.url + path, headers, body, method=method, coalesce="no", **fields)
 
     def test_a_body_arrives_as_it_was_sent(self):
         for number, method in enumerate(("POST", "PUT", "PATCH", "DELETE", "REPORT")):
-            self.ask(number, method, "/headers", bytes(range(256)), [("content-type", "application/x")])
+            self.fetch(number, method, "/headers", bytes(range(256)), [("content-type", "application/x")])
             answer = self.client.terminal()
             self.assertEqual(answer.verb, "RESULT", answer)
             seen = json.loads(answer.content())

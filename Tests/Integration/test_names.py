@@ -5,7 +5,7 @@ import socket
 import time
 import urllib.parse
 
-from support.figures import tell
+from support.figures import report
 from support.harness import Bus, TestCase
 from support.names import NameServer
 from support.origin import Origin
@@ -88,8 +88,8 @@ class NameTests(TestCase):
                 beside.append(slowest(f"beside{turn}"))
                 # Each of them occupies a slot.
                 waiting.remove("slow")
-            tell(f"the slowest of 100 downloads took {'/'.join(map(str, sorted(alone)))} ms alone,"
-                 f" {'/'.join(map(str, sorted(beside)))} while 40 lookups waited")
+            report(f"the slowest of 100 downloads took {'/'.join(map(str, sorted(alone)))} ms alone,"
+                   f" {'/'.join(map(str, sorted(beside)))} while 40 lookups waited")
             if LONG:
                 self.assertLessEqual(min(beside), min(alone) + 20)
 

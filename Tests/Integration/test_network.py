@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from support.figures import tell
+from support.figures import report
 from support.harness import Commands, TestCase, binary, temporary_folder
 from support.link import NEAR_ADDRESS, Machines, obstacle
 from support.network import NetworkBus
@@ -86,7 +86,7 @@ class MachinesTests(TestCase):
 
     def compare(self, what, urls, seconds):
         direct = self.curl(urls)
-        tell(f"{what}: {seconds:.2f} s, curl {direct:.2f} s, {seconds / direct:.2f} times as long")
+        report(f"{what}: {seconds:.2f} s, curl {direct:.2f} s, {seconds / direct:.2f} times as long")
 
     def test_small_bodies_arrive_whole(self):
         urls, digests = self.files(SMALL, SMALL_BYTES)
@@ -142,7 +142,7 @@ class MachinesTests(TestCase):
             dump.await_line("listening on")
             program = Program([*self.machines.far, *command], self.environment, self.folder)
             self.assertEqual(program.wait(60), 0, program.describe())
-            eventually(lambda: path.stat().st_size > 300_000, "the packets were written", 30)
+            eventually(lambda: path.stat().st_size > 300_000, "the packets were written")
             dump.signal(2)
             dump.wait()
             return path.read_bytes()

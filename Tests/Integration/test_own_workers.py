@@ -12,19 +12,19 @@ class OwnWorker(HandWorker):
 
     def __init__(self, bus, scheme, *fields):
         super().__init__(f"ipc://{bus.runtime}/work", "slots: 4", f"schemes: {scheme}", *fields)
-        self.limits = self.hear()
+        self.limits = self.receive()
 
     def serve(self, content, number):
         """Serves this number of jobs. Returns how often each URL was one. `content`: returns the content of a URL."""
         served = collections.Counter()
         while served.total() < number:
-            verb, *operands = self.hear().partition("\n")[0].split(" ")
+            verb, *operands = self.receive().partition("\n")[0].split(" ")
             if verb == "JOB":
                 attempt, url = operands
                 served[url] += 1
-                self.say(f"DONE {attempt} 200", f"length: {len(content(url))}", body=content(url))
+                self.send(f"DONE {attempt} 200", f"length: {len(content(url))}", body=content(url))
             elif verb == "PING":
-                self.say("PONG")
+                self.send("PONG")
             else:
                 raise AssertionError(f"no JOB but {verb}")
         return served

@@ -62,10 +62,10 @@ class ProgramTests(TestCase):
                    ' echo "$EARSHOT_HEADERS"; wc -c')
         self.client.fetch("h", 1, "x:y", headers=[("accept", "text/x")], body=bytes(100_000), method="POST",
                           coalesce="no", priority="high", max_bytes=500)
-        said = self.client.terminal().content().decode().split("\n")
-        self.assertEqual(said[0], f"x:y POST high 500 {self.bus.runtime}")
-        self.assertIn("accept: text/x", said)
-        self.assertEqual(said[-2].strip(), "100000")
+        output = self.client.terminal().content().decode().split("\n")
+        self.assertEqual(output[0], f"x:y POST high 500 {self.bus.runtime}")
+        self.assertIn("accept: text/x", output)
+        self.assertEqual(output[-2].strip(), "100000")
 
     def test_a_large_body_is_a_file(self):
         self.serve("head -c 3000000 /dev/zero")
@@ -222,7 +222,7 @@ class ProgramTests(TestCase):
         kill(self.bus.broker)
         client.await_next_broker()
         # It abandons its work for the dead broker, and repeats it for the next one.
-        self.assertTrue(first.await_death(10), "the first run goes on")
+        self.assertTrue(first.await_death(), "the first run goes on")
         (self.bus.folder / f"run-{first.pid}").unlink()
         first.close()
         self.await_runs(1)

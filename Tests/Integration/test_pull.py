@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 
-from support.figures import tell
+from support.figures import report
 from support.harness import Bus, TestCase, temporary_folder
 from support.nginx import Nginx
 from support.origin import Origin, body
@@ -32,7 +32,7 @@ class PullTests(TestCase):
 
     def assertRefused(self, client, read, code="unknown-body"):
         """Asserts that the broker refuses a READ."""
-        client.say(f"READ {read}")
+        client.send(f"READ {read}")
         operands = read.split(" ")[:-1]
         message = client.expect("DATA", *operands)
         self.assertEqual((message.operands, message.fields.get("error")), (operands, code), message)
@@ -78,7 +78,7 @@ class PullTests(TestCase):
             self.assertEqual((terminal.fields["pull"], "file" in terminal.fields), ("yes", False))
             length = 70_000 + int(terminal.operands[1])
             self.assertEqual(pull(narrow, terminal), body(length))
-            narrow.say(f"ACK {terminal.fields['seq']}")
+            narrow.send(f"ACK {terminal.fields['seq']}")
         self.balance(narrow)
 
     # Growing bodies.
@@ -113,7 +113,7 @@ class PullTests(TestCase):
         stopped.socket.rcvhwm = 1
         for _ in range(50):
             for offset in range(OPEN_READS):
-                stopped.say(f"READ 1 {offset * PIECE} {PIECE}")
+                stopped.send(f"READ 1 {offset * PIECE} {PIECE}")
         self.assertEqual(pull(client, terminal), body(4 * MIB))
         self.assertEqual(client.query("ping")["broker"], client.broker)
 
@@ -149,6 +149,6 @@ class LargePullTests(TestCase):
             pull(client, terminal, take=found.update)
             spent = time.monotonic() - start
             grown = resident_peak(bus.broker) - before
-            tell(f"{self.SIZE // MIB} MiB were read in {spent:.2f} s, the broker grew by {grown / MIB:.2f} MiB")
+            report(f"{self.SIZE // MIB} MiB were read in {spent:.2f} s, the broker grew by {grown / MIB:.2f} MiB")
             self.assertEqual(found.hexdigest(), self.sum.hexdigest())
             self.assertLess(grown, 2 * MIB)

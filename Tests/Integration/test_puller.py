@@ -6,7 +6,7 @@ import socket
 import stat
 import time
 
-from support.cluster import Node, Puller, unreachable_place
+from support.cluster import Node, Puller, unreachable_address
 from support.harness import TestCase
 from support.processes import eventually, process_name
 
@@ -68,7 +68,7 @@ class PullerTests(TestCase):
         self.node.release(url, half)
         attempt = self.puller.job(url, progress=50, stream="yes")
         while True:
-            message = self.puller.hear()
+            message = self.puller.receive()
             self.assertEqual((message.verb, message.operands[0]), ("PROGRESS", attempt))
             received, total = (int(word) for word in message.operands[1].split("/"))
             self.assertEqual((total, message.fields["file"]), (len(LARGE), f"{self.puller.program.pid}-{attempt}.part"))
@@ -84,7 +84,7 @@ class PullerTests(TestCase):
         half = 10 * PIECE
         self.node.release(url, half)
         attempt = self.puller.job(url, progress=50)
-        while int(self.puller.hear().operands[1].split("/")[0]) < half:
+        while int(self.puller.receive().operands[1].split("/")[0]) < half:
             pass
         self.node.cut()
         self.node.release(url, len(LARGE))
@@ -97,13 +97,13 @@ class PullerTests(TestCase):
         url = self.node.add("large", LARGE, is_pulled=True)
         self.node.release(url, 10 * PIECE)
         attempt = self.puller.job(url, progress=50)
-        self.puller.hear()
+        self.puller.receive()
         self.node.close()
         self.assertFails(self.puller.end(attempt), "reset")
 
     def test_a_node_that_does_not_listen_fails_the_job_as_connect_failed(self):
         start = time.monotonic()
-        attempt = self.puller.job(f"earshot-node://{unreachable_place()}/k/1")
+        attempt = self.puller.job(f"earshot-node://{unreachable_address()}/k/1")
         self.assertFails(self.puller.end(attempt), "connect-failed")
         self.assertGreater(time.monotonic() - start, 1)
 
@@ -117,9 +117,9 @@ class PullerTests(TestCase):
         self.node.silent.add(silent)
         self.node.release(large, 10 * PIECE)
         attempt = self.puller.job(large, progress=50)
-        self.puller.hear()
+        self.puller.receive()
         other = self.puller.job(silent, timeout="3600")
-        while (message := self.puller.hear()).verb == "PROGRESS":
+        while (message := self.puller.receive()).verb == "PROGRESS":
             pass
         self.assertEqual((message.verb, *message.operands[:2]), ("FAILED", other, "reset"))
         self.node.release(large, len(LARGE))
@@ -150,16 +150,16 @@ class PullerTests(TestCase):
         self.assertFails(self.puller.end(self.puller.job(small, max_bytes=2)), "too-large")
 
     def test_a_host_name_is_refused(self):
-        for place in ("localhost:1", "127.0.0.1", "[127.0.0.1]:1", "::1:1", ":1", "127.0.0.1:0"):
-            with self.subTest(place=place):
-                self.assertFails(self.puller.end(self.puller.job(f"earshot-node://{place}/k/1")), "malformed-url")
+        for address in ("localhost:1", "127.0.0.1", "[127.0.0.1]:1", "::1:1", ":1", "127.0.0.1:0"):
+            with self.subTest(address=address):
+                self.assertFails(self.puller.end(self.puller.job(f"earshot-node://{address}/k/1")), "malformed-url")
 
     def test_a_cancelled_job_ends_the_request_at_the_node(self):
         url = self.node.add("large", LARGE, is_pulled=True)
         self.node.release(url, 10 * PIECE)
         attempt = self.puller.job(url, progress=50)
-        self.puller.hear()
-        self.puller.say(f"CANCEL {attempt}")
+        self.puller.receive()
+        self.puller.send(f"CANCEL {attempt}")
         self.assertFails(self.puller.end(attempt), "cancelled")
         eventually(lambda: len(self.node.cancelled) == 1, "the node got REMOVE")
 
@@ -172,7 +172,7 @@ class PullerTests(TestCase):
         urls = [self.node.add(f"body-{number}", b"%d" % number) for number in range(200)]
         attempts = {self.puller.job(url): b"%d" % number for number, url in enumerate(urls)}
         for _ in range(200):
-            message = self.puller.hear()
+            message = self.puller.receive()
             self.assertDone(message, attempts.pop(message.operands[0]))
         self.assertEqual((self.node.sessions, len(self.node.fetched)), (1, 200))
 
@@ -194,7 +194,7 @@ class PullerTests(TestCase):
         url = self.node.add("large", LARGE, is_pulled=True)
         self.node.release(url, 10 * PIECE)
         reading = self.puller.job(url, progress=50)
-        self.puller.hear()
+        self.puller.receive()
         self.node.close()
         self.node.bodies = {}
         self.node.restart()
@@ -204,14 +204,14 @@ class PullerTests(TestCase):
         url = self.node.add("large", LARGE, is_pulled=True)
         self.node.release(url, 10 * PIECE)
         self.puller.job(url, progress=50)
-        self.puller.hear()
+        self.puller.receive()
         self.puller.listen()
         self.puller.welcome()
         self.assertDone(self.puller.end(self.puller.job(self.node.add("small", b"abc"))), b"abc")
 
     def test_PING_is_answered(self):
-        self.puller.say("PING")
-        self.assertEqual(self.puller.hear().verb, "PONG")
+        self.puller.send("PING")
+        self.assertEqual(self.puller.receive().verb, "PONG")
 
     def test_SIGTERM_finishes_running_pulls(self):
         url = self.node.add("large", LARGE, is_pulled=True)
@@ -222,5 +222,5 @@ class PullerTests(TestCase):
         self.puller.program.signal(15)
         self.node.release(url, len(LARGE))
         self.assertDone(self.puller.end(attempt), LARGE)
-        self.assertEqual(self.puller.hear().verb, "BYE")
+        self.assertEqual(self.puller.receive().verb, "BYE")
         self.assertEqual(self.puller.program.wait(), 0)

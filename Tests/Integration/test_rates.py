@@ -47,10 +47,10 @@ class RateTests(TestCase):
         # Each body is shorter than one read of the socket.
         began = time.monotonic()
         self.get("--limit-rate", "100K", *self.urls(int(10 * SECONDS), int(100 * KIB * SECONDS), "small"))
-        took = time.monotonic() - (self.origin.log()[0].started if LONG else began)
-        self.assertGreater(took, SECONDS * (0.95 if LONG else 0.8))
+        seconds = time.monotonic() - (self.origin.log()[0].started if LONG else began)
+        self.assertGreater(seconds, SECONDS * (0.95 if LONG else 0.8))
         if LONG:
-            self.assertLess(took, SECONDS * 1.05)
+            self.assertLess(seconds, SECONDS * 1.05)
 
     def test_bus_and_origin_have_limits_that_running_transfers_follow(self):
         client = self.bus.client()

@@ -8,7 +8,7 @@ import shutil
 import uuid
 
 from support.crowd import Crowd
-from support.figures import tell
+from support.figures import report
 from support.harness import Bus, TestCase, temporary_folder
 from support.nginx import Nginx
 from support.processes import reset_peak, resident, resident_peak
@@ -42,7 +42,7 @@ class SharedURLTests(TestCase):
         reset_peak(self.bus.broker)
         for turn in range(self.MOST_ROUNDS):
             alone.append(self.crowd(f"alone{turn}").outcome()["seconds"])
-            slow = self.crowd(f"slow{turn}", lag=200, stop=500).await_asked()
+            slow = self.crowd(f"slow{turn}", lag=200, stop=500).await_submitted()
             slow.await_stopped()
             beside.append(self.crowd(f"fast{turn}").outcome()["seconds"])
             self.assertTrue(slow.running)
@@ -59,9 +59,9 @@ class SharedURLTests(TestCase):
                 break
         own, shared = min(alone), min(beside)
         grown = resident_peak(self.bus.broker) - before
-        tell(f"{self.COUNT} URLs: {own:.2f} s alone {short(alone)}, {shared:.2f} s beside a slow reader"
-             f" {short(beside)}: {shared / own:.2f}; the broker grew from"
-             f" {before / MIB:.0f} by at most {grown / MIB:.0f} MiB")
+        report(f"{self.COUNT} URLs: {own:.2f} s alone {short(alone)}, {shared:.2f} s beside a slow reader"
+               f" {short(beside)}: {shared / own:.2f}; the broker grew from"
+               f" {before / MIB:.0f} by at most {grown / MIB:.0f} MiB")
         if LONG:
             self.assertLessEqual(shared, 1.3 * own)
         # A record for each of the two requests, an outcome, and no body.

@@ -55,10 +55,10 @@ class ReadmeTests(TestCase):
         for handler, file in (("1", 3), ("3", 6)):
             self.assertRegex(ended, rf"(?m)^gallery/{handler} \S+ 200 http://127.0.0.1:{port}/{file}.txt$")
         self.assertRegex(ended, r"(?m)^gallery/2 last removed -$")
-        told = tour.stdout.decode()
-        self.assertTrue(told.startswith("picture 1\n"), told)
-        self.assertRegex(told, r"(?m)^waits-for +spacing$")
-        self.assertRegex(told, r'(?m)"GET /3.txt HTTP/1.1" 200')
+        output = tour.stdout.decode()
+        self.assertTrue(output.startswith("picture 1\n"), output)
+        self.assertRegex(output, r"(?m)^waits-for +spacing$")
+        self.assertRegex(output, r'(?m)"GET /3.txt HTTP/1.1" 200')
 
     def test_two_lines_of_shell_submit_and_watch(self):
         script = ("earshot submit --handler shell/1 $URL/bytes/31 $URL/status/404\n"
@@ -66,9 +66,9 @@ class ReadmeTests(TestCase):
         path = f"{os.path.dirname(binary())}:{self.bus.environment['PATH']}"
         program = Program(["sh", "-ec", script], dict(self.bus.environment, PATH=path, URL=self.origin.url))
         self.assertEqual(program.wait(), 2, program.describe())
-        told = program.stdout.decode()
-        self.assertIn("/bytes/31", told)
-        self.assertIn("http-status", told)
+        output = program.stdout.decode()
+        self.assertIn("/bytes/31", output)
+        self.assertIn("http-status", output)
         self.assertEqual(self.origin.total, 2)
 
     def test_the_worker_of_shell_serves_its_scheme(self):
@@ -101,7 +101,7 @@ class ReadmeTests(TestCase):
 
     def test_one_who_subscribed_before_hears_it(self):
         client = self.bus.client()
-        client.say("SUBSCRIBE shell/")
+        client.send("SUBSCRIBE shell/")
         client.query("ping")
         submitted = self.bus.run("submit", "--handler", "shell/2", "--id", "mine", f"{self.origin.url}/bytes/32")
         self.assertEqual(submitted.status, 0, submitted.describe())

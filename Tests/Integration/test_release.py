@@ -42,9 +42,9 @@ class ReleaseTests(TestCase):
         sections = self.readelf("--sections")
         self.assertNotRegex(sections, r"\.symtab|\.debug_info")
         self.assertIn("earshot.debug", self.readelf("--string-dump=.gnu_debuglink"))
-        apart = self.readelf("--sections", file=DEBUG)
-        self.assertRegex(apart, r"\.symtab")
-        self.assertRegex(apart, r"\.debug_info")
+        debug_sections = self.readelf("--sections", file=DEBUG)
+        self.assertRegex(debug_sections, r"\.symtab")
+        self.assertRegex(debug_sections, r"\.debug_info")
         builds = [re.search("Build ID: (\\w+)", self.readelf("--notes", file=file))[1] for file in (PROGRAM, DEBUG)]
         self.assertEqual(*builds)
 
@@ -73,7 +73,7 @@ class KeyLogTests(TestCase):
         paths = certificate.self_signed(self.folder)
         self.certificate = paths[0]
         self.origin = self.enterContext(Origin(certificate=paths))
-        self.inherited, self.wished = self.folder / "inherited", self.folder / "wished"
+        self.inherited, self.chosen = self.folder / "inherited", self.folder / "wished"
 
     def fetch(self, *arguments):
         with Bus(workers=1, environment={"SSLKEYLOGFILE": str(self.inherited)}, arguments=arguments) as bus:
@@ -86,6 +86,6 @@ class KeyLogTests(TestCase):
         self.assertFalse(self.inherited.exists())
 
     def test_a_file_that_was_asked_for_is_written(self):
-        self.fetch("--tls-key-log", self.wished)
+        self.fetch("--tls-key-log", self.chosen)
         self.assertFalse(self.inherited.exists())
-        self.assertRegex(self.wished.read_text(), "(?m)^CLIENT_")
+        self.assertRegex(self.chosen.read_text(), "(?m)^CLIENT_")

@@ -10,7 +10,7 @@ import time
 import unittest
 
 import test_pull_command
-from support.figures import tell
+from support.figures import report
 from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.network import Forwarder, NetworkBus
 from support.origin import Origin, body
@@ -26,8 +26,8 @@ SIZES = [0, 10, 65_536, 65_537, 1_500_000]
 
 def changed(options, name, value):
     """Options with another value of one."""
-    place = options.index(name) + 1
-    return [*options[:place], value, *options[place + 1:]]
+    index = options.index(name) + 1
+    return [*options[:index], value, *options[index + 1:]]
 
 
 class RemoteBodyTests(test_pull_command.PullCommandTests):
@@ -118,7 +118,7 @@ class RemoteCommandTests(RemoteTestCase):
         submitted = self.user.run("submit", "-d", "out", "--bus", self.bus.endpoint, *urls)
         self.assertEqual(submitted.status, 0, submitted.describe())
         files = [self.user.folder / f"out/{size}" for size in SIZES]
-        eventually(lambda: all(path.exists() for path in files), "all bodies are there", 30)
+        eventually(lambda: all(path.exists() for path in files), "all bodies are there")
         self.assertEqual([path.read_bytes() for path in files], [body(size) for size in SIZES])
         self.user.await_no_survivors()
 
@@ -292,7 +292,7 @@ class RemoteSizeTests(RemoteTestCase):
         self.done("get", "-o", "out", f"{self.origin.url}/bytes/{size}", timeout=300)
         spent = time.monotonic() - began
         grown = resident_peak(gateway) - before
-        tell(f"{size // MIB} MiB: {spent:.2f} s, gateway grew by {grown / MIB:.1f} MiB")
+        report(f"{size // MIB} MiB: {spent:.2f} s, gateway grew by {grown / MIB:.1f} MiB")
         self.assertEqual((self.user.folder / "out").stat().st_size, size)
         with open(self.user.folder / "out", "rb") as file:
             self.assertEqual(hashlib.file_digest(file, "sha256").hexdigest(), hashlib.sha256(body(size)).hexdigest())
@@ -354,8 +354,8 @@ class BodyConnectionTests(RemoteTestCase):
             get = self.user.start("get", "-i", "-", "-d", "out", *forwarder.options())
             for number in (1, 2):
                 get.write(f"{self.origin.url}/bytes/{self.SIZE}?{number}\n".encode(), ends=False)
-                eventually(lambda: forwarder.connections == 1 + 3 * number, "three more connections", 30)
-                eventually(lambda: forwarder.live == 1, "they are closed", 30)
+                eventually(lambda: forwarder.connections == 1 + 3 * number, "three more connections")
+                eventually(lambda: forwarder.live == 1, "they are closed")
             get.write(b"")
             self.assertEqual(get.wait(), 0, get.describe())
 
@@ -374,7 +374,7 @@ class RemoteFaultTests(RemoteTestCase):
         get = self.user.start("get", "-i", "-", "--json", *self.bus.options())
         get.write("\n".join(urls).encode())
         for done in (40, 110):
-            eventually(lambda: len(get.stdout.splitlines()) >= done, f"{done} results", 30)
+            eventually(lambda: len(get.stdout.splitlines()) >= done, f"{done} results")
             self.bus.kill_gateway()
         self.assertEqual(get.wait(60), 0, get.describe())
         lines = [json.loads(line) for line in get.stdout.splitlines()]
@@ -386,7 +386,7 @@ class RemoteFaultTests(RemoteTestCase):
     def test_reading_goes_on_at_its_offset(self):
         size = 8 << 20
         get = self.user.start("get", "-o", "out", *self.bus.options(), f"{self.origin.url}/bytes/{size}")
-        eventually(lambda: received(get, self.user.folder) > size // 4, "a part was read", 30)
+        eventually(lambda: received(get, self.user.folder) > size // 4, "a part was read")
         before = received(get, self.user.folder)
         self.bus.kill_gateway()
         self.assertEqual(get.wait(60), 0, get.describe())

@@ -7,7 +7,7 @@ import os
 import statistics
 import time
 
-from support.figures import milliseconds, percentile, tell
+from support.figures import milliseconds, percentile, report
 from support.harness import PYTHON, SUPPORT, Bus, TestCase
 from support.origin import Origin, body
 from support.processes import Program, eventually
@@ -24,7 +24,7 @@ class RemovalTests(TestCase):
         self.origin = self.enterContext(Origin())
         self.bus = self.enterContext(Bus(workers=1, slots=64, origin_limit=500))
 
-    def ask(self, client, handler, gate, count):
+    def submit(self, client, handler, gate, count):
         for index in range(count):
             client.fetch(handler, index, f"{self.origin.url}/gate/{gate}?i={index}")
 
@@ -32,11 +32,11 @@ class RemovalTests(TestCase):
         other, client = self.bus.client(), self.bus.client(window=4096)
         other.fetch("other", "running", f"{self.origin.url}/gate/other?bytes=9")
         self.origin.await_count("/gate/other", 1)
-        self.ask(client, "h", "dropped", QUEUED)
+        self.submit(client, "h", "dropped", QUEUED)
         self.origin.await_running(RUNNING)
         for index in range(5):
             other.fetch("other", index, f"{self.origin.url}/bytes/{index + 10}")
-        self.await_requests(other, pending=QUEUED + 6, timeout=60)
+        self.await_requests(other, pending=QUEUED + 6)
 
         dropped = self.bus.run("drop", "h")
         self.assertEqual(dropped.status, 0, dropped.describe())
@@ -53,8 +53,8 @@ class RemovalTests(TestCase):
         eventually(lambda: self.bus.status()["flights-now"]["queued"] == 0, "no flight waits")
         self.assertEqual(sum(self.bus.status()["queue"].values()), 0)
         # Its owner is a subscriber that did not remove it, and is notified of each request once.
-        told = client.terminals(QUEUED)
-        self.assertEqual({tuple(m.operands) for m in told}, {("h", str(i), "removed") for i in range(QUEUED)})
+        terminals = client.terminals(QUEUED)
+        self.assertEqual({tuple(m.operands) for m in terminals}, {("h", str(i), "removed") for i in range(QUEUED)})
         self.assertEqual(client.rest(), [])
         self.origin.open_gate("other")
         self.assertResult(other.terminal(), body(9))
@@ -66,12 +66,12 @@ class RemovalTests(TestCase):
         slowest = []
         for turn in range(10 if IS_LONG else 3):
             cut, following = f"cut{turn}", f"next{turn}"
-            self.ask(client, f"h/{turn}", cut, 1000)
+            self.submit(client, f"h/{turn}", cut, 1000)
             self.origin.await_running(RUNNING)
-            self.ask(client, f"next/{turn}", following, 1000)
-            said = time.monotonic()
+            self.submit(client, f"next/{turn}", following, 1000)
+            removed_at = time.monotonic()
             self.assertEqual(client.remove(f"h/{turn}").operands[1], "1000")
-            slowest.append(1000 * (max(self.origin.await_aborts(f"/gate/{cut}", RUNNING)) - said))
+            slowest.append(1000 * (max(self.origin.await_aborts(f"/gate/{cut}", RUNNING)) - removed_at))
             # No gate opens, so only the slots of the cut transfers can serve the other handler.
             self.origin.await_count(f"/gate/{following}", RUNNING)
             self.assertEqual(client.rest(), [], "the remover gets no terminal")
@@ -79,7 +79,7 @@ class RemovalTests(TestCase):
             self.origin.await_running(0)
             self.assertEqual([self.origin.count(f"/gate/{gate}") for gate in (cut, following)], [RUNNING, RUNNING])
         self.assertEqual(self.origin.most_at_once, RUNNING, "a slot is free once its transfer is cut")
-        tell(f"the last of {RUNNING} was cut {'/'.join(f'{delay:.1f}' for delay in sorted(slowest))} ms after the REMOVE")
+        report(f"the last of {RUNNING} was cut {'/'.join(f'{delay:.1f}' for delay in sorted(slowest))} ms after the REMOVE")
         if IS_LONG:
             self.assertLess(statistics.median(slowest), 50)
 
@@ -105,8 +105,8 @@ class RemovalTests(TestCase):
         flights = client.query("ledger")["flights"]
         self.assertEqual(flights["cancelled"], rounds)
         unwanted = flights["bytes-unwanted"] - before
-        tell(f"{rounds} streams were cut after {milliseconds(delays):.1f} ms, 99 % within {milliseconds(delays, 99):.1f},"
-             f" and had sent {statistics.median(surplus)} bytes more, at most {max(surplus)}; {unwanted} in all were read")
+        report(f"{rounds} streams were cut after {milliseconds(delays):.1f} ms, 99 % within {milliseconds(delays, 99):.1f},"
+               f" and had sent {statistics.median(surplus)} bytes more, at most {max(surplus)}; {unwanted} in all were read")
         if IS_LONG:
             self.assertLess(milliseconds(delays, 99), 50)
             self.assertLessEqual(percentile(surplus, 99), 256 * 1024)
@@ -145,7 +145,7 @@ class DeathTests(TestCase):
             for turn in range(1, 4 if IS_LONG else 2):
                 peer = Program([PYTHON, SUPPORT, "peer", bus.runtime, f"dead/{turn}", QUEUED,
                                 f"{origin.url}/gate/dead?turn={turn}"], bus.environment)
-                peer.await_line("asked", "stdout", timeout=60)
+                peer.await_line("requested", "stdout")
                 self.await_requests(observer, pending=QUEUED)
                 origin.await_running(RUNNING)
                 killed = time.monotonic()
@@ -159,7 +159,7 @@ class DeathTests(TestCase):
                 taken.append(1000 * purged)
                 origin.await_running(0)
                 self.assertEqual(origin.count("/gate/dead"), RUNNING * turn, "none was fetched any more")
-            tell(f"{QUEUED} were purged {'/'.join(f'{each:.0f}' for each in taken)} ms after the kill")
+            report(f"{QUEUED} were purged {'/'.join(f'{each:.0f}' for each in taken)} ms after the kill")
             # It is 20 ms of work, which takes longer while other processes use the processor. A wait for a pause or a heartbeat
             # takes a second or more.
             if IS_LONG:

@@ -15,20 +15,20 @@ LARGE = 200_000
 
 
 class Case(TestCase):
-    numbers = itertools.count(1)
+    counter = itertools.count(1)
 
     def faults(self, client):
         return {fault["place"]: fault for fault in client.query("status").get("faults", [])}
 
-    def await_fault(self, client, place, state):
+    def await_fault(self, client, subject, state):
         def found():
-            fault = self.faults(client).get(place)
+            fault = self.faults(client).get(subject)
             return fault if fault and fault["state"] == state else None
-        return eventually(found, lambda: f"{place} is {state}; status tells {self.faults(client)}")
+        return eventually(found, lambda: f"{subject} is {state}; status tells {self.faults(client)}")
 
     def fetch(self, client, origin, count=LARGE, **fields):
         """Makes a new request of this client alone. Returns its terminal."""
-        seed = next(self.numbers)
+        seed = next(self.counter)
         client.fetch(f"handler/{seed}", 1, f"{origin.url}/bytes/{count}?seed={seed}", **fields)
         return client.terminal(), body(count, str(seed))
 
@@ -112,7 +112,7 @@ class SpoolTests(Case):
             eventually(lambda: client.query("why durable 1")["state"] == "held", "it has ended")
             remove_folder(bus.spool)
             self.await_fault(client, "spool", "restored")
-            client.say("SUBSCRIBE durable")
+            client.send("SUBSCRIBE durable")
             self.assertResult(client.terminal(), body(LARGE))
 
     def test_a_folder_of_durable_requests_that_is_gone_is_a_fault_until_it_is_back(self):
@@ -190,5 +190,5 @@ class RuntimeFolderTests(Case):
             with socket.socket(socket.AF_UNIX) as caller:
                 caller.connect(str(bus.runtime / "bus"))
                 (bus.runtime / "bus").unlink()
-                caller.settimeout(10)
+                caller.settimeout(60)
                 self.assertEqual(caller.recv(1), zmtp.GREETING[:1])

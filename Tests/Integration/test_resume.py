@@ -4,7 +4,7 @@ import hashlib
 import os
 import random
 
-from support.figures import tell
+from support.figures import report
 from support.harness import Bus, TestCase
 from support.origin import Origin, body
 from support.parts import Version
@@ -42,8 +42,8 @@ class ResumeTests(TestCase):
             self.assertEqual((headers["content-length"], headers["content-type"]), (str(size), "image/x-big"))
             self.assertNotIn("content-range", headers)
             # At most 20 pauses of 0.25 s: progress resets the back-off.
-            tell(f"{size // MIB} MiB cut {cuts} times: {published.sent / size:.3f} of its bytes on the wire, in"
-                 f" {int(message.fields['elapsed-ms']) / 1000:.1f} s")
+            report(f"{size // MIB} MiB cut {cuts} times: {published.sent / size:.3f} of its bytes on the wire, in"
+                   f" {int(message.fields['elapsed-ms']) / 1000:.1f} s")
             self.assertLess(published.sent, 1.2 * size)
             self.assertEqual(published.answers, cuts + 1)
             eventually(lambda: not kept(bus), "nothing is left")

@@ -45,12 +45,12 @@ class ProxyTests(Case):
                                             f"socks://{socks.address}", old.url, f"socks4a://{old.address}")):
                 answer = self.fetch(self.client, number, f"{self.hidden}/bytes/70000?{number}", proxy=proxy)
                 self.assertEqual(answer.verb, "RESULT", answer)
-            self.assertEqual(http.asked + bare.asked, [f"GET {self.hidden}/bytes/70000?{number}" for number in range(2)])
+            self.assertEqual(http.requested + bare.requested, [f"GET {self.hidden}/bytes/70000?{number}" for number in range(2)])
             # A connection serves all requests by the same way.
-            self.assertEqual(set(socks.asked), {f"hidden.invalid:{self.port}"})
+            self.assertEqual(set(socks.requested), {f"hidden.invalid:{self.port}"})
             answer = self.fetch(self.client, "address", f"{self.origin.url}/bytes/9", proxy=old.url)
             self.assertEqual(answer.verb, "RESULT", answer)
-            self.assertEqual(set(old.asked), {f"hidden.invalid:{self.port}", f"127.0.0.1:{self.port}"})
+            self.assertEqual(set(old.requested), {f"hidden.invalid:{self.port}", f"127.0.0.1:{self.port}"})
 
     def test_the_command_takes_each_form_of_a_proxy_from_option_and_environment(self):
         with Proxy() as http, Proxy("socks5") as socks:
@@ -62,8 +62,8 @@ class ProxyTests(Case):
                 own.environment.update(all_proxy=proxy)
                 got = own.run("get", "--no-cache", url)
                 self.assertEqual(got.status, 0, got.describe())
-            self.assertEqual(len(http.asked), 2)
-            self.assertGreaterEqual(len(socks.asked), 3, "one connection can serve both requests on the bus")
+            self.assertEqual(len(http.requested), 2)
+            self.assertGreaterEqual(len(socks.requested), 3, "one connection can serve both requests on the bus")
             got = self.bus.run("get", "--proxy", "ftp://x", self.origin.url)
             self.assertEqual(got.status, 64)
             self.assertIn("SCHEME://[USER:PASSWORD@]HOST[:PORT]", got.stderr)
@@ -105,7 +105,7 @@ class ProxyTests(Case):
             self.assertEqual(got.status, 97, got.describe())
             self.assertIn(f"The proxy {proxy.address} refused to connect to the server (status 403) (proxy-refused)",
                           got.stderr)
-            self.assertEqual(len(proxy.asked), 1, "a refusal is not repeated")
+            self.assertEqual(len(proxy.requested), 1, "a refusal is not repeated")
 
     def test_a_proxy_that_is_busy_is_asked_again_when_it_says(self):
         folder = temporary_folder()
@@ -116,7 +116,7 @@ class ProxyTests(Case):
             started = time.monotonic()
             answer = self.fetch(self.client, 1, f"{secure.url}/bytes/9", proxy=proxy.url, ca_file=paths[0])
             self.assertEqual(answer.verb, "RESULT", answer)
-            self.assertEqual(len(proxy.asked), 3)
+            self.assertEqual(len(proxy.requested), 3)
             self.assertGreater(time.monotonic() - started, 1)
 
     def test_a_proxy_s_user_is_told_to_it_and_to_nobody_else(self):
@@ -139,9 +139,9 @@ class ProxyTests(Case):
             trusted = {"proxy": proxy.url, "ca_file": paths[0], "retries": 0}
             self.assertEqual(self.fetch(self.client, 1, f"{self.hidden}/bytes/70000", **trusted).verb, "RESULT")
             self.assertEqual(self.fetch(self.client, 2, f"{secure.url}/bytes/70000", **trusted).verb, "RESULT")
-            self.assertEqual(proxy.asked, [f"GET {self.hidden}/bytes/70000", f"CONNECT {secure.url.partition('//')[2]}"])
+            self.assertEqual(proxy.requested, [f"GET {self.hidden}/bytes/70000", f"CONNECT {secure.url.partition('//')[2]}"])
             self.assertFailed(self.fetch(self.client, 3, f"{self.hidden}/bytes/5", proxy=proxy.url, retries=0), "tls")
-            self.assertEqual(len(proxy.asked), 2)
+            self.assertEqual(len(proxy.requested), 2)
 
     def test_a_netrc_file_is_never_read_by_itself(self):
         bus = Bus()
@@ -164,15 +164,15 @@ class ProxyTests(Case):
                 bus.program.await_line("no_proxy: ignored '10.0.0.0/33'")
                 client = bus.client()
                 self.assertEqual(self.fetch(client, 1, f"{self.hidden}/bytes/1").verb, "RESULT")
-                self.assertEqual(len(proxy.asked), 1)
+                self.assertEqual(len(proxy.requested), 1)
                 self.assertEqual(self.fetch(client, 2, f"{self.origin.url}/bytes/1").verb, "RESULT")
                 self.assertFailed(self.fetch(client, 3, f"http://a.direct.invalid:{self.port}/bytes/1"), "unknown-host")
                 self.assertFailed(self.fetch(client, 4, f"{self.hidden}/bytes/2", proxy="none"), "unknown-host")
-                self.assertEqual(len(proxy.asked), 1)
+                self.assertEqual(len(proxy.requested), 1)
 
     def test_a_command_says_once_that_a_running_bus_does_not_use_its_proxy(self):
         with Proxy() as proxy:
-            said = f"give --proxy {proxy.url} to use it"
+            hint = f"give --proxy {proxy.url} to use it"
             own = Commands(self.bus.runtime, self.bus.folder)
             own.environment.update(http_proxy=f"http://me:secret@{proxy.address}", no_proxy="direct.invalid")
             urls = [f"{self.origin.url}/bytes/{number}" for number in (1, 2)]
@@ -182,18 +182,18 @@ class ProxyTests(Case):
             self.assertNotIn("secret", got.stderr)
             own.environment.update(http_proxy=proxy.address)
             submitted = own.run("submit", *urls)
-            self.assertEqual(submitted.stderr.count(said), 1, submitted.stderr)
+            self.assertEqual(submitted.stderr.count(hint), 1, submitted.stderr)
             for arguments in (["get", "-q", *urls[:1]], ["get", "--proxy", "none", *urls[:1]],
                               ["get", "http://direct.invalid/"], ["get", "https://secure.invalid/"]):
                 self.assertNotIn("--proxy", own.run(*arguments).stderr, arguments)
-            self.assertEqual(proxy.asked, [])
+            self.assertEqual(proxy.requested, [])
 
     def test_public_only_goes_through_no_proxy(self):
         with Bus(arguments=("--address-policy", "public-only", "--allow", "127.0.0.1")) as bus, Proxy() as proxy:
             client = bus.client()
             answer = self.fetch(client, 1, f"{self.origin.url}/bytes/1", proxy=proxy.url)
             self.assertFailed(answer, "address-refused")
-            self.assertEqual(proxy.asked, [])
+            self.assertEqual(proxy.requested, [])
 
 
 class DemandingServer:
@@ -307,7 +307,7 @@ class CertificateTests(Case):
                 usual = {"ca_file": self.certificate, "client_certificate": self.certificate, "client_key": self.key}
                 for field in usual:
                     self.client.fetch("h", f"{number}-{field}", f"{origin.url}/bytes/5", **{**usual, field: path})
-                    answer = self.client.terminal(timeout=5)
+                    answer = self.client.terminal()
                     self.assertFailed(answer, "tls")
                     self.assertIn(reason, answer.fields["detail"])
                     self.assertEqual(answer.fields["attempts"], "1")

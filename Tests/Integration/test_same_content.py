@@ -42,9 +42,9 @@ class SameContentTests(TestCase):
                     (failing, _), _ = worker.expect("JOB", page)
                     client.fetch("result", turn, result := f"http://other.test/{turn}")
                     (ending, _), _ = worker.expect("JOB", result)
-                    said = [worker.done(failing, 500, content), worker.done(ending, 200, content)]
-                    for message in said:
-                        worker.say(*message)
+                    messages = [worker.done(failing, 500, content), worker.done(ending, 200, content)]
+                    for message in messages:
+                        worker.send(*message)
                     answer = client.terminal()
                     self.assertEqual(answer.id, ("result", str(turn)))
                     self.assertResult(answer, content)

@@ -29,7 +29,7 @@ class ReusedCellTests(TestCase):
             self.client.fetch("h", 7, self.url(f"old{turn}"))
             if turn % 3:  # Sometimes before it is fetched, mostly while its result is in transit.
                 self.origin.await_count(f"/bytes/200?seed=old{turn}", 1)
-            self.client.say("REMOVE h")
+            self.client.send("REMOVE h")
             self.client.fetch("h", 7, self.url(f"new{turn}"))
             before = []
             while (message := self.client.receive()).verb != "REMOVED":

@@ -35,8 +35,8 @@ class ServiceTests(TestCase):
         with Client(service.runtime) as client:
             workers = client.query("workers")["workers"]
             self.assertEqual([worker["phase"] for worker in workers], ["ready"] * 3)
-        self.assertEqual([v for v in service.notify.heard if "READY" in v], service.notify.heard[-1:], "and not before")
-        self.assertEqual(service.notify.heard[-1]["STATUS"], "serving with 3 of 3 workers")
+        self.assertEqual([v for v in service.notify.received if "READY" in v], service.notify.received[-1:], "and not before")
+        self.assertEqual(service.notify.received[-1]["STATUS"], "serving with 3 of 3 workers")
 
     def test_an_abstract_socket_is_spoken_to_as_well(self):
         self.serve(abstract=True).notify.expect("READY", "1")
@@ -118,7 +118,7 @@ class ServiceTests(TestCase):
         broker = self.child(service, "broker")
         os.kill(broker, signal.SIGSTOP)
         # Notifications sent before it stopped may arrive late; then none arrives for three times its interval.
-        self.assertTrue(any(service.notify.next(1.2) is None for _ in range(5)), service.notify.heard)
+        self.assertTrue(any(service.notify.next(1.2) is None for _ in range(5)), service.notify.received)
         os.kill(broker, signal.SIGCONT)
         service.notify.expect("WATCHDOG", "1")
 
@@ -136,10 +136,10 @@ class ServiceTests(TestCase):
         for _ in range(3):
             kill(self.child(service, "worker"))
             # The next one may have started before this check; after another death it starts later.
-            if self.tells(service, "serving with 1 of 2 workers"):
+            if self.has_status(service, "serving with 1 of 2 workers"):
                 break
         else:
-            self.fail(f"it is not told: {service.notify.heard}")
+            self.fail(f"it is not told: {service.notify.received}")
         service.notify.expect("STATUS", "serving with 2 of 2 workers")
 
     def test_the_first_connection_to_a_socket_of_the_service_manager_waits_for_the_bus(self):
@@ -153,7 +153,7 @@ class ServiceTests(TestCase):
             # No lock is held, but a service manager listens. The command connects to it, and no private bus starts.
             service.environment["EARSHOT_RUNTIME"] = str(service.runtime)
             get = service.start("get", "--no-spawn", f"{origin.url}/bytes/9")
-            select.select([listener], [], [], 10)
+            self.assertTrue(select.select([listener], [], [], 60)[0], "the command connects")
             service.start_with(listener, "serve", "--workers", "1")
             self.addCleanup(service.program.kill)
             service.program.await_line("earshot: ready")
@@ -179,9 +179,9 @@ class ServiceTests(TestCase):
         self.assertEqual(service.program.wait(), 78, service.program.describe())
         self.assertIn("correct ListenStream=", service.program.stderr)
 
-    def tells(self, service, status):
+    def has_status(self, service, status):
         """Returns whether it soon reports this state."""
-        while (variables := service.notify.next(5)) is not None:
+        while (variables := service.notify.next(30)) is not None:
             if variables.get("STATUS") == status:
                 return True
         return False

@@ -17,7 +17,7 @@ XDG_RUNTIME_DIR=$session "$2" serve --workers 1 --no-cache --ready-fd 3 3>ready 
 until [ -s ready ]; do sleep 0.01; done
 chmod "$1" "$session"
 "$2" status --json >status; echo $? >code
-/usr/bin/python3 -c 'from earshot_bus import _place; print(_place.runtime_folder(None))' >place
+/usr/bin/python3 -c 'from earshot_bus import _folders; print(_folders.runtime_folder(None))' >folder
 "$2" get --no-spawn -o got "$3"; echo $? >>code
 kill $! && wait
 """
@@ -46,9 +46,9 @@ class SessionFolderTests(TestCase):
         self.assertEqual((folder / "code").read_text().split(), ["0", "0"])
         self.assertEqual(json.loads((folder / "status").read_text())["phase"], "serving")
         self.assertEqual((folder / "got").read_bytes(), body(9))
-        self.assertEqual((folder / "place").read_text(), f"/run/user/{os.geteuid()}/earshot\n")
+        self.assertEqual((folder / "folder").read_text(), f"/run/user/{os.geteuid()}/earshot\n")
 
     def test_a_directory_that_others_can_change_is_not_used(self):
         folder = self.in_session("777")
         self.assertEqual((folder / "code").read_text().split(), ["69", "69"])
-        self.assertNotIn("/run/user", (folder / "place").read_text())
+        self.assertNotIn("/run/user", (folder / "folder").read_text())

@@ -59,9 +59,9 @@ class UnderLoadTests(TestCase):
             setter = bus.client()
             answers, largest = [[] for _ in clients], 6
             for step in range(self.CHANGES):
-                said, limit = self.a_change(pick, origin.urls)
+                setting, limit = self.a_change(pick, origin.urls)
                 largest = max(largest, limit)
-                self.assertEqual(setter.set(said).operands, said.split(" "), f"seed {seed}, change {step}")
+                self.assertEqual(setter.set(setting).operands, setting.split(" "), f"seed {seed}, change {step}")
                 for client, read in zip(clients, answers):
                     read += client.terminals(self.READ, timeout=60)
             for number, (client, read) in enumerate(zip(clients, answers)):
@@ -84,8 +84,8 @@ class UnderLoadTests(TestCase):
         for name in setter.settings():
             if name.startswith("origin "):
                 setter.set(f"{name} default")
-        for said in ("origin-limit 2", f"origin {origin.urls[1]} limit=1", "origin-spacing 0", "slots 64"):
-            setter.set(said)
+        for setting in ("origin-limit 2", f"origin {origin.urls[1]} limit=1", "origin-spacing 0", "slots 64"):
+            setter.set(setting)
         client = bus.client()
         for index in range(60):
             client.fetch("last", index, f"{origin.urls[index % 2]}/slow/0.01?bytes=9&seed={index}")
@@ -212,8 +212,7 @@ class FileTests(TestCase):
             # A new broker gets the settings in force, not those of the files.
             kill(bus.broker)
             self.assertHolds(bus.client(), origin_limit="3", slots="9")
-            self.assertIn(f"{self.file}: origin-limt: unknown setting; did you mean origin-limit?",
-                          bus.program.stderr)
+            bus.program.await_line(f"{self.file}: origin-limt: unknown setting; did you mean origin-limit?")
 
     def test_serve_does_not_start_with_a_wrong_file(self):
         self.write("origin-limit = 3\nslotz = 4\n")

@@ -14,7 +14,7 @@ import statistics
 import time
 import unittest
 
-from support.figures import tell
+from support.figures import report
 from support.harness import Bus, TestCase, lab, temporary_folder
 from support.nginx import Nginx
 from support.processes import Program, eventually
@@ -62,8 +62,8 @@ class StoppedReaderTests(TestCase):
                 if shares[-1] <= bound:
                     break
         self.assertLessEqual(shares[-1], bound, "it costs its window, a mebibyte, and a record for each result")
-        tell(f"of {count} terminals, {count * kib / KIB:.1f} MiB, that it did not hear {shares[-1] / MIB:.2f} MiB were in"
-             f" the broker, {shares[0] / MIB:.2f} at first")
+        report(f"of {count} terminals, {count * kib / KIB:.1f} MiB, that it did not hear {shares[-1] / MIB:.2f} MiB were in"
+               f" the broker, {shares[0] / MIB:.2f} at first")
 
     @staticmethod
     def at_rest(bus):
@@ -98,9 +98,9 @@ class StoppedReaderTests(TestCase):
                 rounds = {stops: self.round(bus, 99, 4, 50, 1500, stops) for stops in order}
                 without, beside = rounds[False], rounds[True]
                 ratios.append(beside["p99"] / without["p99"])
-                tell(f"p50 {without['p50']} us, {beside['p50']} beside a stopped one, p99 {without['p99']} and"
-                     f" {beside['p99']}, ratio {ratios[-1]:.2f}")
-        tell(f"median ratio {statistics.median(ratios):.3f}")
+                report(f"p50 {without['p50']} us, {beside['p50']} beside a stopped one, p99 {without['p99']} and"
+                       f" {beside['p99']}, ratio {ratios[-1]:.2f}")
+        report(f"median ratio {statistics.median(ratios):.3f}")
         self.assertLessEqual(statistics.median(ratios), 1.1)
 
     def bus(self, **environment):
@@ -124,7 +124,7 @@ class StoppedReaderTests(TestCase):
         self.assertEqual((outcome["asked"], outcome["missing"]), (count, 0))
         if stops:
             self.assertGreater(due, count // 2)
-        eventually(lambda: observer.query("ledger")["deliveries"]["outstanding"] == 0, "all is heard", timeout=60)
+        eventually(lambda: observer.query("ledger")["deliveries"]["outstanding"] == 0, "all is heard")
         stopped.write(b"")
         self.assertEqual(json.loads(stopped.await_line("{", "stdout"))["heard"], count)
         self.assertEqual(stopped.wait(), 0)
@@ -134,7 +134,7 @@ class StoppedReaderTests(TestCase):
     def readers(self, bus, count, *words):
         program = Program([lab(), "readers", count, "feed", "--runtime", bus.runtime, *words])
         self.addCleanup(lambda: program.running and program.kill())
-        program.await_line("ready", "stdout", timeout=30)
+        program.await_line("ready", "stdout")
         return program
 
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 
-from support.figures import tell
+from support.figures import report
 from support.harness import Bus, TestCase, temporary_folder
 from support.nginx import Nginx
 from support.origin import Origin
@@ -57,15 +57,15 @@ class StoredResultTests(TestCase):
         self.assertGreater(cached, COUNT * 0.99)
 
     def test_very_many_durable_results(self):
-        asker = self.bus.client()
+        submitter = self.bus.client()
         for number in range(COUNT):
-            asker.fetch("durable", number, self.url(number), durable="yes", subscribe="no", cache="no-store")
+            submitter.fetch("durable", number, self.url(number), durable="yes", subscribe="no", cache="no-store")
         for _ in range(COUNT):
-            asker.expect("ACCEPTED", timeout=120)
+            submitter.expect("ACCEPTED", timeout=120)
         eventually(lambda: self.observer.query("ledger")["flights"]["bytes"] >= COUNT * len(BODY), "all were fetched", 300)
         reader = self.bus.client(window=1)
         reader.hold()
-        reader.say("SUBSCRIBE durable")
+        reader.send("SUBSCRIBE durable")
         answers = self.read_all(reader)
         self.assertEqual({int(message.operands[1]) for message in answers}, set(range(COUNT)))
         self.await_requests(self.observer, pending=0)
@@ -76,7 +76,7 @@ class StoredResultTests(TestCase):
         reader.hold()
         for number in range(COUNT):
             reader.fetch("one", number, f"{origin.url}/gate/late?bytes=1000")
-        reader.query("ping", timeout=60)
+        reader.query("ping")
         origin.open_gate("late")
         answers = self.read_all(reader, least=COUNT - 1)
         self.assertEqual({int(message.operands[1]) for message in answers}, set(range(COUNT)))
@@ -86,8 +86,8 @@ class StoredResultTests(TestCase):
         """Returns all terminals of a client that begins to read when at least this many are due to it."""
         def is_due():
             return self.observer.query("ledger")["deliveries"]["outstanding"] > least
-        reader.query("ping", timeout=60)
-        eventually(is_due, "its window is full", 60)
+        reader.query("ping")
+        eventually(is_due, "its window is full")
         memory, began = resident(self.bus.broker), time.monotonic()
         reader.release()
         answers = reader.terminals(COUNT, timeout=600)
@@ -96,5 +96,5 @@ class StoredResultTests(TestCase):
         self.assertTrue(all(message.content() == answers[0].content() for message in answers))
         self.assertEqual([message for message in reader.rest() if message.is_terminal], [], "each once")
         self.balance(self.observer)
-        tell(f"{COUNT} results over a window of 1 in {seconds:.1f} s; the broker had {memory / MIB:.0f} MiB")
+        report(f"{COUNT} results over a window of 1 in {seconds:.1f} s; the broker had {memory / MIB:.0f} MiB")
         return answers

@@ -7,7 +7,7 @@ import signal
 import statistics
 import time
 
-from support.figures import tell
+from support.figures import report
 from support.harness import Bus, TestCase
 from support.origin import Origin, body
 from support.parts import Version
@@ -138,8 +138,8 @@ class StreamTests(TestCase):
                 self.assertTrue(reader.finish(message) == body(size))
                 self.assertEqual(message.fields["sha-256"], first.terminal().fields["sha-256"])
                 self.assertEqual(origin.count(f"/parts/file{turn}"), 1)
-        tell(f"who came half-way had the first half after"
-             f" {'/'.join(f'{1000 * delay:.1f}' for delay in sorted(delays))} ms")
+        report(f"who came half-way had the first half after"
+               f" {'/'.join(f'{1000 * delay:.1f}' for delay in sorted(delays))} ms")
         if os.environ.get("EARSHOT_LONG"):
             self.assertLess(statistics.median(delays), 0.020)
 
@@ -182,16 +182,16 @@ class StreamTests(TestCase):
             self.assertTrue(program.stdout == body(size))
 
     def publish_changing(self, origin, name):
-        """Publishes a file that breaks off with another content first, and returns the final content. If it is called `told`,
+        """Publishes a file that breaks off with another content first, and returns the final content. If it is called `reported`,
         it waits at the gate `then` after a part. Otherwise it arrives at once, without a report before its end."""
         newer = Version(4 * MIB, "newer")
-        then = {"version": newer, "held": MIB, "gate": "then"} if name == "told" else {"version": newer}
+        then = {"version": newer, "held": MIB, "gate": "then"} if name == "reported" else {"version": newer}
         origin.publish(name, 4 * MIB, "older", plan=lambda n, start: [{"held": 3 * MIB, "cut": 3 * MIB}, then][n])
         return newer.content
 
     def test_get_says_so_when_the_body_changed_after_a_part_was_written(self):
         with Origin() as origin:
-            for name in ("told", "at-once"):
+            for name in ("reported", "at-once"):
                 with self.subTest(name):
                     self.publish_changing(origin, name)
                     program = self.bus.start("get", f"{origin.url}/parts/{name}")
@@ -217,7 +217,7 @@ class StreamTests(TestCase):
 
     def test_a_file_of_a_body_that_changed_begins_anew(self):
         with Origin() as origin:
-            for name in ("told", "at-once"):
+            for name in ("reported", "at-once"):
                 with self.subTest(name):
                     content = self.publish_changing(origin, name)
                     target = self.bus.folder / name / "file"
@@ -225,7 +225,7 @@ class StreamTests(TestCase):
                     program = self.bus.start("get", "--json", "-o", target, f"{origin.url}/parts/{name}")
                     eventually(lambda: grown(target, program), "a part of the file")
                     origin.open_gate(name)
-                    if name == "told":
+                    if name == "reported":
                         eventually(lambda: any(begun[:99] == content[:99] for begun in beside(target, program)),
                                    "it begins anew")
                         origin.open_gate("then")

@@ -21,9 +21,9 @@ SIZE = 2 * MIB
 
 def other_file_system(folder):
     """Returns a new folder on another file system than `folder`; None if there is no writable one."""
-    for place in ("/dev/shm", "/var/tmp", pathlib.Path.home()):
-        if os.access(place, os.W_OK) and os.stat(place).st_dev != os.stat(folder).st_dev:
-            return pathlib.Path(tempfile.mkdtemp(prefix="ear-", dir=place))
+    for parent in ("/dev/shm", "/var/tmp", pathlib.Path.home()):
+        if os.access(parent, os.W_OK) and os.stat(parent).st_dev != os.stat(folder).st_dev:
+            return pathlib.Path(tempfile.mkdtemp(prefix="ear-", dir=parent))
     return None
 
 

@@ -23,7 +23,7 @@ class UpgradeTests(TestCase):
             (folder / "list").write_text("\n".join(urls) + "\n")
             with Bus(**options) as old:
                 getting = commands.start("get", "--no-spawn", "-i", folder / "list", "-d", folder / "out", "--json")
-                origin.await_total(self.FIRST, timeout=30)
+                origin.await_total(self.FIRST)
                 client = old.client()
                 old.program.signal(signal.SIGTERM)
                 client.expect("GOODBYE")
@@ -31,11 +31,12 @@ class UpgradeTests(TestCase):
                 self.assertEqual(old.program.wait(), 0, old.program.describe())
             done = origin.total
             self.assertLess(done, self.COUNT, "it ended in the middle")
-            self.assertEqual(origin.running, 0, "and cut nothing off")
+            origin.await_running(0)
+            self.assertEqual([request.target for request in origin.log() if request.aborted], [], "and cut nothing off")
             with Bus(**options):
                 self.assertEqual(getting.wait(60), 0, getting.describe())
-            told = [json.loads(line)["url"] for line in getting.stdout.splitlines()]
-            self.assertEqual(sorted(told), sorted(urls), "one line for each")
+            written = [json.loads(line)["url"] for line in getting.stdout.splitlines()]
+            self.assertEqual(sorted(written), sorted(urls), "one line for each")
             found = {path.read_bytes() for path in (folder / "out").iterdir()}
             self.assertTrue(found == {body(700, index) for index in range(self.COUNT)}, "all bytes right")
             self.assertEqual(origin.total, self.COUNT, "each was fetched once: what ran at the end was delivered")

@@ -65,7 +65,7 @@ class MemoryTests(TestCase):
                 client.fetch("large", index, f"{origin.url}/gate/all?bytes={self.BODY}&seed={index}", timeout=300)
             origin.await_running(self.COUNT)
             origin.open_gate("all")
-            for answer in client.terminals(self.COUNT, timeout=60):
+            for answer in client.terminals(self.COUNT, timeout=300):
                 self.assertResult(answer, body(self.BODY, answer.id[1]))
             client.fetch("small", 1, f"{origin.url}/bytes/5000")
             self.assertResult(client.terminal(), body(5000))

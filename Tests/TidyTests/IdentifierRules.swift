@@ -36,19 +36,42 @@ enum IdentifierRules {
         "HeaderField", "HeaderFields",
     ]
 
-    /// Whether the rules apply to a file. The programs of `Tests/Bench` are packages of their own.
-    static func applies(to path: String) -> Bool { !path.hasPrefix("Tests/Bench/") }
-
-    /// Identifiers with a forbidden word.
+    /// Identifiers with a forbidden word. Names of tests in Python are sentences.
     static func violations(_ file: SourceFile) -> [String] {
-        guard applies(to: file.path) else { return [] }
-        return file.code.enumerated().flatMap { index, line in
+        let code = file.path.hasSuffix(".py") ? pythonCode(file.lines) : file.code
+        return code.enumerated().flatMap { index, line in
             identifiers(line).compactMap { identifier in
-                guard permitted[String(identifier)] != file.path, let problem = problem(of: identifier) else {
-                    return nil
-                }
+                guard permitted[String(identifier)] != file.path, !identifier.hasPrefix("test_"),
+                    let problem = problem(of: identifier)
+                else { return nil }
                 return "\(file.path):\(index + 1): \(identifier): \(problem)"
             }
+        }
+    }
+
+    /// Returns lines of Python without comments and literals.
+    private static func pythonCode(_ lines: [String]) -> [String] {
+        var quote: [UInt8] = []
+        return lines.map { line in
+            var kept: [UInt8] = []
+            var rest = Array(line.utf8)[...]
+            while let byte = rest.first {
+                if !quote.isEmpty {
+                    let isEnd = rest.starts(with: quote)
+                    rest = rest.dropFirst(isEnd ? quote.count : byte == UInt8(ascii: "\\") ? 2 : 1)
+                    if isEnd { quote = [] }
+                } else if byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "'") {
+                    let long = [byte, byte, byte]
+                    quote = rest.starts(with: long) ? long : [byte]
+                    rest = rest.dropFirst(quote.count)
+                } else if byte == UInt8(ascii: "#") {
+                    break
+                } else {
+                    kept.append(rest.removeFirst())
+                }
+            }
+            if quote.count == 1 { quote = [] }
+            return String(decoding: kept, as: UTF8.self)
         }
     }
 
@@ -132,7 +155,8 @@ enum IdentifierRules {
     /// Types with the same path in several targets, such as `A` or `A.B`.
     static func sharedTypes(in files: [SourceFile]) -> [String] {
         var places: [String: [(target: String, location: String)]] = [:]
-        for file in files where applies(to: file.path) {
+        // The programs of `Tests/Bench` are packages of their own.
+        for file in files where !file.path.hasPrefix("Tests/Bench/") {
             guard let target = file.target else { continue }
             for type in types(of: file) {
                 places[type.path, default: []].append((target, "\(file.path):\(type.line)"))

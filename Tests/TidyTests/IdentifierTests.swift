@@ -10,6 +10,13 @@ import Testing
         }
     }
 
+    @Test func `identifiers in Python use standard words`() throws {
+        let folders = ["Tests", "examples", "docs", "bin", "packaging"]
+        for found in try Checkout.files(in: folders, endings: [".py"]).flatMap(IdentifierRules.violations) {
+            Issue.record("\(found)")
+        }
+    }
+
     @Test func `two targets have no types of one name`() throws {
         for found in IdentifierRules.sharedTypes(in: try Self.files.get()) {
             Issue.record("\(found)")
@@ -65,7 +72,19 @@ import Testing
             """
         #expect(IdentifierRules.violations(file(text)) == [])
         #expect(IdentifierRules.violations(file("func `told`() {}")).count == 1)
-        #expect(IdentifierRules.violations(file("let told = 1", at: "Tests/Bench/swift/a/main.swift")) == [])
+    }
+
+    @Test func `in Python literals, comments and names of tests are no identifiers`() {
+        let text = """
+            # told
+            def test_it_is_told(): return f'told "told' + "it's \\"told" // told  # told
+            '''told
+            "told'''; told = r"\\\\"; told()
+            """
+        #expect(
+            IdentifierRules.violations(file(text, at: "Tests/a.py")).map { $0.prefix(12) } == [
+                "Tests/a.py:2", "Tests/a.py:4", "Tests/a.py:4",
+            ])
     }
 
     @Test func `a type of two targets is found and other declarations are not`() {

@@ -29,11 +29,11 @@ class Browser:
         if proxy:
             command[1:1] = [f"--proxy-server={proxy.rstrip('/')}", "--proxy-bypass-list=<-loopback>"]
 
-        def place():
+        def arrange_descriptors():
             os.dup2(ours[0], 3)
             os.dup2(ours[1], 4)
 
-        self._process = subprocess.Popen(command, preexec_fn=place, pass_fds=(3, 4), stdout=subprocess.DEVNULL,
+        self._process = subprocess.Popen(command, preexec_fn=arrange_descriptors, pass_fds=(3, 4), stdout=subprocess.DEVNULL,
                                          stderr=subprocess.DEVNULL,
                                          env={**os.environ, "HOME": self._folder, "XDG_CONFIG_HOME": self._folder})
         for descriptor in (from_us, to_us, *ours):

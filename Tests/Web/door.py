@@ -12,7 +12,7 @@ import subprocess
 import threading
 import urllib.parse
 
-import places  # noqa: F401
+import checkout  # noqa: F401
 from support.harness import Bus
 from support.processes import children, command
 from web import UnixConnection
@@ -59,7 +59,7 @@ class Door(Bus):
 
     def get(self, url, method="GET", body=None, **fields):
         """Returns status, fields and bytes of a response. Names of fields have underscores for hyphens."""
-        connection = UnixConnection(self.path) if self.path else http.client.HTTPConnection(HOST, self.port, timeout=20)
+        connection = UnixConnection(self.path) if self.path else http.client.HTTPConnection(HOST, self.port, timeout=60)
         try:
             connection.request(method, url, body, {name.replace("_", "-"): value for name, value in fields.items()})
             response = connection.getresponse()
@@ -70,7 +70,7 @@ class Door(Bus):
     def call(self, path, message=None, method=None, **fields):
         """Returns status, fields and the read JSON of a response of the API; bytes of another type."""
         connection = (UnixConnection(self.api_path) if self.api_path
-                      else http.client.HTTPConnection(HOST, self.api_port, timeout=90))
+                      else http.client.HTTPConnection(HOST, self.api_port, timeout=120))
         usual = {} if message is None else {"Content-Type": "application/json", "Earshot-API": "1"}
         fields = {**usual, **{name.replace("_", "-"): value for name, value in fields.items()}}
         try:
@@ -83,23 +83,23 @@ class Door(Bus):
         finally:
             connection.close()
 
-    def ask(self, text):
+    def open_request(self, text):
         """Sends bytes. Returns the connection."""
         if self.path:
             peer = socket.socket(socket.AF_UNIX)
             peer.connect(os.fspath(self.path))
         else:
-            peer = socket.create_connection((HOST, self.port), 20)
+            peer = socket.create_connection((HOST, self.port), 60)
         peer.sendall(text)
         return peer
 
     def request(self, url):
         """Sends a GET. Returns the connection."""
-        return self.ask(f"GET {url} HTTP/1.1\r\nHost: {urllib.parse.urlsplit(url).netloc}\r\n\r\n".encode())
+        return self.open_request(f"GET {url} HTTP/1.1\r\nHost: {urllib.parse.urlsplit(url).netloc}\r\n\r\n".encode())
 
     def raw(self, text):
         """Sends bytes, and returns the answer up to the end of the connection; None for a reset one."""
-        with self.ask(text) as peer:
+        with self.open_request(text) as peer:
             return read(peer)
 
     def variables(self):

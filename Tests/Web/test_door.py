@@ -8,7 +8,7 @@ import tempfile
 import time
 import unittest
 
-import places  # noqa: F401
+import checkout  # noqa: F401
 from door import HOST, Door, RawOrigin, Site, more, needs, read
 from support import certificate
 from support.harness import TestCase
@@ -110,7 +110,7 @@ class DoorTests(TestCase):
         slow = socket.socket()
         self.addCleanup(slow.close)
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-        slow.settimeout(20)
+        slow.settimeout(60)
         slow.connect((HOST, self.door.port))
         slow.sendall(f"GET {self.target(path)} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
         self.origin.journal.await_count(path, 1)
@@ -145,7 +145,7 @@ class DoorTests(TestCase):
                     connection.send(answer)
 
                 with ScriptedOrigin(serve) as origin, \
-                        self.door.ask(f"GET {origin.url}/ HTTP/{version}\r\nHost: a\r\n\r\n".encode()) as peer:
+                        self.door.open_request(f"GET {origin.url}/ HTTP/{version}\r\nHost: a\r\n\r\n".encode()) as peer:
                     own = self.own_response(peer)
                 if own is not None:
                     self.assertIn(b"HTTP/1.1 502", own)
@@ -221,7 +221,7 @@ class DoorTests(TestCase):
         def expect(length, target="/headers"):
             return (f"POST {self.target(target)} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n"
                     "Expect: 100-continue\r\n\r\n").encode()
-        with self.door.ask(expect(3)) as peer:
+        with self.door.open_request(expect(3)) as peer:
             self.assertEqual(peer.recv(100), b"HTTP/1.1 100 Continue\r\n\r\n")
             peer.sendall(b"abc")
             self.assertIn(b"HTTP/1.1 200", read(peer))
@@ -292,7 +292,7 @@ class DoorTests(TestCase):
     def test_rewritten_indexes_that_nobody_reads_have_a_bound(self):
         with Site() as site, Door(arguments=["--http-rewrite", HOST]) as door:
             url = site.publish("/large", "text/html", b"x" * (30 << 20), Cache_Control="max-age=600")
-            peers = [door.ask(f"GET /{url} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()) for _ in range(3)]
+            peers = [door.open_request(f"GET /{url} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()) for _ in range(3)]
             for peer in peers:
                 peer.settimeout(60)
             # 64 MiB for all.

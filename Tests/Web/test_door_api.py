@@ -9,7 +9,7 @@ import signal
 import socket
 import unittest
 
-import places
+import checkout
 from door import HOST, Door, more
 from support.harness import TestCase
 from support.origin import Origin, body
@@ -52,7 +52,7 @@ class APITests(TestCase):
         self.door.call("fetch", {"url": self.url + "/headers", "method": "PUT", "body-base64": "AAE="})
         self.assertEqual(self.origin.journal.log("/headers")[-1].body, b"\0\1")
         text = json.dumps({"url": self.url + "/hang"})
-        peer = socket.create_connection((HOST, self.door.api_port), 20)
+        peer = socket.create_connection((HOST, self.door.api_port), 60)
         peer.sendall(f"POST /v1/fetch HTTP/1.1\r\nHost: localhost\r\nEarshot-API: 1\r\nContent-Type: application/json\r\n"
                      f"Content-Length: {len(text)}\r\n\r\n{text}".encode())
         self.origin.journal.await_count("/hang", 1)
@@ -63,7 +63,7 @@ class APITests(TestCase):
         session = self.session()
         answer = self.submit(session, "/bytes/100", {"id": "large", "url": self.url + "/bytes/200000"})
         self.assertEqual([request["accepted"] for request in answer["requests"]], [True, True])
-        results = self.results(session, wait=20, count=2)
+        results = self.results(session, wait=60, count=2)
         self.assertEqual(results, self.results(session))
         for result in results:
             status, fields, content = self.door.call(f"body?session={session}&sequence={result['sequence']}")
@@ -76,7 +76,7 @@ class APITests(TestCase):
         self.assertEqual(self.door.call("results", {"session": session, "acknowledge": 3})[0], 400)
         # A failure has its page, or is a problem.
         self.submit(session, "/status/404", {"url": "unknown:x"})
-        for result in self.results(session, wait=20, count=2):
+        for result in self.results(session, wait=60, count=2):
             status, fields, content = self.door.call(f"body?session={session}&sequence={result['sequence']}")
             if result["code"] == "http-status":
                 self.assertEqual((status, fields["Earshot-Status"], len(content)), (200, "404", result["length"]))
@@ -85,9 +85,9 @@ class APITests(TestCase):
         self.results(session, acknowledge=4)
         # A window of results waits for acknowledgements, and more do not come.
         self.submit(session, *[f"/bytes/1?window-{number}" for number in range(40)])
-        results = self.results(session, wait=20, count=32)
+        results = self.results(session, wait=60, count=32)
         self.assertEqual(len(results), 32)
-        self.assertEqual(len(self.results(session, acknowledge=results[-1]["sequence"], wait=20, count=8)), 8)
+        self.assertEqual(len(self.results(session, acknowledge=results[-1]["sequence"], wait=60, count=8)), 8)
 
     def test_a_stream_of_events_resumes_and_the_end_of_its_session_removes_the_requests(self):
         session = self.session()
@@ -105,7 +105,7 @@ class APITests(TestCase):
 
     def events(self, session, count, last=None):
         resume = "" if last is None else f"Last-Event-ID: {last}\r\n"
-        with socket.create_connection((HOST, self.door.api_port), 20) as peer:
+        with socket.create_connection((HOST, self.door.api_port), 60) as peer:
             peer.sendall(f"GET /v1/events?session={session} HTTP/1.1\r\nHost: localhost\r\n{resume}\r\n".encode())
             text = b""
             while text.count(b"\n\n") < count:
@@ -191,7 +191,7 @@ class APITests(TestCase):
             session = self.session(subscribe=["inline"])
             for number in range(3):
                 client.fetch("inline", number, f"{self.url}/bytes/1000000?inline-{number}", deliver="inline")
-            results = self.results(session, wait=20, count=3)
+            results = self.results(session, wait=60, count=3)
             answers = [self.door.call(f"body?session={session}&sequence={result['sequence']}") for result in results]
             self.assertEqual([answer[0] for answer in answers], [200, 200, 410])
             self.assertEqual(answers[2][2]["code"], "unknown-body")
@@ -204,7 +204,7 @@ class APITests(TestCase):
                    f"Content-Length: {len(text)}\r\n\r\n{text}").encode()
         os.kill(self.door.broker, signal.SIGSTOP)
         try:
-            peers = [socket.create_connection((HOST, self.door.api_port), 20) for _ in range(3)]
+            peers = [socket.create_connection((HOST, self.door.api_port), 60) for _ in range(3)]
             for peer in peers:
                 peer.sendall(request)
             # 8 MiB; the first two wait for the broker.
@@ -227,7 +227,7 @@ class APITests(TestCase):
             self.assertEqual((response.status, b"JSON" in response.read()), (400, True))
 
     def test_the_served_document_is_that_of_protocols(self):
-        document = json.loads((places.ROOT / "protocols" / "openapi.json").read_text())
+        document = json.loads((checkout.ROOT / "protocols" / "openapi.json").read_text())
         self.assertEqual(self.door.call("openapi.json")[2], document)
 
 

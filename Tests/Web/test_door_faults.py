@@ -4,7 +4,7 @@ import gzip
 import threading
 import unittest
 
-import places  # noqa: F401
+import checkout  # noqa: F401
 from door import Door, RawOrigin, Site, more
 from support.harness import TestCase
 from support.origin import Origin, body
@@ -24,15 +24,15 @@ class FaultTests(TestCase):
 
     def test_a_range_of_a_response_that_is_not_stored_is_passed_on_and_never_stored_as_whole(self):
         whole = body(5_000)
-        for asked, part, place in [("bytes=10-19", whole[10:20], b"10-19"), ("bytes=-5", whole[-5:], b"4995-4999")]:
-            partial = response(b"206 Partial Content", part, FRESH + b"Content-Range: bytes %s/5000\r\n" % place)
+        for range_field, part, content_range in [("bytes=10-19", whole[10:20], b"10-19"), ("bytes=-5", whole[-5:], b"4995-4999")]:
+            partial = response(b"206 Partial Content", part, FRESH + b"Content-Range: bytes %s/5000\r\n" % content_range)
             with RawOrigin(partial) as origin:
-                status, fields, content = self.door.get(origin.url, Range=asked)
-                self.assertEqual((status, fields["Content-Range"], content), (206, f"bytes {place.decode()}/5000", part))
-                self.assertIn(f"range: {asked}\r\n", origin.heads[0].decode().lower())
+                status, fields, content = self.door.get(origin.url, Range=range_field)
+                self.assertEqual((status, fields["Content-Range"], content), (206, f"bytes {content_range.decode()}/5000", part))
+                self.assertIn(f"range: {range_field}\r\n", origin.heads[0].decode().lower())
                 origin.answer = response(b"200 OK", whole, FRESH)
                 self.assertEqual(self.door.get(origin.url)[::2], (200, whole))
-                self.assertEqual(self.door.get(origin.url, Range=asked)[::2], (206, part))
+                self.assertEqual(self.door.get(origin.url, Range=range_field)[::2], (206, part))
                 self.assertEqual(len(origin.heads), 2)
         # A server that ignores the range.
         with RawOrigin(response(b"200 OK", whole)) as origin:
@@ -66,9 +66,9 @@ class FaultTests(TestCase):
                 site.held.add(path)
             answers = []
 
-            def ask(path):
+            def request_path(path):
                 answers.append((path, self.door.get(site.url + path)[0]))
-            clients = [threading.Thread(target=ask, args=(path,)) for path in ["/error", "/stale"] * 10]
+            clients = [threading.Thread(target=request_path, args=(path,)) for path in ["/error", "/stale"] * 10]
             for client in clients:
                 client.start()
             with self.door.client() as client:

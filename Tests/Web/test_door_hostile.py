@@ -9,7 +9,7 @@ import socket
 import time
 import unittest
 
-import places  # noqa: F401
+import checkout  # noqa: F401
 from door import HOST, Door, Site, more, read
 from support.harness import TestCase, temporary_folder
 from support.origin import Origin
@@ -34,13 +34,13 @@ class HostileTests(TestCase):
             peer.sendall(b"POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue" + END)
             poll = select.poll()
             poll.register(peer, 0)
-            assert poll.poll(20_000), "the door closes it"
+            assert poll.poll(60_000), "the door closes it"
         session = cls.door.call("sessions", {})[2]["session"]
         cls.events = socket.create_connection((HOST, cls.door.api_port), 60)
         cls.events.sendall(f"GET /v1/events?session={session} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         # Wait for half a minute, beside the other tests.
-        cls.slow = [cls.door.ask(text) for text in (b"", b"GET http://a/ HTTP/1.1\r\nHost:",
-                                                    b"POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc")]
+        cls.slow = [cls.door.open_request(text) for text in (b"", b"GET http://a/ HTTP/1.1\r\nHost:",
+                                                             b"POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc")]
         cls.began = time.monotonic()
 
     @classmethod
@@ -117,7 +117,7 @@ class HostileTests(TestCase):
 
     def test_bodies_that_do_not_end_have_a_bound(self):
         post = self.line(method="POST") + b"Host: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue" + END
-        peers = [self.door.ask(post) for _ in range(20)]
+        peers = [self.door.open_request(post) for _ in range(20)]
         answers = [peer.recv(12) for peer in peers]
         # 64 MiB for chunked bodies of up to 4 MiB.
         self.assertIn(answers.count(b"HTTP/1.1 100"), (15, 16))
@@ -147,7 +147,7 @@ class HostileTests(TestCase):
             door.get(url)
             reader = door.request(url)
             answer = more(reader)
-            peers = [socket.create_connection((HOST, door.port), 20) for _ in range(150)]
+            peers = [socket.create_connection((HOST, door.port), 60) for _ in range(150)]
             self.assertEqual(door.get(self.origin.url + "/bytes/1")[0], 200)
             eventually_ended = sum(bool(select.select([peer], [], [], 0)[0]) for peer in peers)
             self.assertGreater(eventually_ended, 50)
@@ -166,7 +166,7 @@ class HostileTests(TestCase):
 
     def test_the_kernel_looks_for_clients_that_have_vanished(self):
         # Timer 2 of proc_net_tcp(5) is that of keepalive.
-        with socket.create_connection((HOST, self.door.port), 20) as peer:
+        with socket.create_connection((HOST, self.door.port), 60) as peer:
             ends = [f"{socket.htonl(0x7f000001):08X}:{port:04X}" for port in (self.door.port, peer.getsockname()[1])]
 
             def timer():

@@ -13,7 +13,7 @@ import threading
 import unittest
 import zipfile
 
-import places  # noqa: F401
+import checkout  # noqa: F401
 from browser import Browser
 from door import HOST, Door, Site, needs
 from support.harness import TestCase

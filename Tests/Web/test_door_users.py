@@ -11,7 +11,7 @@ import time
 import unittest
 from unittest import mock
 
-import places  # noqa: F401
+import checkout  # noqa: F401
 from door import HOST, Door, RawOrigin, Site, more, read
 from support.harness import Bus, Commands, TestCase, binary, temporary_folder, web
 from support.injection import IS_SUPPORTED, LANDLOCK, Injected
@@ -22,12 +22,12 @@ from web import Web
 OTHER = 4_321
 """A user ID without an account."""
 
-ASK = """
+REQUEST_PROGRAM = """
 import os, socket, sys
 os.setgroups([]); os.setgid({user}); os.setuid({user})
 kind, place, request = sys.argv[1:]
 peer = socket.socket({{"unix": socket.AF_UNIX, "mapped": socket.AF_INET6}}.get(kind, socket.AF_INET))
-peer.settimeout(20)
+peer.settimeout(60)
 try:
     peer.connect(place if kind == "unix" else ("::ffff:127.0.0.1" if kind == "mapped" else "127.0.0.1", int(place)))
 except PermissionError:
@@ -42,24 +42,24 @@ class UserTests(TestCase):
         self.origin = self.enterContext(Origin())
         self.url = self.origin.url + "/bytes/100"
 
-    def ask_as_other(self, kind, place, request=None):
+    def request_as_other(self, kind, target, request=None):
         """Returns the status of a request of another user, or `closed`."""
         request = request or f"GET {self.url} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-        done = subprocess.run([sys.executable, "-I", "-c", ASK.format(user=OTHER), kind, str(place), request],
-                              capture_output=True, text=True, timeout=30)
+        done = subprocess.run([sys.executable, "-I", "-c", REQUEST_PROGRAM.format(user=OTHER), kind, str(target), request],
+                              capture_output=True, text=True, timeout=90)
         return (done.stdout or done.stderr).strip()
 
     @unittest.skipIf(os.geteuid(), "another user needs root")
     def test_another_user_gets_403_over_tcp_unless_it_is_permitted(self):
         with Door() as door:
-            self.assertEqual(self.ask_as_other("tcp", door.port), "403")
+            self.assertEqual(self.request_as_other("tcp", door.port), "403")
             self.assertEqual(self.origin.journal.total, 0)
             self.assertEqual(door.get(self.url)[0], 200)
             eventually(lambda: door.status()["http"]["refused"] > 0, "the refusal is counted")
         with Door(arguments=["--http-users", OTHER]) as door:
-            self.assertEqual(self.ask_as_other("tcp", door.port), "200")
+            self.assertEqual(self.request_as_other("tcp", door.port), "200")
             # Programs in Java connect with a socket of IPv6.
-            self.assertEqual(self.ask_as_other("mapped", door.port), "200")
+            self.assertEqual(self.request_as_other("mapped", door.port), "200")
             self.assertEqual(door.get(self.url)[0], 200)
         self.assertEqual(self.origin.journal.count("/bytes/100"), 4)
 
@@ -79,7 +79,7 @@ class UserTests(TestCase):
         path = folder / "door"
         for arguments, outcome in [([], "closed"), (["--http-users", OTHER], "200"), (["--http-users", OTHER + 1], "403")]:
             with Door(http=f"0,unix:{path}", arguments=arguments):
-                self.assertEqual(self.ask_as_other("unix", path), outcome)
+                self.assertEqual(self.request_as_other("unix", path), outcome)
                 with socket.socket(socket.AF_UNIX) as peer:
                     peer.connect(str(path))
                     peer.sendall(f"GET {self.url} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
@@ -97,7 +97,7 @@ class UserTests(TestCase):
             door.path, door.api_path = folder / "door", path
             for target in ("/bytes/3000000", "/chunked/3000000", "/bytes/100"):
                 self.assertTrue(door.get(self.origin.url + target)[2] == body(int(target.split("/")[2])), target)
-            self.assertEqual(self.ask_as_other("tcp", door.port), "200")
+            self.assertEqual(self.request_as_other("tcp", door.port), "200")
             # A body that grows, to two clients.
             peers = [door.request(self.origin.url + "/steps/a/b?bytes=4000000") for _ in range(2)]
             answers = [more(peer) for peer in peers]
@@ -111,7 +111,7 @@ class UserTests(TestCase):
             self.assertTrue(door.call("fetch", {"url": self.origin.url + "/bytes/3000000"})[2] == body(3_000_000))
             session = door.call("sessions", {})[2]["session"]
             door.call("requests", {"session": session, "requests": [{"url": self.origin.url + "/bytes/2000000"}]})
-            result, = door.call("results", {"session": session, "wait": 20})[2]["results"]
+            result, = door.call("results", {"session": session, "wait": 60})[2]["results"]
             content = door.call(f"body?session={session}&sequence={result['sequence']}")[2]
             self.assertTrue(content == body(2_000_000))
 
@@ -129,15 +129,15 @@ class UserTests(TestCase):
             redirecting = self.enterContext(RawOrigin(redirect.encode()))
             for members in ({}, {"fields": {"A": "b"}, "errors": "deliver"}, {"url": redirecting.url}):
                 text = json.dumps({"url": f"{door.proxy}{self.url}", **members})
-                self.ask_as_other("unix", api, f"POST /v1/fetch HTTP/1.1\r\nHost: localhost\r\nEarshot-API: 1\r\nContent-Type: "
-                                  f"application/json\r\nContent-Length: {len(text)}\r\n\r\n{text}")
+                self.request_as_other("unix", api, f"POST /v1/fetch HTTP/1.1\r\nHost: localhost\r\nEarshot-API: 1\r\nContent-Type: "
+                                      f"application/json\r\nContent-Length: {len(text)}\r\n\r\n{text}")
             self.assertEqual((self.origin.journal.total, len(redirecting.heads)), (0, 1))
             door.api_path = api
             self.assertEqual(door.call("fetch", {"url": f"{door.proxy}{self.url}"})[2], body(100))
         with Door(arguments=["--http-tokens", file, "--users", OTHER, "--http-users", OTHER]) as door:
             self.assertEqual(door.get(self.url)[0], 407)
             self.assertEqual(door.get(self.url, Proxy_Authorization="Bearer 0123456789abcdef")[0], 200)
-            self.assertEqual(self.ask_as_other("tcp", door.port), "200")
+            self.assertEqual(self.request_as_other("tcp", door.port), "200")
 
     @unittest.skipIf(os.geteuid(), "another user needs root")
     def test_in_a_bus_with_users_a_large_index_is_not_rewritten_and_whole(self):
@@ -268,7 +268,7 @@ class UserTests(TestCase):
                 name.lower() for request in self.origin.journal.log() for name in request.headers))
             guess = f"GET /v1/status HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer wrong\r\n\r\n".encode()
             began = time.monotonic()
-            with socket.create_connection((HOST, door.api_port), 20) as peer:
+            with socket.create_connection((HOST, door.api_port), 60) as peer:
                 peer.sendall(guess * 500 + guess.replace(b"Host: a", b"Host: a\r\nConnection: close"))
                 answer = read(peer)
             compared = answer.count(b"HTTP/1.1 401 ")

@@ -9,7 +9,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-import places
+import checkout
 from web import HOST, Web
 from support.cluster import ClusterBus
 from support.harness import Bus, TestCase, temporary_folder
@@ -17,7 +17,7 @@ from support.origin import Origin
 from support.processes import Program, eventually
 from support.tools import tool
 
-EXAMPLES = places.ROOT / "examples" / "monitoring"
+EXAMPLES = checkout.ROOT / "examples" / "monitoring"
 
 
 def promtool(*arguments, input=None):
@@ -68,10 +68,10 @@ class MonitoringTests(TestCase):
             line = prometheus.await_line("Listening on", timeout=60)
             port = re.search(r"address=\S+?:(\d+)", line)[1]
 
-            def ask(query):
+            def evaluate(query):
                 url = f"http://{HOST}:{port}/api/v1/query?query={urllib.parse.quote(query)}"
                 try:
-                    with urllib.request.urlopen(url, timeout=10) as response:
+                    with urllib.request.urlopen(url, timeout=60) as response:
                         result = json.load(response)["data"]["result"]
                 except urllib.error.HTTPError as error:
                     # It listens before it is ready.
@@ -81,9 +81,9 @@ class MonitoringTests(TestCase):
 
             client.fetch("h", 1, f"{origin.url}/bytes/10")
             client.terminal()
-            eventually(lambda: ask('up{job="earshot"}') == [1], "Prometheus has scraped", 60)
-            eventually(lambda: ask('earshot_requests_total{state="answered"}') == [1], "it has the answer", 60)
-            self.assertEqual(len(ask("histogram_quantile(0.9, earshot_request_seconds_bucket)")), 1)
+            eventually(lambda: evaluate('up{job="earshot"}') == [1], "Prometheus has scraped", 60)
+            eventually(lambda: evaluate('earshot_requests_total{state="answered"}') == [1], "it has the answer", 60)
+            self.assertEqual(len(evaluate("histogram_quantile(0.9, earshot_request_seconds_bucket)")), 1)
             prometheus.signal(15)
             prometheus.wait(60)
 

@@ -6,7 +6,7 @@ import os
 import pathlib
 import unittest
 
-import places  # noqa: F401
+import checkout  # noqa: F401
 from browser import Browser
 from web import Web
 from support.harness import Bus, TestCase

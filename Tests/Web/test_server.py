@@ -9,7 +9,7 @@ import stat
 import time
 import unittest
 
-import places  # noqa: F401
+import checkout  # noqa: F401
 from web import HOST, Web
 from support.harness import Bus, Commands, TestCase, temporary_folder
 from support.cluster import ClusterBus
@@ -31,10 +31,10 @@ class ResourceTests(TestCase):
             client.fetch("h", "failed", f"{origin.url}/status/404")
             for _ in range(4):
                 client.terminal()
-            now = eventually(lambda: (found := web.metrics())["earshot_requests_submitted_total"] == 4 and found, "metrics")
+            now = eventually(lambda: (found := web.metrics())["earshot_request_seconds_count"] == 4 and found, "metrics")
+            self.assertEqual(now["earshot_requests_submitted_total"], 4)
             self.assertEqual(now['earshot_requests_total{state="answered"}'], 3)
             self.assertEqual(now['earshot_requests_failed_total{cause="http-status"}'], 1)
-            self.assertEqual(now["earshot_request_seconds_count"], 4)
             self.assertEqual(now['earshot_request_seconds_bucket{le="+Inf"}'], 4)
             self.assertGreaterEqual(now["earshot_transfer_seconds_count"], 2)
             self.assertGreaterEqual(now["earshot_transfer_bytes_total"], 1000)

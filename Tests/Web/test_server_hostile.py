@@ -10,7 +10,7 @@ import stat
 import time
 import unittest
 
-import places  # noqa: F401
+import checkout  # noqa: F401
 from web import HOST, Web
 from support.harness import Bus, Commands, TestCase, temporary_folder, web
 from support.processes import Program, eventually
@@ -60,7 +60,7 @@ class FloodTests(TestCase):
         self.web = self.enterContext(Web(self.bus))
 
     def connect(self):
-        peer = self.enterContext(socket.create_connection((HOST, self.web.port), 20))
+        peer = self.enterContext(socket.create_connection((HOST, self.web.port), 60))
         return peer
 
     def answers(self):
@@ -123,7 +123,7 @@ class FloodTests(TestCase):
                     b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 10]
         before = len(os.listdir(f"/proc/{self.web.program.pid}/fd"))
         for number in range(300):
-            with socket.create_connection((HOST, self.web.port), 20) as peer:
+            with socket.create_connection((HOST, self.web.port), 60) as peer:
                 if number % 2:
                     # A reset in place of an orderly end.
                     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")

@@ -5,7 +5,7 @@ import json
 import re
 import socket
 
-import places  # noqa: F401
+import checkout  # noqa: F401
 from support.harness import Bus, web
 from support.processes import Program, eventually
 
@@ -16,12 +16,12 @@ class UnixConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
     def __init__(self, path):
-        super().__init__("localhost", timeout=10)
+        super().__init__("localhost", timeout=60)
         self._path = str(path)
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(10)
+        self.sock.settimeout(60)
         self.sock.connect(self._path)
 
 
@@ -57,7 +57,7 @@ class Web:
                 raise AssertionError(f"earshot-web ended with {status}\n{self.program.describe()}")
 
     def connection(self):
-        return http.client.HTTPConnection(HOST, self.port, timeout=10) if self.port else UnixConnection(self.listen)
+        return http.client.HTTPConnection(HOST, self.port, timeout=60) if self.port else UnixConnection(self.listen)
 
     def get(self, path, method="GET", body=None, **fields):
         """Returns status, fields and text of a response. Field names have underscores for hyphens."""
@@ -81,7 +81,7 @@ class Web:
         rows = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
         return {name: float(value) for name, value in rows}
 
-    def raw(self, text, timeout=10):
+    def raw(self, text, timeout=60):
         """Sends bytes, and returns the answer up to the end of the connection."""
         with socket.create_connection((HOST, self.port), timeout) as peer:
             peer.sendall(text)

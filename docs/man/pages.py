@@ -175,7 +175,7 @@ def optional(argument, macros):
 
 def value(argument):
     """Returns the macros for the value of an argument, after a space."""
-    if not argument.takes_value and not argument.is_positional:
+    if not argument.has_value and not argument.is_positional:
         return ""
     return f" Ar {mdoc.argument(argument.value)}" + (" ..." if argument.is_repeating else "")
 

@@ -83,7 +83,7 @@ class Argument:
     def __init__(self, description):
         self.description = description
         self.is_positional = description["kind"] == "positional"
-        self.takes_value = description["kind"] == "option"
+        self.has_value = description["kind"] == "option"
         self.is_optional, self.is_repeating = description["isOptional"], description["isRepeating"]
         self.follows_dashes = description["parsingStrategy"] == "postTerminator"
         self.group = description.get("sectionTitle") or ""

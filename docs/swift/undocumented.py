@@ -11,11 +11,11 @@ import urllib.parse
 
 def undocumented(symbols):
     """Returns a line for each symbol without a doc comment."""
-    return [f"{place(symbol)}: {'.'.join(symbol['pathComponents'])} has no doc comment"
+    return [f"{source_of(symbol)}: {'.'.join(symbol['pathComponents'])} has no doc comment"
             for symbol in symbols if not symbol.get("docComment", {}).get("lines")]
 
 
-def place(symbol):
+def source_of(symbol):
     """Returns the file and line of a symbol."""
     location = symbol.get("location")
     if location is None:

@@ -98,16 +98,16 @@ my $handler = sprintf "afternoon/%d-%08x", $$, rand 2**32;
 my %open = map { $_ => $ARGV[$_ - 1] } 1 .. @ARGV;
 my $status = 0;
 my %losses;
-my ($number, %asked);    # the number of the last FETCH, and their IDs by number
+my ($number, %sent);    # the number of the last FETCH, and their IDs by number
 
 sub request {
     my ($id) = @_;
-    $asked{++$number} = $id;
+    $sent{++$number} = $id;
     send_head("FETCH $handler $id $open{$id}\nnumber: $number\n");
 }
 
 sub request_all {
-    ($number, %asked) = 0;
+    ($number, %sent) = 0;
     request($_) for sort { $a <=> $b } keys %open;
 }
 
@@ -151,7 +151,7 @@ sub converse {
             send_head("ACK $highest\n");
             request($id) if $is_lost && $verb eq "RESULT" && ++$losses{$id};
         } elsif ($verb eq "ERROR" && $field->{to}) {
-            my $refused = delete $asked{$field->{to}};
+            my $refused = delete $sent{$field->{to}};
             finish("FAILED", $refused, $name, $field) if $refused && $open{$refused};
         }
     }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Reports the library's error on standard output, as a line of the protocol of the tests. */
-static int give_up(earshot_bus *bus)
+static int report_and_close(earshot_bus *bus)
 {
     if (bus->status == EARSHOT_NO_BROKER) puts("gone");
     else printf("error %s\n", bus->error);
@@ -16,7 +16,7 @@ static int give_up(earshot_bus *bus)
 }
 
 /* Prints a line for a message. Returns 1, 0 if the message has no line, or -1 on failure. */
-static int tell(earshot_bus *bus, const earshot_message *message, const char *folder, int number)
+static int print_message(earshot_bus *bus, const earshot_message *message, const char *folder, int number)
 {
     const char *const *word = message->word, *verb = message->verb, *status = earshot_field(message, "status");
     if (earshot_is_terminal(message)) {
@@ -44,7 +44,7 @@ int main(int count, char **arguments)
     earshot_options options = {.lease = count > 2 ? atoi(arguments[2] + strlen("lease=")) : 0};
     setvbuf(stdout, NULL, _IOLBF, 0);
     earshot_bus bus;
-    if (earshot_open_with(&bus, &options) != 0) return give_up(&bus);
+    if (earshot_open_with(&bus, &options) != 0) return report_and_close(&bus);
     puts("ready");
 
     char *line = NULL;
@@ -67,16 +67,16 @@ int main(int count, char **arguments)
         } else if (strcmp(command, "subscribe") == 0) {
             result = earshot_subscribe(&bus, first);
         } else { /* receive */
-            int told = 0;
-            while (result == 0 && told == 0) {
+            int printed = 0;
+            while (result == 0 && printed == 0) {
                 earshot_message message;
                 if ((result = earshot_receive(&bus, &message)) != 0) break;
-                told = tell(&bus, &message, arguments[1], ++number);
+                printed = print_message(&bus, &message, arguments[1], ++number);
                 earshot_free(&message);
-                if (told < 0) result = -1;
+                if (printed < 0) result = -1;
             }
         }
-        if (result != 0) return give_up(&bus);
+        if (result != 0) return report_and_close(&bus);
     }
     free(line);
     earshot_close(&bus);

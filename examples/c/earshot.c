@@ -1,5 +1,5 @@
 #define _DEFAULT_SOURCE
-#include "place.h"
+#include "address.h"
 
 #include <errno.h>
 #include <openssl/evp.h>
@@ -80,7 +80,7 @@ static int send_numbered(earshot_bus *bus, const char *head, unsigned long long 
     return result;
 }
 
-static int say_with(earshot_bus *bus, const char *fields, const char *const words[], const char *body)
+static int send_command(earshot_bus *bus, const char *fields, const char *const words[], const char *body)
 {
     char *head = compose(bus, fields, words);
     if (!head) return -1;
@@ -91,9 +91,9 @@ static int say_with(earshot_bus *bus, const char *fields, const char *const word
     return result;
 }
 
-static int say(earshot_bus *bus, const char *fields, const char *const words[])
+static int send_head(earshot_bus *bus, const char *fields, const char *const words[])
 {
-    return say_with(bus, fields, words, NULL);
+    return send_command(bus, fields, words, NULL);
 }
 
 static long long now_ms(void)
@@ -250,44 +250,44 @@ int earshot_done(earshot_bus *bus, const char *attempt, const char *content_type
 {
     char fields[300];
     snprintf(fields, sizeof fields, "length: %zu\n\ncontent-type: %s\n", strlen(text), content_type);
-    return say_with(bus, fields, (const char *[]){"DONE", attempt, "200", NULL}, text);
+    return send_command(bus, fields, (const char *[]){"DONE", attempt, "200", NULL}, text);
 }
 
 int earshot_failed(earshot_bus *bus, const char *attempt, const char *code, const char *detail)
 {
     char fields[300];
     snprintf(fields, sizeof fields, "detail: %s\n", detail);
-    return say(bus, fields, (const char *[]){"FAILED", attempt, code, NULL});
+    return send_head(bus, fields, (const char *[]){"FAILED", attempt, code, NULL});
 }
 
 int earshot_pong(earshot_bus *bus)
 {
-    return say(bus, "", (const char *[]){"PONG", NULL});
+    return send_head(bus, "", (const char *[]){"PONG", NULL});
 }
 
 int earshot_bye(earshot_bus *bus)
 {
-    return say(bus, "", (const char *[]){"BYE", NULL});
+    return send_head(bus, "", (const char *[]){"BYE", NULL});
 }
 
 int earshot_fetch(earshot_bus *bus, const char *handler, const char *request, const char *url, const char *fields)
 {
-    return say(bus, fields ? fields : "", (const char *[]){"FETCH", handler, request, url, NULL});
+    return send_head(bus, fields ? fields : "", (const char *[]){"FETCH", handler, request, url, NULL});
 }
 
 int earshot_remove(earshot_bus *bus, const char *handler)
 {
-    return say(bus, "", (const char *[]){"REMOVE", handler, NULL});
+    return send_head(bus, "", (const char *[]){"REMOVE", handler, NULL});
 }
 
 int earshot_cancel(earshot_bus *bus, const char *handler, const char *request)
 {
-    return say(bus, "", (const char *[]){"REMOVE", handler, request, NULL});
+    return send_head(bus, "", (const char *[]){"REMOVE", handler, request, NULL});
 }
 
 int earshot_subscribe(earshot_bus *bus, const char *pattern)
 {
-    return say(bus, "", (const char *[]){"SUBSCRIBE", pattern, NULL});
+    return send_head(bus, "", (const char *[]){"SUBSCRIBE", pattern, NULL});
 }
 
 /* Splits the head into verb, operands, fields and HTTP fields. */
@@ -374,7 +374,7 @@ static int receive(earshot_bus *bus, earshot_message *message)
 {
     int received = receive_within(bus, message, SILENCE_MS);
     if (received == 0) {
-        if (say(bus, "", (const char *[]){"QUERY", "ping", NULL}) != 0) return -1;
+        if (send_head(bus, "", (const char *[]){"QUERY", "ping", NULL}) != 0) return -1;
         received = receive_within(bus, message, SILENCE_MS);
     }
     if (received == 0) return earshot_fail(bus, LOST, "%s", GONE);
@@ -390,8 +390,8 @@ static int receive_new(earshot_bus *bus, earshot_message *message)
         const char *seq = earshot_is_terminal(message) ? earshot_field(message, "seq") : NULL;
         if (!seq) return 0;
         unsigned long long number = strtoull(seq, NULL, 10);
-        if (number > bus->heard) {
-            bus->heard = number;
+        if (number > bus->last_seq) {
+            bus->last_seq = number;
             return 0;
         }
         earshot_free(message); /* a redelivered terminal, with the same number as before */
@@ -562,18 +562,18 @@ static int take_data(earshot_bus *bus, const char *seq, unsigned long long taken
 static int read_on(earshot_bus *bus, const earshot_message *message, FILE *file, EVP_MD_CTX *digest, zmq_msg_t *parts)
 {
     const char *seq = earshot_field(message, "seq"), *text = earshot_field(message, "length");
-    unsigned long long length = text ? strtoull(text, NULL, 10) : 0, asked = 0, taken = 0;
+    unsigned long long length = text ? strtoull(text, NULL, 10) : 0, requested = 0, taken = 0;
     unsigned connection = bus->connection;
     while (taken < length) {
         if (connection != bus->connection) { /* The broken connection had READs without an answer. */
             connection = bus->connection;
-            asked = taken;
-        } else if (asked < length && asked < taken + OPEN_READS * PIECE_BYTES) {
+            requested = taken;
+        } else if (requested < length && requested < taken + OPEN_READS * PIECE_BYTES) {
             char offset[24], size[24];
-            snprintf(offset, sizeof offset, "%llu", asked);
-            snprintf(size, sizeof size, "%llu", length - asked < PIECE_BYTES ? length - asked : PIECE_BYTES);
-            asked += PIECE_BYTES;
-            if (say(bus, "", (const char *[]){"READ", seq, offset, size, NULL}) != 0) return -1;
+            snprintf(offset, sizeof offset, "%llu", requested);
+            snprintf(size, sizeof size, "%llu", length - requested < PIECE_BYTES ? length - requested : PIECE_BYTES);
+            requested += PIECE_BYTES;
+            if (send_head(bus, "", (const char *[]){"READ", seq, offset, size, NULL}) != 0) return -1;
         } else {
             if (take_data(bus, seq, taken, parts) != 0) return -1;
             for (zmq_msg_t *part; taken < length; taken += PIECE_BYTES) {
@@ -659,7 +659,7 @@ int earshot_acknowledge(earshot_bus *bus, const earshot_message *message)
     const char *seq = earshot_field(message, "seq");
     if (!seq) return 0;
     bus->acknowledged = strtoull(seq, NULL, 10);
-    return say(bus, "", (const char *[]){"ACK", seq, NULL});
+    return send_head(bus, "", (const char *[]){"ACK", seq, NULL});
 }
 
 int earshot_is_terminal(const earshot_message *message)
@@ -697,7 +697,7 @@ void earshot_close(earshot_bus *bus)
     bus->context = NULL;
 }
 
-int earshot_give_up(earshot_bus *bus)
+int earshot_report_and_close(earshot_bus *bus)
 {
     fprintf(stderr, "earshot: %s\n", bus->error);
     earshot_close(bus);

@@ -21,7 +21,7 @@ typedef struct {
 typedef struct {
     void *context;
     void *socket, *monitor; /* the monitor is readable once the connection has ended */
-    unsigned long long heard; /* `seq` of the last terminal */
+    unsigned long long last_seq; /* `seq` of the last terminal */
     char error[512]; /* reason for the failure of the last call, as a sentence */
     int status;      /* exit code for that failure */
     earshot_options options;
@@ -79,7 +79,7 @@ int earshot_print(earshot_bus *bus, const earshot_message *message);
 int earshot_acknowledge(earshot_bus *bus, const earshot_message *message);
 
 /* Functions for workers, protocol EARW/1 (protocols/6-workers.md). A bus that earshot_register opened works only with them,
-   earshot_receive, earshot_field, earshot_free, earshot_close and earshot_give_up. */
+   earshot_receive, earshot_field, earshot_free, earshot_close and earshot_report_and_close. */
 
 /* Connects as a worker for URLs of a scheme, with `slots` concurrent jobs, within 3 s. The caller must call earshot_close,
    also after a failure. */
@@ -111,6 +111,6 @@ void earshot_free(earshot_message *message);
 void earshot_close(earshot_bus *bus);
 
 /* Prints the reason of the last failure to standard error, closes the bus, and returns the exit code. */
-int earshot_give_up(earshot_bus *bus);
+int earshot_report_and_close(earshot_bus *bus);
 
 #endif

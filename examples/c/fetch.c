@@ -38,9 +38,9 @@ int main(int count, char **arguments)
     earshot_bus bus;
     earshot_message message;
     if (earshot_open_with(&bus, &options) != 0 || earshot_fetch(&bus, handler, "1", url, NULL) != 0)
-        return earshot_give_up(&bus);
+        return earshot_report_and_close(&bus);
     for (;;) {
-        if (earshot_receive(&bus, &message) != 0) return earshot_give_up(&bus);
+        if (earshot_receive(&bus, &message) != 0) return earshot_report_and_close(&bus);
         if (earshot_is_terminal(&message)) break;
         earshot_free(&message);
     }
@@ -52,11 +52,11 @@ int main(int count, char **arguments)
         status = EARSHOT_FAILED;
     } else if (earshot_write(&bus, &message, stdout) != 0) {
         earshot_free(&message);
-        return earshot_give_up(&bus);
+        return earshot_report_and_close(&bus);
     }
     int acknowledged = earshot_acknowledge(&bus, &message);
     earshot_free(&message);
-    if (acknowledged != 0) return earshot_give_up(&bus);
+    if (acknowledged != 0) return earshot_report_and_close(&bus);
     earshot_close(&bus);
     return status;
 }

@@ -13,11 +13,11 @@ int main(int count, char **arguments)
     long left = count == 3 ? atol(arguments[2]) : -1;
 
     earshot_bus bus;
-    if (earshot_open(&bus) != 0 || earshot_subscribe(&bus, arguments[1]) != 0) return earshot_give_up(&bus);
+    if (earshot_open(&bus) != 0 || earshot_subscribe(&bus, arguments[1]) != 0) return earshot_report_and_close(&bus);
     int listening = 0;
     while (left != 0) {
         earshot_message message;
-        if (earshot_receive(&bus, &message) != 0) return earshot_give_up(&bus);
+        if (earshot_receive(&bus, &message) != 0) return earshot_report_and_close(&bus);
         int result = 0;
         if (earshot_is_terminal(&message)) {
             result = earshot_print(&bus, &message);
@@ -28,7 +28,7 @@ int main(int count, char **arguments)
             listening = 1;
         }
         earshot_free(&message);
-        if (result != 0) return earshot_give_up(&bus);
+        if (result != 0) return earshot_report_and_close(&bus);
     }
     earshot_close(&bus);
     return 0;

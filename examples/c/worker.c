@@ -74,7 +74,7 @@ int main(int count, char **arguments)
     int signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 
     earshot_bus bus;
-    if (earshot_register(&bus, "upper", SLOTS) != 0) return earshot_give_up(&bus);
+    if (earshot_register(&bus, "upper", SLOTS) != 0) return earshot_report_and_close(&bus);
     fprintf(stderr, "earshot: serving upper:\n");
     int leaving = 0;
     while (!leaving || running) {
@@ -82,7 +82,7 @@ int main(int count, char **arguments)
         int result = earshot_await(&bus, signals, running && left < 0 ? 0 : (int)left);
         if (result == 1) {
             earshot_message message;
-            if (earshot_receive(&bus, &message) != 0) return earshot_give_up(&bus);
+            if (earshot_receive(&bus, &message) != 0) return earshot_report_and_close(&bus);
             const char *verb = message.verb, *attempt = message.word[0];
             if (strcmp(verb, "JOB") == 0) result = begin(&bus, attempt, message.word[1], delay, leaving);
             else if (strcmp(verb, "CANCEL") == 0) result = cancel(&bus, attempt);
@@ -94,11 +94,11 @@ int main(int count, char **arguments)
             result = earshot_done(&bus, jobs[0].attempt, "text/plain", jobs[0].text);
             forget(0);
         }
-        if (result < 0) return earshot_give_up(&bus);
+        if (result < 0) return earshot_report_and_close(&bus);
         struct signalfd_siginfo caught;
         if (read(signals, &caught, sizeof caught) > 0) leaving = 1;
     }
-    if (earshot_bye(&bus) != 0) return earshot_give_up(&bus);
+    if (earshot_bye(&bus) != 0) return earshot_report_and_close(&bus);
     earshot_close(&bus);
     return 0;
 }

@@ -15,9 +15,9 @@ let cells = [];
 let columns = 1;
 let cellWidth = 0;
 let cellHeight = 0;
-let told = null;       // The first item as known to the server.
+let sentFirst = null;  // The first item as known to the server.
 let arrived = new Map();  // Events by item, because the server sends each once.
-let telling = false;
+let sending = false;
 
 class Cell {
     constructor() {
@@ -41,15 +41,15 @@ class Cell {
     }
 
     // A new element each time: an old one would show the previous picture until the new one has loaded.
-    fill(news) {
+    fill(event) {
         this.content?.remove();
         this.content = null;
-        if (!news) return;
-        this.content = document.createElement(news.picture ? "img" : "i");
-        if (news.picture) {
-            this.content.alt = `Picture ${news.item + 1}`;
-            this.content.src = news.picture;
-        } else this.content.textContent = news.failed;
+        if (!event) return;
+        this.content = document.createElement(event.picture ? "img" : "i");
+        if (event.picture) {
+            this.content.alt = `Picture ${event.item + 1}`;
+            this.content.src = event.picture;
+        } else this.content.textContent = event.failed;
         this.element.prepend(this.content);
     }
 }
@@ -73,30 +73,30 @@ function open() {
     events = new EventSource(`/events?cells=${count}`);
     events.onopen = () => lost.hidden = true;
     events.onerror = () => lost.hidden = false;  // The browser reconnects by itself.
-    events.onmessage = event => hear(JSON.parse(event.data), first);
+    events.onmessage = message => receive(JSON.parse(message.data), first);
 }
 
-function hear(news, first) {
-    if (news.screen) begin(news, screenName === null ? first : firstItem());
-    else if (news.counters) {
-        for (const [name, value] of Object.entries(news.counters)) {
+function receive(event, first) {
+    if (event.screen) begin(event, screenName === null ? first : firstItem());
+    else if (event.counters) {
+        for (const [name, value] of Object.entries(event.counters)) {
             document.getElementById(name).textContent = value.toLocaleString();
         }
     } else {
-        arrived.set(news.item, news);
-        const cell = cells[news.item % cells.length];
-        if (cell.item === news.item) cell.fill(news);  // Otherwise the list has scrolled on.
+        arrived.set(event.item, event);
+        const cell = cells[event.item % cells.length];
+        if (cell.item === event.item) cell.fill(event);  // Otherwise the list has scrolled on.
     }
 }
 
 // Starts a new, empty screen at the item `first`, at the start and after each loss of the connection.
-function begin(news, first) {
-    screenName = news.screen;
-    itemCount = news.items;
+function begin(event, first) {
+    screenName = event.screen;
+    itemCount = event.items;
     items.replaceChildren();
     items.style.height = `${Math.ceil(itemCount / columns) * cellHeight}px`;
-    cells = Array.from({ length: news.cells }, () => new Cell());
-    told = null;
+    cells = Array.from({ length: event.cells }, () => new Cell());
+    sentFirst = null;
     arrived = new Map();
     list.scrollTop = Math.floor(first / columns) * cellHeight;
     scrolled();
@@ -111,24 +111,24 @@ function firstItem() {
 function scrolled() {
     const first = firstItem();
     for (let item = first; item < first + cells.length; item++) cells[item % cells.length].show(item);
-    tell();
+    sendPosition();
 }
 
 // Sends one position at a time, to keep their order. Items scrolled over in the meantime are never requested.
-async function tell() {
-    if (telling) return;
-    telling = true;
+async function sendPosition() {
+    if (sending) return;
+    sending = true;
     while (cells.length && screenName) {
         const name = screenName, first = Math.min(...cells.map(cell => cell.item));
-        if (first === told) break;
+        if (first === sentFirst) break;
         const answer = await fetch(`/screen/${name}`, { method: "POST", body: JSON.stringify({ first }) })
             .catch(() => null);
         if (name !== screenName) continue;
         if (!answer?.ok) break;  // The screen or the server is gone: the next event stream begins a new screen.
-        told = first;
+        sentFirst = first;
         for (const item of arrived.keys()) if (item < first || item >= first + cells.length) arrived.delete(item);
     }
-    telling = false;
+    sending = false;
 }
 
 list.addEventListener("scroll", () => requestAnimationFrame(scrolled));

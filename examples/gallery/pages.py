@@ -113,7 +113,7 @@ class Pages:
             request = await asyncio.wait_for(Request.read(reader), PATIENCE)
             self._check_sender(request)
             if (request.method, request.path) == ("GET", "/events"):
-                await self._tell(request, reader, writer)
+                await self._serve_events(request, reader, writer)
             else:
                 await self._send(writer, *self._answer(request))
         except Refusal as refusal:
@@ -166,7 +166,7 @@ class Pages:
 
     # Events of a screen, which exists as long as their connection.
 
-    async def _tell(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_events(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         wanted = request.query.get("cells", [""])[0]
         if not re.fullmatch("[0-9]{1,3}", wanted) or not 1 <= int(wanted) <= MOST_CELLS:
             raise Refusal(HTTPStatus.BAD_REQUEST)
@@ -176,7 +176,7 @@ class Pages:
         self._screens[screen.name] = screen
         try:
             async with screen:
-                screen.tell("screen", {"screen": screen.name, "items": len(self._urls), "cells": int(wanted)})
+                screen.queue_event("screen", {"screen": screen.name, "items": len(self._urls), "cells": int(wanted)})
                 parts = [asyncio.create_task(part) for part in (
                     self._write_events(screen, writer), self._count(screen), self._await_leaving(reader))]
                 try:
@@ -192,25 +192,25 @@ class Pages:
     async def _write_events(self, screen: Screen, writer: asyncio.StreamWriter) -> None:
         writer.write(head(HTTPStatus.OK, "text/event-stream"))
         while True:
-            for news in await screen.news():
-                writer.write(f"data: {json.dumps(news)}\n\n".encode())
+            for event in await screen.events():
+                writer.write(f"data: {json.dumps(event)}\n\n".encode())
             await writer.drain()
 
     async def _count(self, screen: Screen) -> None:
         """Sends the counters when they change. They cover the whole bus since its start."""
-        told = None
+        last = None
         while True:
             counters = await self._counters()
-            if counters != told:
-                screen.tell("counters", {"counters": counters})
-                told = counters
+            if counters != last:
+                screen.queue_event("counters", {"counters": counters})
+                last = counters
             await asyncio.sleep(COUNTERS_EVERY)
 
     async def _counters(self) -> dict[str, Any]:
         ledger = await self._bus.query("ledger")
         requests, flights = ledger["requests"], ledger["flights"]
         late = self._late_bytes + sum(screen.late_bytes for screen in self._screens.values())
-        return {"asked": requests["submitted"], "fetched": flights["assigned"], "cached": ledger["cache"]["used"],
+        return {"requested": requests["submitted"], "fetched": flights["assigned"], "cached": ledger["cache"]["used"],
                 "dropped": requests["removed"] + requests["orphaned"], "working": requests["pending"],
                 "unwanted": flights["bytes-unwanted"] + late}
 

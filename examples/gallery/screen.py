@@ -112,8 +112,8 @@ class Screen:
         self._count = cells
         self._cells: list[Cell] = []
         self._handlers = AsyncExitStack()
-        self._untold: dict[int | str, dict[str, Any]] = {}
-        self._has_news = asyncio.Event()
+        self._queued: dict[int | str, dict[str, Any]] = {}
+        self._has_events = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         for number in range(self._count):
@@ -132,7 +132,7 @@ class Screen:
             number = item % self._count
             cell = self._cells[number]
             if item != cell.item:
-                self._untold.pop(number, None)
+                self._queued.pop(number, None)
             if item < len(self._urls):
                 cell.show(item, self._urls[item])
             else:
@@ -143,26 +143,26 @@ class Screen:
         cell = self._cells[item % self._count]
         return cell.picture if cell.item == item else None
 
-    def tell(self, topic: int | str, news: dict[str, Any]) -> None:
+    def queue_event(self, topic: int | str, event: dict[str, Any]) -> None:
         """Queues an event for the page. Only the newest event of each topic is kept, which bounds the queue."""
-        self._untold[topic] = news
-        self._has_news.set()
+        self._queued[topic] = event
+        self._has_events.set()
 
-    async def news(self) -> list[dict[str, Any]]:
+    async def events(self) -> list[dict[str, Any]]:
         """Waits for events, and returns all that are queued."""
-        while not self._untold:
-            self._has_news.clear()
-            await self._has_news.wait()
-        news, self._untold = list(self._untold.values()), {}
-        return news
+        while not self._queued:
+            self._has_events.clear()
+            await self._has_events.wait()
+        events, self._queued = list(self._queued.values()), {}
+        return events
 
     def _changed(self, cell: Cell) -> None:
         assert cell.item is not None, "a cell without an item has no request"
         number = cell.item % self._count
         if cell.failure is None:
-            self.tell(number, {"item": cell.item, "picture": f"/picture/{self.name}/{cell.item}"})
+            self.queue_event(number, {"item": cell.item, "picture": f"/picture/{self.name}/{cell.item}"})
         else:
-            self.tell(number, {"item": cell.item, "failed": cell.failure})
+            self.queue_event(number, {"item": cell.item, "failed": cell.failure})
 
     def _came_late(self, length: int) -> None:
         self.late_bytes += length

@@ -32,9 +32,9 @@ try {
     if (verb === 'fetch') {
       bus.fetch(...words.slice(0, 3), Object.fromEntries(words.slice(3).map(field => field.split(/=(.*)/, 2))))
     } else if (verb === 'receive') {
-      let told
-      while (!told) told = await line(bus, await bus.receive())
-      console.log(told)
+      let printed
+      while (!printed) printed = await line(bus, await bus.receive())
+      console.log(printed)
     } else {
       bus[verb](...words)
     }

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { findFolder, isTrusted } from './place.mjs'
+import { findFolder, isTrusted } from './folder.mjs'
 import { Dealer } from './zmtp.mjs'
 
 const FAILED = 1, NO_BROKER = 69
@@ -76,7 +76,7 @@ async function readBody(path) {
 class Connection {
   #dealer
   #messages
-  #heard = 0
+  #lastSeq = 0
 
   /** Connects to the endpoint, sends the first message, and waits for the answer. */
   async _greet(endpoint, words, fields) {
@@ -101,8 +101,8 @@ class Connection {
       const message = await this._receiveAny()
       // The refusal of a durable request has no number, and needs no acknowledgement.
       if (!message.isTerminal || message.fields.seq === undefined) return message
-      if (Number(message.fields.seq) <= this.#heard) continue
-      this.#heard = Number(message.fields.seq)
+      if (Number(message.fields.seq) <= this.#lastSeq) continue
+      this.#lastSeq = Number(message.fields.seq)
       return message
     }
   }
@@ -143,7 +143,7 @@ class Connection {
     this.#dealer.send(...frames)
   }
 
-  _say(words, fields = {}, http = '', ...bodies) {
+  _sendMessage(words, fields = {}, http = '', ...bodies) {
     this._send(head(words, fields) + (http && `\n${http}`), ...bodies)
   }
 }
@@ -209,15 +209,15 @@ export class Bus extends Connection {
   /** Yields the parts of a body with the field `pull`, in order. */
   async *pull({ fields }) {
     const length = Number(fields.length), hash = createHash('sha256'), parts = new Map()
-    let asked = 0, taken = 0, resumptions = this.#resumptions
+    let requested = 0, taken = 0, resumptions = this.#resumptions
     while (taken < length) {
       if (resumptions !== this.#resumptions) { // The broken connection had READs without an answer.
         resumptions = this.#resumptions
-        asked = taken
+        requested = taken
         parts.clear()
-      } else if (asked < Math.min(length, taken + OPEN_READS * PIECE_BYTES)) {
-        this._say(['READ', fields.seq, `${asked}`, `${Math.min(PIECE_BYTES, length - asked)}`])
-        asked += PIECE_BYTES
+      } else if (requested < Math.min(length, taken + OPEN_READS * PIECE_BYTES)) {
+        this._sendMessage(['READ', fields.seq, `${requested}`, `${Math.min(PIECE_BYTES, length - requested)}`])
+        requested += PIECE_BYTES
       } else {
         const message = await this.#receiveOrResume().catch(error => {
           if (!(error instanceof Refusal)) throw error
@@ -248,7 +248,7 @@ export class Bus extends Connection {
     super.close()
   }
 
-  _say(words, fields = {}) {
+  _sendMessage(words, fields = {}) {
     if (['ACK', 'READ'].includes(words[0])) return this._send(head(words, fields))
     const entry = { number: ++this.#sent, words, fields }
     this._send(numbered(entry))
@@ -297,7 +297,7 @@ export class Bus extends Connection {
     const received = this.#log.filter(entry => entry.number <= resumed && isDurable(entry))
     const again = this.#log.filter(({ number, words }) => number > resumed || words[0] === 'QUERY')
     this.#log = [...received, ...again]
-    if (this.#acknowledged) this._say(['ACK', this.#acknowledged])
+    if (this.#acknowledged) this._sendMessage(['ACK', this.#acknowledged])
     for (const entry of again) {
       entry.number = ++this.#sent
       this._send(numbered(entry))
@@ -306,8 +306,8 @@ export class Bus extends Connection {
 
   /** Drops the message that an answer names, or that a terminal ends, and all before it but durable FETCHes from the log. */
   _confirm({ isTerminal, operands, fields }) {
-    const isAsked = ({ words }) => words[0] === 'FETCH' && words[1] === operands[0] && words[2] === operands[1]
-    const number = Number(fields.to ?? (isTerminal && this.#log.find(isAsked)?.number) ?? 0)
+    const isItsFetch = ({ words }) => words[0] === 'FETCH' && words[1] === operands[0] && words[2] === operands[1]
+    const number = Number(fields.to ?? (isTerminal && this.#log.find(isItsFetch)?.number) ?? 0)
     if (fields.to) this.#answered = Math.max(this.#answered, number)
     const isKept = entry => entry.number > number || (entry.number < number && isDurable(entry))
     if (this.#log[0]?.number <= number) this.#log = this.#log.filter(isKept)
@@ -315,29 +315,29 @@ export class Bus extends Connection {
 
   /** Requests a URL. The fields are those of FETCH: `{ priority: 'high', timeout: 5 }`. */
   fetch(handler, request, url, fields = {}) {
-    this._say(['FETCH', handler, request, url], fields)
+    this._sendMessage(['FETCH', handler, request, url], fields)
   }
 
   /** Removes a handler with all its requests. The answer is REMOVED with the number of pending requests. */
   remove(handler) {
-    this._say(['REMOVE', handler])
+    this._sendMessage(['REMOVE', handler])
   }
 
   /** Cancels one request. The answer is REMOVED with its ID, and 1 if it was pending or 0. */
   cancel(handler, request) {
-    this._say(['REMOVE', handler, request])
+    this._sendMessage(['REMOVE', handler, request])
   }
 
   /** Subscribes to a handler, or with a trailing slash to all handlers below it. The answer is OK. */
   subscribe(pattern) {
-    this._say(['SUBSCRIBE', pattern])
+    this._sendMessage(['SUBSCRIBE', pattern])
   }
 
   /** Acknowledges a terminal. Unacknowledged terminals fill the delivery window. */
   acknowledge(message) {
     if (message.fields.seq === undefined) return
     this.#acknowledged = message.fields.seq
-    this._say(['ACK', message.fields.seq])
+    this._sendMessage(['ACK', message.fields.seq])
   }
 }
 
@@ -352,38 +352,38 @@ export class Worker extends Connection {
 
   /** Completes a JOB with a text as its response. */
   done(attempt, type, text) {
-    this._say(['DONE', attempt, '200'], { length: Buffer.byteLength(text) }, `content-type: ${type}\n`, text)
+    this._sendMessage(['DONE', attempt, '200'], { length: Buffer.byteLength(text) }, `content-type: ${type}\n`, text)
   }
 
   /** Fails a JOB. With the code worker-failed, clients receive `detail`, which is one line. */
   failed(attempt, code, detail) {
-    this._say(['FAILED', attempt, code], { detail })
+    this._sendMessage(['FAILED', attempt, code], { detail })
   }
 
   /** Answers a PING of the broker. */
   pong() {
-    this._say(['PONG'])
+    this._sendMessage(['PONG'])
   }
 
   /** Ends the worker's session. */
   bye() {
-    this._say(['BYE'])
+    this._sendMessage(['BYE'])
   }
 }
 
 /** Runs a program with a bus. Reports a failure on standard error and as the exit code. */
 export async function run(program, connect = Bus.connect) {
-  process.stdout.on('error', giveUp)
+  process.stdout.on('error', fail)
   try {
     const bus = await connect()
     await program(bus)
     bus.close()
   } catch (error) {
-    giveUp(error)
+    fail(error)
   }
 }
 
-function giveUp(error) {
+function fail(error) {
   console.error(`earshot: ${error.message}`)
   process.exit(error.status ?? FAILED)
 }

@@ -11,19 +11,19 @@ shift
 
 # A subscription before the first request receives all results, also if other programs subscribe to the handler.
 folder=$(mktemp -d)
-mkfifo "$folder/said"
-earshot watch --count $((($# + 1) / 2)) -- "$handler" 2>"$folder/said" &
+mkfifo "$folder/messages"
+earshot watch --count $((($# + 1) / 2)) -- "$handler" 2>"$folder/messages" &
 watcher=$!
-exec 3<"$folder/said"
+exec 3<"$folder/messages"
 rm -r "$folder"
 
 # Submitted requests belong to the handler and outlive this script, so the script drops the handler at any exit.
 trap 'kill "$watcher" 2>/dev/null || true; earshot drop -- "$handler" >/dev/null 2>&1 || true' EXIT
 trap 'exit 130' INT TERM
-IFS= read -r said <&3
-echo "$said" >&2
+IFS= read -r line <&3
+echo "$line" >&2
 cat <&3 >&2 &
-case $said in
+case $line in
     "earshot: listening"*) earshot submit --handler "$handler" -- "$@" >/dev/null ;;
 esac
 # The status of `watch` is not 0 if a request failed.

@@ -21,7 +21,7 @@ class Language:
     """Commands that build and run the programs of one folder, in that folder, as its README shows them."""
 
     def __init__(self, name, packages, fetch, watch, gallery=None, cancel=None, worker=None, adapter=None, build=None,
-                 in_place=False, speaks=True, counts_failures=False, pulls=False, secures=False,
+                 keeps_folder=False, has_dialog=True, counts_failures=False, pulls=False, secures=False,
                  distrust="is not a directory private to this user: remove it, or set EARSHOT_RUNTIME"):
         self.name = name
         self.packages = packages
@@ -31,9 +31,9 @@ class Language:
         self.adapter = adapter
         self.build = build
         # Whether to build in the checkout, because the package refers to this repository by a relative path.
-        self.in_place = in_place
+        self.keeps_folder = keeps_folder
         # Whether its worker implements the protocol itself, and ends with the broker.
-        self.speaks = speaks
+        self.has_dialog = has_dialog
         # Whether the exit code of `watch` depends on failures among the results.
         self.counts_failures = counts_failures
         # Whether `fetch --pull` reads bodies over the connection, in a session with a lease.
@@ -58,7 +58,7 @@ class Language:
         if missing:
             raise AssertionError(f"{self.name} needs {' '.join(missing)}: run bin/setup --examples")
         programs = EXAMPLES / self.name
-        if not self.in_place:
+        if not self.keeps_folder:
             folder = temporary_folder()
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             programs = shutil.copytree(programs, folder / self.name)
@@ -79,10 +79,10 @@ LANGUAGES = [
              adapter="./adapter", build="make", pulls=True, secures=True),
     Language("node", ["nodejs"], "node fetch.mjs", "node watch.mjs", "node gallery.mjs", worker="node worker.mjs",
              adapter="node adapter.mjs", pulls=True),
-    Language("shell", [], "sh fetch.sh", "sh watch.sh", "sh gallery.sh", worker="sh worker.sh", speaks=False,
+    Language("shell", [], "sh fetch.sh", "sh watch.sh", "sh gallery.sh", worker="sh worker.sh", has_dialog=False,
              counts_failures=True, distrust=SWIFT_DISTRUST),
     Language("swift", [], ".build/release/fetch", ".build/release/watch", ".build/release/gallery",
-             build="swift build -c release -q", in_place=True, distrust=SWIFT_DISTRUST),
+             build="swift build -c release -q", keeps_folder=True, distrust=SWIFT_DISTRUST),
 ]
 
 # Languages with an example worker. The Swift package is only a client.

@@ -46,7 +46,7 @@ class Cases:
             program = self.fetch(target)
             self.assertEqual(program.status, 0, program.describe())
             self.assertTrue(program.stdout == content, program.describe())
-            self.assertEqual(program.stderr, "")
+            self.assertEqual(program.messages, [], program.describe())
         ledger = self.balance(self.bus.client())["deliveries"]
         self.assertEqual((ledger["acknowledged"], ledger["lost"]), (4, 0), "all are acknowledged")
 
@@ -55,9 +55,9 @@ class Cases:
             program = self.fetch(target)
             self.assertNotEqual(program.status, 0, program.describe())
             self.assertEqual(program.stdout, b"", program.describe())
-            said = program.stderr.replace(self.origin.url + target, "")
-            self.assertIn("http-status", said)
-            self.assertIn(target[-3:], said)
+            output = program.stderr.replace(self.origin.url + target, "")
+            self.assertIn("http-status", output)
+            self.assertIn(target[-3:], output)
 
     def test_an_output_that_takes_nothing_is_a_failure(self):
         for size in (100, 200_000):
@@ -151,7 +151,7 @@ class LibraryCases(Cases):
         client = self.bus.client()
         client.fetch("other", "first", self.origin.url + "/bytes/9")
         client.terminal()  # The first requests of a new broker wait for its cache, and later ones may overtake them.
-        client.say("SUBSCRIBE page/")
+        client.send("SUBSCRIBE page/")
         client.query("ping")
         targets = ["/hang?held=1", "/hang?held=2", *(f"/bytes/{n}" for n in range(1, 9)),
                    *(f"/hang?late={n}" for n in range(6))]
@@ -163,8 +163,8 @@ class LibraryCases(Cases):
         for line in lines:
             self.assertRegex(line, rf"^page/1 \S+ 200 {self.origin.url}/bytes/\d$")
 
-        told = [message.operands[2] for message in client.terminals(16)]
-        self.assertEqual(sorted(told), ["200"] * 8 + ["removed"] * 8)
+        codes = [message.operands[2] for message in client.terminals(16)]
+        self.assertEqual(sorted(codes), ["200"] * 8 + ["removed"] * 8)
         self.await_requests(client, pending=0, answered=9, removed=8)
         self.origin.await_running(0)
         self.assertGreaterEqual(len(self.origin.await_aborts("/hang", 2)), 2, "what ran is cut off")
@@ -230,7 +230,7 @@ class WorkerCases:
 
     def start(self, *arguments):
         worker = self.language.start("worker", *arguments, environment=self.bus.environment)
-        if not self.language.speaks:
+        if not self.language.has_dialog:
             # It outlives the broker; the second signal ends it with its programs.
             self.addCleanup(self.end, worker)
         worker.await_line("earshot: serving upper:")
@@ -257,8 +257,8 @@ class WorkerCases:
 
     def test_it_registers_and_leaves(self):
         worker = self.start()
-        [told] = eventually(self.registered, "the broker knows it")
-        self.assertEqual((told["phase"], told["slots"]), ("ready", 4))
+        [row] = eventually(self.registered, "the broker knows it")
+        self.assertEqual((row["phase"], row["slots"]), ("ready", 4))
         worker.signal(signal.SIGTERM)
         self.assertEqual(worker.wait(), 0, worker.describe())
         eventually(lambda: not self.registered(), "the broker knows that it left")
@@ -324,7 +324,7 @@ class WorkerCases:
         # A broker outlives its supervisor for a moment, and still accepts connections.
         self.bus.kill_service()
         for worker in workers:
-            if not self.language.speaks:
+            if not self.language.has_dialog:
                 worker.signal(signal.SIGTERM)
                 self.assertEqual(worker.wait(), 0, worker.describe())
                 continue
@@ -369,75 +369,75 @@ class WorkerDialogCases:
         worker = self.language.start("worker", *arguments, environment=self.environment)
         self.addCleanup(lambda: worker.running and worker.kill())
         self.worker = worker
-        head, *body = self.hear()
+        head, *body = self.receive()
         lines = head.splitlines()
         self.assertEqual((lines[0], body), ("READY EARW/1", []))
         self.assertEqual(set(lines[1:]) - {f"pid: {worker.pid}"}, {"slots: 4", "schemes: upper", "drain: yes"})
-        self.say("LIMITS\nbroker: b\nspool: /nowhere\ninline-bytes: 65536\n")
+        self.send("LIMITS\nbroker: b\nspool: /nowhere\ninline-bytes: 65536\n")
         worker.await_line("earshot: serving upper:")
 
-    def hear(self):
+    def receive(self):
         """Returns the next message: its head, and its body if present."""
         self.assertTrue(self.socket.poll(30_000), self.worker.describe())
         self.peer, *frames = self.socket.recv_multipart()
         return [frame.decode() for frame in frames]
 
-    def say(self, head):
+    def send(self, head):
         self.socket.send_multipart([self.peer, head.encode()])
 
     def assertLeaves(self):
-        self.assertEqual(self.hear(), ["BYE\n"])
+        self.assertEqual(self.receive(), ["BYE\n"])
         self.assertEqual(self.worker.wait(), 0, self.worker.describe())
 
     def test_jobs_are_answered(self):
         self.start()
-        self.say("JOB b.1.1 upper:hello\npriority: high\ntimeout: 60\n\naccept: */*\n")
-        self.assertEqual(self.hear(), ["DONE b.1.1 200\nlength: 5\n\ncontent-type: text/plain\n", "HELLO"])
-        self.say("JOB b.2.1 upper:\n")
-        self.assertEqual(self.hear(), ["FAILED b.2.1 worker-failed\ndetail: no text follows upper:\n"])
+        self.send("JOB b.1.1 upper:hello\npriority: high\ntimeout: 60\n\naccept: */*\n")
+        self.assertEqual(self.receive(), ["DONE b.1.1 200\nlength: 5\n\ncontent-type: text/plain\n", "HELLO"])
+        self.send("JOB b.2.1 upper:\n")
+        self.assertEqual(self.receive(), ["FAILED b.2.1 worker-failed\ndetail: no text follows upper:\n"])
 
     def test_signs_of_life_are_given_while_jobs_run(self):
         self.start("900000")
-        self.say("PING\n")
-        self.assertEqual(self.hear(), ["PONG\n"])
-        self.say("JOB b.1.1 upper:hello\n")
-        self.say("RAISE b.1.1\nmax-bytes: 9\n")
-        self.say("PING\n")
-        self.assertEqual(self.hear(), ["PONG\n"])
+        self.send("PING\n")
+        self.assertEqual(self.receive(), ["PONG\n"])
+        self.send("JOB b.1.1 upper:hello\n")
+        self.send("RAISE b.1.1\nmax-bytes: 9\n")
+        self.send("PING\n")
+        self.assertEqual(self.receive(), ["PONG\n"])
 
     def test_a_cancelled_job_is_answered_once_and_one_that_ended_is_not(self):
         self.start("900000")
         for number in range(4):
-            self.say(f"JOB b.{number}.1 upper:hello\n")
-        self.say("CANCEL b.1.1\n")
-        head, = self.hear()
+            self.send(f"JOB b.{number}.1 upper:hello\n")
+        self.send("CANCEL b.1.1\n")
+        head, = self.receive()
         self.assertEqual(head.splitlines()[0], "FAILED b.1.1 cancelled")
-        self.say("CANCEL b.1.1\n")
-        self.say("CANCEL b.7.1\n")
-        self.say("PING\n")
-        self.assertEqual(self.hear(), ["PONG\n"])
+        self.send("CANCEL b.1.1\n")
+        self.send("CANCEL b.7.1\n")
+        self.send("PING\n")
+        self.assertEqual(self.receive(), ["PONG\n"])
 
     def test_a_job_beyond_its_slots_is_for_another_worker(self):
         self.start("900000")
         for number in range(5):
-            self.say(f"JOB b.{number}.1 upper:hello\n")
-        head, = self.hear()
+            self.send(f"JOB b.{number}.1 upper:hello\n")
+        head, = self.receive()
         self.assertEqual(head.splitlines()[0], "FAILED b.4.1 worker-lost")
 
     def test_a_drained_worker_leaves(self):
         self.start()
-        self.say("DRAIN\n")
+        self.send("DRAIN\n")
         self.assertLeaves()
 
     def test_a_drained_worker_finishes_what_runs_and_takes_no_more(self):
         self.start("900000")
-        self.say("JOB b.1.1 upper:hello\n")
-        self.say("DRAIN\n")
-        self.say("JOB b.2.1 upper:hello\n")
-        head, = self.hear()
+        self.send("JOB b.1.1 upper:hello\n")
+        self.send("DRAIN\n")
+        self.send("JOB b.2.1 upper:hello\n")
+        head, = self.receive()
         self.assertEqual(head.splitlines()[0], "FAILED b.2.1 worker-lost")
-        self.say("CANCEL b.1.1\n")
-        head, = self.hear()
+        self.send("CANCEL b.1.1\n")
+        head, = self.receive()
         self.assertEqual(head.splitlines()[0], "FAILED b.1.1 cancelled")
         self.assertLeaves()
 
@@ -448,7 +448,7 @@ class WorkerDialogCases:
 
     def test_an_error_ends_it(self):
         self.start()
-        self.say("ERROR bad-message\ndetail: no such thing\n")
+        self.send("ERROR bad-message\ndetail: no such thing\n")
         self.assertEqual(self.worker.wait(), 1, self.worker.describe())
         self.assertIn("earshot: bad-message: no such thing", self.worker.stderr)
 
@@ -457,7 +457,7 @@ def load_tests(loader, _tests, _pattern):
     """Creates a test class for each language, such as CTests, and adds the tests with all languages at once."""
     suite = unittest.TestSuite()
     for cases, languages, what in ((LibraryCases, LANGUAGES, ""), (ShortCases, SHORT, ""), (WorkerCases, WORKERS, "Worker"),
-                                   (WorkerDialogCases, [language for language in WORKERS if language.speaks],
+                                   (WorkerDialogCases, [language for language in WORKERS if language.has_dialog],
                                     "WorkerDialog")):
         for language in languages:
             name = f"{language.name.capitalize()}{what}Tests"
@@ -470,7 +470,7 @@ def load_tests(loader, _tests, _pattern):
 class BrokerTests(TestCase):
     """Missing and dead brokers, for all languages at once, because most detect the death after some seconds of silence."""
 
-    def assertTold(self, program, *words, code=NO_BROKER):
+    def assertReports(self, program, *words, code=NO_BROKER):
         self.assertEqual(program.wait(40), code, program.describe())
         message = program.stderr.casefold()
         for word in ("earshot: ", *words):
@@ -486,9 +486,9 @@ class BrokerTests(TestCase):
             short = [language.start(*arguments, environment=environment) for language in SHORT
                      for arguments in (("fetch", url), ("cancel", "page/1"), ("watch", "page/"))]
             for program in programs:
-                self.assertTold(program, "no broker", "`earshot serve`")
+                self.assertReports(program, "no broker", "`earshot serve`")
             for program in short:
-                self.assertTold(program, "no broker", "`earshot serve`", code=1)
+                self.assertReports(program, "no broker", "`earshot serve`", code=1)
             self.assertEqual(origin.total, 0)
 
     def test_they_say_that_the_broker_went(self):
@@ -504,7 +504,7 @@ class BrokerTests(TestCase):
             self.await_requests(bus.client(), pending=len(LANGUAGES + SHORT))
             bus.program.kill()
             for program, code in programs:
-                self.assertTold(program, code=code)
+                self.assertReports(program, code=code)
 
 
 if __name__ == "__main__":

@@ -119,22 +119,22 @@ class Dialog:
         self.addCleanup(self.socket.close)
         self.socket.bind(self.endpoint)
 
-    def hear(self):
+    def receive(self):
         """Returns the next message as its first line and its fields."""
         self.assertTrue(self.socket.poll(30_000), self.program.describe())
         self.peer, head = self.socket.recv_multipart()
         line, *fields = head.decode().splitlines()
         return line, dict(field.split(": ", 1) for field in fields)
 
-    def hear_lines(self, count):
-        return [self.hear()[0] for _ in range(count)]
+    def receive_lines(self, count):
+        return [self.receive()[0] for _ in range(count)]
 
-    def say(self, head, content=None):
+    def send(self, head, content=None):
         self.socket.send_multipart([self.peer, head.encode(), *([] if content is None else [content])])
 
     def welcome(self, *fields):
         lines = ("broker: b", "window: 256", "lease: 60", f"token: {TOKEN}", *fields)
-        self.say("WELCOME EAR/1\n" + "".join(f"{line}\n" for line in lines))
+        self.send("WELCOME EAR/1\n" + "".join(f"{line}\n" for line in lines))
 
 
 class PullDialogCases(Dialog):
@@ -145,22 +145,22 @@ class PullDialogCases(Dialog):
 
     def answer(self, content):
         """Greets the program and sends the result of its request. Returns the fields of its HELLO."""
-        hello, fields = self.hear()
+        hello, fields = self.receive()
         self.assertEqual((hello, fields["bodies"], fields["lease"]), ("HELLO EAR/1", "pull", "60"))
         self.welcome()
-        verb, self.handler, _request, _url = self.hear()[0].split()
+        verb, self.handler, _request, _url = self.receive()[0].split()
         self.assertEqual(verb, "FETCH")
         self.result(content)
         return fields
 
     def result(self, content):
-        self.say(f"RESULT {self.handler} 1 200\nseq: 1\nlength: {len(content)}\npull: yes\n"
-                 f"sha-256: {hashlib.sha256(content).hexdigest()}\n")
+        self.send(f"RESULT {self.handler} 1 200\nseq: 1\nlength: {len(content)}\npull: yes\n"
+                  f"sha-256: {hashlib.sha256(content).hexdigest()}\n")
 
     def data(self, line, content):
         """Answers a READ."""
         _verb, number, offset, length = line.split()
-        self.say(f"DATA {number} {offset}\n", content[int(offset):int(offset) + int(length)])
+        self.send(f"DATA {number} {offset}\n", content[int(offset):int(offset) + int(length)])
 
     def assertFails(self, words):
         self.assertNotEqual(self.program.wait(), 0, self.program.describe())
@@ -169,99 +169,99 @@ class PullDialogCases(Dialog):
     def test_at_most_four_reads_are_open_and_the_last_byte_comes_before_the_acknowledgement(self):
         content = body(5 * PIECE + 10)
         self.answer(content)
-        reads = self.hear_lines(4)
+        reads = self.receive_lines(4)
         self.assertEqual(reads, [f"READ 1 {n * PIECE} {PIECE}" for n in range(4)])
         self.assertFalse(self.socket.poll(200), "four are the most")
         for line in reversed(reads):  # DATA comes in any order.
             self.data(line, content)
-        reads = self.hear_lines(2)
+        reads = self.receive_lines(2)
         self.assertEqual(reads, [f"READ 1 {4 * PIECE} {PIECE}", f"READ 1 {5 * PIECE} 10"])
         self.data(reads[0], content)
         self.assertFalse(self.socket.poll(200), "it is not yet complete")
         self.data(reads[1], content)
-        self.assertEqual(self.hear_lines(2), ["ACK 1", "BYE"])
+        self.assertEqual(self.receive_lines(2), ["ACK 1", "BYE"])
         self.assertEqual(self.program.wait(), 0, self.program.describe())
         self.assertTrue(self.program.stdout == content)
 
     def test_a_body_that_was_removed_is_a_failure(self):
         content = body(2 * PIECE)
         self.answer(content)
-        reads = self.hear_lines(2)
+        reads = self.receive_lines(2)
         self.data(reads[0], content)
-        self.say("DATA 1 0\nerror: unknown-body\ndetail: its file was lost\n")
+        self.send("DATA 1 0\nerror: unknown-body\ndetail: its file was lost\n")
         self.assertFails("unknown-body: its file was lost")
 
     def test_the_refusal_of_another_message_does_not_end_the_body(self):
         content = body(PIECE)
         self.answer(content)
-        line = self.hear()[0]
-        self.say("ERROR limit\nto: 1\ndetail: too much\n")
+        line = self.receive()[0]
+        self.send("ERROR limit\nto: 1\ndetail: too much\n")
         self.data(line, content)
-        self.assertEqual(self.hear_lines(2), ["ACK 1", "BYE"])
+        self.assertEqual(self.receive_lines(2), ["ACK 1", "BYE"])
         self.assertEqual(self.program.wait(), 0, self.program.describe())
         self.assertTrue(self.program.stdout == content)
 
     def test_a_body_with_a_missing_part_is_a_failure(self):
         content = body(PIECE)
         self.answer(content)
-        self.hear()
-        self.say("DATA 1 0\n", content[1:])
+        self.receive()
+        self.send("DATA 1 0\n", content[1:])
         self.assertFails("a part of the body is missing")
 
     def test_a_body_with_another_hash_is_a_failure(self):
         content = body(PIECE)
         self.answer(content)
-        self.data(self.hear()[0], content[::-1])
+        self.data(self.receive()[0], content[::-1])
         self.assertFails("another hash")
 
     def test_a_broken_connection_is_resumed_and_reading_continues_at_the_offset(self):
         content = body(6 * PIECE)
         first = self.answer(content)
-        reads = self.hear_lines(4)
+        reads = self.receive_lines(4)
         self.data(reads[0], content)
         self.data(reads[1], content)
-        reads = self.hear_lines(2)
+        reads = self.receive_lines(2)
         self.assertEqual(reads, [f"READ 1 {n * PIECE} {PIECE}" for n in (4, 5)])
         self.socket.close()
         self.bind()
-        hello, again = self.hear()
+        hello, again = self.receive()
         self.assertEqual(hello, "HELLO EAR/1")
         self.assertEqual(again, {**first, "token": TOKEN, "unanswered": "1"})
-        self.say("ERROR session-in-use\n")  # The broker has not noticed the end of the old connection.
-        self.assertEqual(self.hear()[1], again)
+        self.send("ERROR session-in-use\n")  # The broker has not noticed the end of the old connection.
+        self.assertEqual(self.receive()[1], again)
         self.welcome("resumed: 1")
         self.result(content)
-        reads = self.hear_lines(4)
+        reads = self.receive_lines(4)
         self.assertEqual(reads, [f"READ 1 {n * PIECE} {PIECE}" for n in range(2, 6)])
         for line in reads:
             self.data(line, content)
-        self.assertEqual(self.hear_lines(2), ["ACK 1", "BYE"])
+        self.assertEqual(self.receive_lines(2), ["ACK 1", "BYE"])
         self.assertEqual(self.program.wait(), 0, self.program.describe())
         self.assertTrue(self.program.stdout == content)
 
     def test_a_request_that_the_broker_has_not_received_is_repeated(self):
-        self.hear()
+        self.receive()
         self.welcome()
-        request, fields = self.hear()
+        request, fields = self.receive()
         for _ in range(2):  # Its number is that of the first time.
             self.socket.close()
             self.bind()
-            self.hear()
+            self.receive()
             self.welcome("resumed: 0")
-            self.assertEqual(self.hear(), (request, fields))
+            self.assertEqual(self.receive(), (request, fields))
         self.handler = request.split()[1]
         content = body(PIECE)
         self.result(content)
-        self.data(self.hear()[0], content)
+        self.data(self.receive()[0], content)
         self.assertEqual(self.program.wait(), 0, self.program.describe())
 
     def test_a_session_that_has_ended_is_a_failure(self):
-        self.hear()
+        self.receive()
         self.welcome()
-        self.hear()
+        self.receive()
         self.socket.close()
         self.bind()
-        self.hear()
+        self.receive()
         self.welcome()
         self.assertFails("the session has ended: ask again")
 
@@ -273,56 +273,56 @@ class LeaseDialogCases(Dialog):
         command = [*self.language.adapter.split(), self.folder, "lease=60"]
         return Program(command, environment, self.language.built)
 
-    def ask(self, *lines):
+    def write_commands(self, *lines):
         self.program.write("".join(f"{line}\n" for line in lines).encode(), ends=False)
 
     def break_off(self):
         """Breaks the connection. Returns the fields of the next HELLO."""
         self.socket.close()
         self.bind()
-        line, fields = self.hear()
+        line, fields = self.receive()
         self.assertEqual((line, fields["token"]), ("HELLO EAR/1", TOKEN))
         return fields
 
     def test_a_resumption_asks_for_the_answer_to_a_durable_request(self):
         """That answer may come after those to later messages."""
-        self.hear()
+        self.receive()
         self.welcome()
-        self.ask("fetch h 1 http://a.example/ durable=yes", "subscribe h", "receive")
-        self.assertEqual(self.hear_lines(2), ["FETCH h 1 http://a.example/", "SUBSCRIBE h"])
-        self.say("OK\nto: 2\n")
+        self.write_commands("fetch h 1 http://a.example/ durable=yes", "subscribe h", "receive")
+        self.assertEqual(self.receive_lines(2), ["FETCH h 1 http://a.example/", "SUBSCRIBE h"])
+        self.send("OK\nto: 2\n")
         self.program.await_line("listening", "stdout")
-        self.ask("receive")
+        self.write_commands("receive")
         for _ in range(2):
             self.assertEqual(self.break_off()["unanswered"], "1")
             self.welcome("resumed: 2")
-        self.say("ACCEPTED h 1\nto: 1\n")
-        self.say("PROGRESS h 1 1/2\n")
+        self.send("ACCEPTED h 1\nto: 1\n")
+        self.send("PROGRESS h 1 1/2\n")
         self.program.await_line("progress h 1 1/2", "stdout")
-        self.ask("receive")
+        self.write_commands("receive")
         self.assertEqual(self.break_off()["unanswered"], "3")
 
     def test_the_terminal_of_a_durable_request_is_its_answer(self):
-        self.hear()
+        self.receive()
         self.welcome()
-        self.ask("fetch h 1 http://a.example/ durable=yes", "subscribe h", "receive", "receive")
-        self.hear_lines(2)
-        self.say("OK\nto: 2\n")
-        self.say("RESULT h 1 200\nseq: 1\nlength: 0\n")
+        self.write_commands("fetch h 1 http://a.example/ durable=yes", "subscribe h", "receive", "receive")
+        self.receive_lines(2)
+        self.send("OK\nto: 2\n")
+        self.send("RESULT h 1 200\nseq: 1\nlength: 0\n")
         self.program.await_line("result h 1 200", "stdout")
-        self.assertEqual(self.hear()[0], "ACK 1")
-        self.ask("receive")
+        self.assertEqual(self.receive()[0], "ACK 1")
+        self.write_commands("receive")
         self.assertEqual(self.break_off()["unanswered"], "3")
 
     def test_an_error_that_names_a_message_does_not_refuse_the_greeting(self):
-        self.hear()
-        self.say("ERROR limit\nto: 7\ndetail: of an earlier session\n")
+        self.receive()
+        self.send("ERROR limit\nto: 7\ndetail: of an earlier session\n")
         self.welcome()
         self.program.await_line("ready", "stdout")
 
     def test_an_error_without_a_number_refuses_the_greeting(self):
-        self.hear()
-        self.say("ERROR limit\ndetail: too much\n")
+        self.receive()
+        self.send("ERROR limit\ndetail: too much\n")
         self.program.await_line("error limit: too much", "stdout")
 
 

@@ -101,13 +101,13 @@ int curlshim_local_port(curl_socket_t descriptor);
 /// Writes a destination address of libcurl as numeric text, without zone and port. Returns 0 if it is not an IP
 /// address. The address is stored behind the end of the struct that Swift imports.
 static inline int curlshim_address_text(const struct curl_sockaddr *address, char text[INET6_ADDRSTRLEN]) {
-    const void *place = NULL;
+    const void *octets = NULL;
     if (address->family == AF_INET) {
-        place = &((const struct sockaddr_in *)&address->addr)->sin_addr;
+        octets = &((const struct sockaddr_in *)&address->addr)->sin_addr;
     } else if (address->family == AF_INET6) {
-        place = &((const struct sockaddr_in6 *)&address->addr)->sin6_addr;
+        octets = &((const struct sockaddr_in6 *)&address->addr)->sin6_addr;
     }
-    return place && inet_ntop(address->family, place, text, INET6_ADDRSTRLEN);
+    return octets && inet_ntop(address->family, octets, text, INET6_ADDRSTRLEN);
 }
 
 /// Opens the socket that libcurl requests, with close-on-exec.

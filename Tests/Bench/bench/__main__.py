@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 
-from bench import against, machine, places, suites, table
+from bench import against, machine, folders, suites, table
 from bench.frame import Context, describe
 
 
@@ -26,10 +26,10 @@ def arguments(words):
     parser.add_argument("--rounds", type=int, help="rounds of each contender (5; with --quick 2)")
     parser.add_argument("--against", type=pathlib.Path, metavar="PROGRAM",
                         help="absolute path of another Earshot, which takes turns in each round; prints the ratios")
-    parser.add_argument("--json", type=pathlib.Path, default=places.MADE / "results.json", metavar="FILE",
+    parser.add_argument("--json", type=pathlib.Path, default=folders.MADE / "results.json", metavar="FILE",
                         help="where the results go (.build/bench/results.json)")
     parser.add_argument("--publish", action="store_true", help="write the tables to Tests/Bench/results, one file for each suite")
-    parser.add_argument("--list", action="store_true", help="tell the suites' names")
+    parser.add_argument("--list", action="store_true", help="list the suites' names")
     parser.add_argument("--try", action="store_true", dest="only_try", help=argparse.SUPPRESS)  # bin/bench, first.
     options = parser.parse_args(words)
     if options.rounds is None:
@@ -54,9 +54,9 @@ def arguments(words):
 
 def publish(name, machine_text, tables):
     """Replaces the published tables of a suite. Each file names the machine, the time and the commit of its run."""
-    places.RESULTS.mkdir(parents=True, exist_ok=True)
+    folders.RESULTS.mkdir(parents=True, exist_ok=True)
     title, _, rest = tables.partition("\n")
-    (places.RESULTS / f"{name}.md").write_text(f"{title}\n\n{machine_text.strip()}\n{rest.rstrip()}\n")
+    (folders.RESULTS / f"{name}.md").write_text(f"{title}\n\n{machine_text.strip()}\n{rest.rstrip()}\n")
 
 
 class Output:
@@ -65,12 +65,12 @@ class Output:
     def __init__(self):
         self.text = ""
 
-    def tell(self, text):
+    def write(self, text):
         print(text, flush=True)
         self.text += text + "\n"
 
 
-def say(text):
+def report(text):
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
@@ -80,22 +80,22 @@ def measure(name, options, output):
     done = []
     began = time.monotonic()
     error = None
-    output.tell(f"# {name}: {suite.TITLE}\n")
+    output.write(f"# {name}: {suite.TITLE}\n")
     try:
-        for measurement in suite.rows(Context(options.quick, options.rounds, say), options.quick):
+        for measurement in suite.rows(Context(options.quick, options.rounds, report), options.quick):
             measurement.suite = name
             done.append(measurement)
-            output.tell("\n".join(table.render(measurement)))
+            output.write("\n".join(table.render(measurement)))
     except Exception as failure:
         error = describe(failure)
-        output.tell(f"FAILED: {error}\n")
-    say(f"{name}: {time.monotonic() - began:.0f} s")
+        output.write(f"FAILED: {error}\n")
+    report(f"{name}: {time.monotonic() - began:.0f} s")
     return done, error
 
 
 def run(options):
     """Runs all chosen suites. The exit status is 1 if a measurement of Earshot failed."""
-    places.MADE.mkdir(parents=True, exist_ok=True)
+    folders.MADE.mkdir(parents=True, exist_ok=True)
     description = machine.describe()
     machine_text = "\n\n".join(machine.lines(description))
     print(f"{machine_text}\n", flush=True)
@@ -126,7 +126,7 @@ def compare(options):
     failures = []
     for name in options.suites:
         print(f"\n# {name}: {suites.load(name).TITLE}\n", flush=True)
-        lines, failed = against.compare(name, options.against.absolute(), options.quick, options.rounds, say)
+        lines, failed = against.compare(name, options.against.absolute(), options.quick, options.rounds, report)
         print("\n".join(lines), flush=True)
         failures += failed
     for failure in failures:

@@ -5,20 +5,20 @@ import math
 import os
 import statistics
 
-from bench import places, suites, table
+from bench import folders, suites, table
 from bench.frame import Context
 
 
-def compare(name, other, quick, rounds, say):
+def compare(name, other, quick, rounds, report):
     """Runs a suite with each program once in each round; each round begins with the other program. Returns the lines of the
     tables, and the failures of Earshot."""
-    programs = [places.earshot(), str(other)]
+    programs = [folders.earshot(), str(other)]
     found = []
     for number in range(rounds):
         turn = {}
         for program in programs if number % 2 == 0 else programs[::-1]:
             with _under_test(program):
-                context = Context(quick, 1, lambda text: say(f"{program}: {text}"), first=number)
+                context = Context(quick, 1, lambda text: report(f"{program}: {text}"), first=number)
                 turn[program] = {each.title: each for each in suites.load(name).rows(context, quick)}
         found.append([turn[program] for program in programs])
     lines = [line for title in found[0][0] for line in _table([[half[title] for half in pair] for pair in found])]
@@ -37,7 +37,7 @@ def ratio(pairs):
 
 @contextlib.contextmanager
 def _under_test(program):
-    before = places.earshot()
+    before = folders.earshot()
     os.environ["EARSHOT_BINARY"] = program
     try:
         yield

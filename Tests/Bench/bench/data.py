@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 
-from bench import places
+from bench import folders
 
 BLOCK = 1 << 20
 
@@ -20,7 +20,7 @@ class Files:
         self.count = count
         self.size = size
         self.names = [f"{number:06}.bin" for number in range(count)]
-        self.folder = places.DATA / str(size)
+        self.folder = folders.DATA / str(size)
         self._make()
 
     def size_of(self, name):
@@ -77,9 +77,9 @@ class LargeFile:
     def __init__(self, size):
         self.size = size
         self.path = f"large-{size >> 20}.bin"
-        self.file = places.DATA / self.path
+        self.file = folders.DATA / self.path
         if not self.file.exists():
-            places.DATA.mkdir(parents=True, exist_ok=True)
+            folders.DATA.mkdir(parents=True, exist_ok=True)
             part = self.file.with_suffix(".part")
             with part.open("wb") as out:
                 for number in range(size // BLOCK):
@@ -94,7 +94,7 @@ class LargeFile:
 
 def empty_folder(name):
     """Creates an empty folder for outputs, in place of an earlier one."""
-    folder = places.outputs() / name
+    folder = folders.outputs() / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder

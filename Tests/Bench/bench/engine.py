@@ -7,10 +7,10 @@ sends it: it ends the attempts of the turn before, wants new flights, and takes 
 import itertools
 import socket
 
-from bench import places
+from bench import folders
 from bench.frame import Failed
 
-SCRIPTS = places.ROOT / "Sources/EarshotCluster/Scripts"
+SCRIPTS = folders.ROOT / "Sources/EarshotCluster/Scripts"
 PARTS = ("common", "want", "unwant", "take", "done", "cool", "pass")
 """Files of the script `pass`, in the order of `EngineScript.text`."""
 PREFIX, VERSION = "{bench}:2:", "{bench}:version"
@@ -50,7 +50,7 @@ class Connection:
             raise Failed(rest.decode())
         return int(rest) if kind == b":" else rest.decode()
 
-    def ask(self, *words):
+    def execute(self, *words):
         self.send(words)
         return self.reply()
 
@@ -69,10 +69,10 @@ class Caller:
         self._flights = itertools.count()
         self._keys = itertools.count((number + 1) << 64)
         self._open, self._taken = 0, []
-        self._script = self._connection.ask("SCRIPT", "LOAD", _text(*PARTS))
-        renew = self._connection.ask("SCRIPT", "LOAD", _text("common", "renew"))
-        self._connection.ask("EVALSHA", renew, "2", PREFIX, VERSION, self._id, "600000", "1", "bench", "bench", "120000", "10000",
-                             "50000")
+        self._script = self._connection.execute("SCRIPT", "LOAD", _text(*PARTS))
+        renew = self._connection.execute("SCRIPT", "LOAD", _text("common", "renew"))
+        self._connection.execute("EVALSHA", renew, "2", PREFIX, VERSION, self._id, "600000", "1", "bench", "bench", "120000",
+                                 "10000", "50000")
 
     def send(self):
         words = ["EVALSHA", self._script, "2", PREFIX, VERSION, self._id]

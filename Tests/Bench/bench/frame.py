@@ -119,7 +119,7 @@ class Measurement:
 
     # Measuring.
 
-    def run(self, rounds, say=lambda text: None, first=0):
+    def run(self, rounds, report=lambda text: None, first=0):
         """Runs round 1 of each contender, round 2 of each …; each round begins with the next contender. A failed contender
         does not run again. `first`: rounds that another run has done."""
         for number in range(first, first + rounds):
@@ -127,12 +127,12 @@ class Measurement:
             for contender in self.contenders[start:] + self.contenders[:start]:
                 if contender.name in self.failures:
                     continue
-                say(f"{self.title}: round {number + 1} of {first + rounds}: {contender.name}")
+                report(f"{self.title}: round {number + 1} of {first + rounds}: {contender.name}")
                 try:
                     self.add(contender.name, number, contender.run(number))
                 except Exception as error:  # A peer's failure does not stop the others.
                     self.failures[contender.name] = describe(error)
-                    say(f"{contender.name} failed: {self.failures[contender.name]}")
+                    report(f"{contender.name} failed: {self.failures[contender.name]}")
         return self
 
     def add(self, name, number, sample):
@@ -207,12 +207,12 @@ class Measurement:
 
 
 class Context:
-    """Context of a suite. `say` reports progress. `first`: number of the first round."""
+    """Context of a suite. `report` reports progress. `first`: number of the first round."""
 
-    def __init__(self, quick=False, rounds=5, say=lambda text: None, first=0):
+    def __init__(self, quick=False, rounds=5, report=lambda text: None, first=0):
         self.quick = quick
         self.rounds = rounds
-        self.say = say
+        self.report = report
         self.first = first
 
     def measure(self, title, unit, contenders, targets=(), *, is_rate=True, note=None):
@@ -220,13 +220,13 @@ class Context:
         table."""
         measurement = Measurement(title, unit, contenders, targets, is_rate=is_rate)
         measurement.note = note
-        return measurement.run(self.rounds, self.say, self.first)
+        return measurement.run(self.rounds, self.report, self.first)
 
 
 def describe(error):
-    """Returns an error as one line; an unexpected one includes its place."""
+    """Returns an error as one line; an unexpected one includes its location."""
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, (Failed, OSError, subprocess.SubprocessError)):
         return text[:300]
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {text[:300]} ({place.filename.rpartition('/')[2]}:{place.lineno})"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {text[:300]} ({frame.filename.rpartition('/')[2]}:{frame.lineno})"

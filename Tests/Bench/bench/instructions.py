@@ -10,11 +10,11 @@ import re
 import subprocess
 import sys
 
-from bench import places
+from bench import folders
 from bench.programs import environment
 
 OPERATIONS = ["decode", "submit", "join", "assign", "complete", "encode"]
-COMMITTED = places.SOURCES / "instructions.tsv"
+COMMITTED = folders.SOURCES / "instructions.tsv"
 
 # Growth above the committed counts, in percent, above which --check fails: of one operation, and of their sum. The counts stay
 # those of one commit, so that small steps do not add up.
@@ -27,7 +27,7 @@ CHECKED_QUEUED = 1_000
 
 def count(operation, queued):
     """Returns the instructions of one operation with this many requests queued."""
-    lab = os.environ.get("EARSHOT_LAB") or str(places.ROOT / ".build/release/earshot-lab")
+    lab = os.environ.get("EARSHOT_LAB") or str(folders.ROOT / ".build/release/earshot-lab")
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no",
                "--toggle-collect=*Bench*counted*", lab, "bench", "count", operation, str(queued)]
     done = subprocess.run(command, env=environment(SWIFT_DETERMINISTIC_HASHING=1), capture_output=True, text=True)
@@ -76,7 +76,7 @@ def check():
 
 def write():
     found = {operation: count(operation, CHECKED_QUEUED) for operation in OPERATIONS}
-    head = subprocess.run(["git", "-C", str(places.ROOT), "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True)
+    head = subprocess.run(["git", "-C", str(folders.ROOT), "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True)
     COMMITTED.write_text("".join([
         f"# Instructions of one operation at commit {head.stdout.strip() or 'unknown'}, {CHECKED_QUEUED} requests being queued: "
         "bin/bench instructions --write\n",
@@ -84,7 +84,7 @@ def write():
     return 0
 
 
-def tell(sizes):
+def report(sizes):
     print(f"{'queued':24}" + "".join(f"{queued:12}" for queued in sizes))
     for operation in OPERATIONS:
         print(f"{operation + ', instructions':24}" + "".join(f"{count(operation, size):12}" for size in sizes),
@@ -101,7 +101,7 @@ def main(words):
     options = parser.parse_args(words)
     if options.check:
         return check()
-    return write() if options.write else tell(options.sizes or [1_000, 1_000_000])
+    return write() if options.write else report(options.sizes or [1_000, 1_000_000])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pathlib
 import platform
 import subprocess
 
-from bench import places
+from bench import folders
 
 PACKAGES = ["curl", "libcurl4", "libssl3", "libzmq5", "wget2", "aria2", "zurl", "gearman-job-server", "libgearman8", "nginx-light",
             "squid", "varnish"]
@@ -19,7 +19,7 @@ def describe():
         "cpu": _cpu(), "cores": len(os.sched_getaffinity(0)), "memory_gib": _memory(),
         "kernel": platform.release(), "system": _system(),
         "load": [round(load, 2) for load in os.getloadavg()],
-        "versions": {"earshot": _output(places.earshot(), "--version").splitlines()[0].split()[-1], "commit": _commit(),
+        "versions": {"earshot": _output(folders.earshot(), "--version").splitlines()[0].split()[-1], "commit": _commit(),
                      "python": platform.python_version(), **_packages(), **_python_packages(),
                      "async-http-client": _async_http_client()},
     }
@@ -40,12 +40,12 @@ def _output(*command):
 
 
 def _commit():
-    return _output("git", "-C", str(places.ROOT), "describe", "--always", "--dirty")
+    return _output("git", "-C", str(folders.ROOT), "describe", "--always", "--dirty")
 
 
 def _async_http_client():
     """Returns the version of the last build of the Swift client."""
-    resolved = places.SOURCES / "swift/http/Package.resolved"
+    resolved = folders.SOURCES / "swift/http/Package.resolved"
     if not resolved.exists():
         return ""
     pins = json.loads(resolved.read_text())["pins"]
@@ -82,6 +82,6 @@ def _packages():
 
 def _python_packages():
     """Returns the versions in the virtual environment, if a suite has created it."""
-    found = _output(str(places.VENV / "bin/python"), "-m", "pip", "list", "--format=freeze")
+    found = _output(str(folders.VENV / "bin/python"), "-m", "pip", "list", "--format=freeze")
     return {name: version for name, _, version in (line.partition("==") for line in found.splitlines())
             if name.lower() in ("aiohttp", "pycurl", "uvloop", "pyzmq")}

@@ -6,7 +6,7 @@ import pathlib
 import shutil
 import subprocess
 
-from bench import cpu, places, servers
+from bench import cpu, folders, servers
 from bench.frame import Failed
 from bench.programs import Server, environment
 
@@ -17,15 +17,15 @@ PYPI = ["aiohttp[speedups]", "pycurl", "uvloop"]
 @functools.cache
 def python():
     """Returns the interpreter of a virtual environment with PYPI and Debian's pyzmq. Created once."""
-    interpreter = places.VENV / "bin/python"
-    done = places.VENV / "installed"
+    interpreter = folders.VENV / "bin/python"
+    done = folders.VENV / "installed"
     if not done.exists() or done.read_text() != " ".join(PYPI):
-        places.MADE.mkdir(parents=True, exist_ok=True)
-        with (places.MADE / "venv.log").open("wb") as log:
-            for step in (["/usr/bin/python3", "-m", "venv", "--system-site-packages", places.VENV],
+        folders.MADE.mkdir(parents=True, exist_ok=True)
+        with (folders.MADE / "venv.log").open("wb") as log:
+            for step in (["/usr/bin/python3", "-m", "venv", "--system-site-packages", folders.VENV],
                          [interpreter, "-m", "pip", "install", "--quiet", *PYPI]):
                 if subprocess.run(step, stdout=log, stderr=log, stdin=subprocess.DEVNULL).returncode != 0:
-                    raise Failed(f"cannot make {places.VENV}: see venv.log beside it")
+                    raise Failed(f"cannot make {folders.VENV}: see venv.log beside it")
         done.write_text(" ".join(PYPI))
     return interpreter
 
@@ -84,7 +84,7 @@ class Program(OwnServer):
     def __init__(self, name, *arguments, is_ready=lambda: True):
         self.folder = servers.private_folder(name)
         self._is_ready = is_ready
-        super().__init__(name, [places.PROGRAMS / name, *arguments], self.folder)
+        super().__init__(name, [folders.PROGRAMS / name, *arguments], self.folder)
 
     def await_readiness(self):
         self.await_condition(lambda: self._is_ready())
@@ -99,9 +99,9 @@ class GearmanWorkers(Program):
 
 def scripts_environment():
     """Returns the environment of the Python clients."""
-    return environment(PYTHONPATH=os.pathsep.join(str(path) for path in (places.ROOT / "examples/python",)),
+    return environment(PYTHONPATH=os.pathsep.join(str(path) for path in (folders.ROOT / "examples/python",)),
                        PYTHONDONTWRITEBYTECODE="1")
 
 
 def script(name):
-    return pathlib.Path(places.SOURCES / "python" / name)
+    return pathlib.Path(folders.SOURCES / "python" / name)

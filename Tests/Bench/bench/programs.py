@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 
-from bench import cpu, places
+from bench import cpu, folders
 from bench.frame import Failed
 
 SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -25,8 +25,8 @@ def environment(**more):
     own = {name: value for name, value in os.environ.items()
            if not name.lower().endswith("_proxy") and not name.startswith(("EARSHOT_", "XDG_"))}
     own["PATH"] = own.get("PATH", "") + ":" + SYSTEM
-    own["HOME"] = str(places.outputs() / "home")
-    own["TMPDIR"] = str(places.outputs())
+    own["HOME"] = str(folders.outputs() / "home")
+    own["TMPDIR"] = str(folders.outputs())
     return {**own, **{name: str(value) for name, value in more.items()}}
 
 
@@ -43,7 +43,7 @@ def run(arguments, *, timeout=120, env=None, cwd=None, input=None, statuses=(0,)
     leaves behind, such as a private bus, count for the CPU and not for the time; none is left at the return."""
     arguments = [str(argument) for argument in arguments]
     _adopt()
-    with tempfile.TemporaryFile(dir=places.outputs()) as out, tempfile.TemporaryFile(dir=places.outputs()) as err:
+    with tempfile.TemporaryFile(dir=folders.outputs()) as out, tempfile.TemporaryFile(dir=folders.outputs()) as err:
         stdin = subprocess.DEVNULL if input is None else input
         began = time.perf_counter()
         process = subprocess.Popen(arguments, env=env or environment(), cwd=cwd, stdin=stdin, stdout=out, stderr=err,

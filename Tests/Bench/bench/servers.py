@@ -6,7 +6,7 @@ import shutil
 import socket
 import tempfile
 
-from bench import cpu, places
+from bench import cpu, folders
 from bench.programs import Server, environment
 
 FRESH = 'add_header Cache-Control "max-age=86400";'
@@ -15,7 +15,7 @@ FRESH = 'add_header Cache-Control "max-age=86400";'
 
 def private_folder(name):
     """Creates a folder for sockets, logs and PIDs."""
-    return pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-", dir=places.outputs()))
+    return pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-", dir=folders.outputs()))
 
 
 def free_port():
@@ -36,7 +36,7 @@ class Nginx(Server):
     """The origin: serves `root` with `Tests/Bench/nginx.conf`. `counted`: it logs each request, for measurements that count
     them. `more`: further configuration of its http block, such as a cache."""
 
-    def __init__(self, root=places.DATA, counted=False, more=""):
+    def __init__(self, root=folders.DATA, counted=False, more=""):
         self.folder = private_folder("nginx")
         self.port = free_port()
         self._access = self.folder / "access.log"
@@ -47,7 +47,7 @@ class Nginx(Server):
                    else "access_log off;"}
         configuration = self.folder / "nginx.conf"
         super().__init__("nginx", ["nginx", "-e", "stderr", "-p", self.folder, "-c", configuration], self.folder)
-        configuration.write_text((places.SOURCES / "nginx.conf").read_text().format(**self._values))
+        configuration.write_text((folders.SOURCES / "nginx.conf").read_text().format(**self._values))
 
     def await_readiness(self):
         self.await_condition(lambda: answers(self.port))
@@ -88,7 +88,7 @@ class Bus(Server):
         self.command = " ".join(["earshot serve", *(str(option) for option in options
                                                     if str(option) not in folders)])
         super().__init__(
-            "bus", [places.earshot(), "serve", "--runtime", self.runtime, "--spool", self.spool,
+            "bus", [folders.earshot(), "serve", "--runtime", self.runtime, "--spool", self.spool,
                     "--durable-folder", self.folder / "durable", *options], self.folder)
 
     def await_readiness(self):

@@ -4,21 +4,21 @@ import functools
 import shutil
 import subprocess
 
-from bench import places
+from bench import folders
 from bench.frame import Failed
 
 
 @functools.cache
 def built(package):
     """Builds a package of `Tests/Bench/swift`. Returns the folder of its program."""
-    scratch = places.MADE / "swift" / package
-    command = ["swift", "build", "-c", "release", "--package-path", places.SOURCES / "swift" / package,
+    scratch = folders.MADE / "swift" / package
+    command = ["swift", "build", "-c", "release", "--package-path", folders.SOURCES / "swift" / package,
                "--scratch-path", scratch]
     # After the removal of a source file SwiftPM needs a clean build.
     if not _succeeds(command, scratch):
         shutil.rmtree(scratch)
         if not _succeeds(command, scratch):
-            raise Failed(f"cannot be built: see {scratch.relative_to(places.ROOT)}/build.log")
+            raise Failed(f"cannot be built: see {scratch.relative_to(folders.ROOT)}/build.log")
     return scratch / "release"
 
 
@@ -29,5 +29,5 @@ def _succeeds(command, scratch):
 
 
 def program(package, name):
-    """Returns the steps of a command for asking.Client."""
+    """Returns the steps of a command for load.Client."""
     return [lambda: built(package) / name]

@@ -35,7 +35,7 @@ static size_t receive(char *bytes, size_t size, size_t count, void *context)
 
 static int by_curl(const char *url, int count, double *microseconds)
 {
-    char asked[300];
+    char target[300];
     CURL *curl = curl_easy_init();
     if (!curl) return 0;
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, receive);
@@ -45,8 +45,8 @@ static int by_curl(const char *url, int count, double *microseconds)
         double began = now();
         long status = 0;
         received.length = 0;
-        snprintf(asked, sizeof asked, "%s?%d", url, i);
-        curl_easy_setopt(curl, CURLOPT_URL, asked);
+        snprintf(target, sizeof target, "%s?%d", url, i);
+        curl_easy_setopt(curl, CURLOPT_URL, target);
         right = curl_easy_perform(curl) == CURLE_OK && curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK
             && status == 200 && is_right(received.bytes, received.length);
         microseconds[i] = (now() - began) * 1e6;
@@ -57,16 +57,16 @@ static int by_curl(const char *url, int count, double *microseconds)
 
 static int by_bus(const char *url, int count, double *microseconds)
 {
-    char asked[300], handler[40], request[20];
+    char target[300], handler[40], request[20];
     earshot_bus bus;
     earshot_message message;
     snprintf(handler, sizeof handler, "latency/%ld", (long)getpid());
     int right = earshot_open(&bus) == 0;
     for (int i = 0; i < count && right; i++) {
         double began = now();
-        snprintf(asked, sizeof asked, "%s?%d", url, i);
+        snprintf(target, sizeof target, "%s?%d", url, i);
         snprintf(request, sizeof request, "%d", i);
-        right = earshot_fetch(&bus, handler, request, asked, NULL) == 0 && receive_terminal(&bus, &message) == 0;
+        right = earshot_fetch(&bus, handler, request, target, NULL) == 0 && receive_terminal(&bus, &message) == 0;
         if (!right) break;
         right = strcmp(message.verb, "RESULT") == 0 && strcmp(message.word[2], "200") == 0
             && is_right(zmq_msg_data(&message.body), zmq_msg_size(&message.body))

@@ -1,5 +1,5 @@
 /* slow-origin PORT MILLISECONDS BYTES: HTTP/1.1 server that answers each GET after this delay with a body of this
-   size. `GET /told` returns JSON at once: requests begun, responses completed, bytes of bodies written, and
+   size. `GET /statistics` returns JSON at once: requests begun, responses completed, bytes of bodies written, and
    requests whose client disconnected early. One thread, epoll. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,7 +21,7 @@ enum { MOST = 65536, HEAD_BYTES = 16384, EVENTS = 256 };
 typedef struct {
     long due;             /* when its answer begins; 0 if none is due */
     unsigned life;        /* tells two connections with one descriptor apart */
-    int open, told;
+    int open, is_statistics;
     size_t head_size, sent, length;
     char head[HEAD_BYTES];
     char answer_head[256];
@@ -55,7 +55,7 @@ static long now(void)
 static void leave(int descriptor)
 {
     connection *it = connections[descriptor];
-    if (it->due || (it->length && !it->told)) left++;
+    if (it->due || (it->length && !it->is_statistics)) left++;
     close(descriptor);
     it->open = 0;
     it->due = 0;
@@ -80,10 +80,10 @@ static void answer(int descriptor)
             size_t head = it->answer_head_size - it->sent;
             count = send(descriptor, it->answer_head + it->sent, head, MSG_NOSIGNAL | MSG_MORE);
         } else {
-            const char *content = it->told ? statistics : body;
+            const char *content = it->is_statistics ? statistics : body;
             size_t at = it->sent - it->answer_head_size;
             count = send(descriptor, content + at, it->length - at, MSG_NOSIGNAL);
-            if (count > 0 && !it->told) bytes += (unsigned long)count;
+            if (count > 0 && !it->is_statistics) bytes += (unsigned long)count;
         }
         if (count < 0 && errno == EAGAIN) {
             interest(descriptor, EPOLLOUT);
@@ -95,7 +95,7 @@ static void answer(int descriptor)
         }
         it->sent += (size_t)count;
     }
-    if (!it->told) answered++;
+    if (!it->is_statistics) answered++;
     it->length = it->sent = 0;
     interest(descriptor, EPOLLIN);
     serve(descriptor);
@@ -105,11 +105,11 @@ static void begin(int descriptor)
 {
     connection *it = connections[descriptor];
     it->due = 0;
-    it->length = it->told ? strlen(statistics) : size;
+    it->length = it->is_statistics ? strlen(statistics) : size;
     it->sent = 0;
     it->answer_head_size = (size_t)snprintf(it->answer_head, sizeof it->answer_head,
         "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\nCache-Control: %s\r\n\r\n", it->length,
-        it->told ? "no-store" : "max-age=600");
+        it->is_statistics ? "no-store" : "max-age=600");
     answer(descriptor);
 }
 
@@ -119,10 +119,10 @@ static void serve(int descriptor)
     connection *it = connections[descriptor];
     char *end = it->due || it->length ? NULL : memmem(it->head, it->head_size, "\r\n\r\n", 4);
     if (!end) return;
-    it->told = memcmp(it->head, "GET /told ", 10) == 0;
+    it->is_statistics = memcmp(it->head, "GET /statistics ", 16) == 0;
     it->head_size -= (size_t)(end + 4 - it->head);
     memmove(it->head, end + 4, it->head_size);
-    if (it->told) {
+    if (it->is_statistics) {
         snprintf(statistics, sizeof statistics, "{\"begun\": %lu, \"answered\": %lu, \"bytes\": %lu, \"left\": %lu}\n",
             begun, answered, bytes, left);
         begin(descriptor);

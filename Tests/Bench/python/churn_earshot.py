@@ -1,4 +1,4 @@
-"""Scrolls over an Earshot bus: each handler replaces its request. PLACE is the bus's runtime folder."""
+"""Scrolls over an Earshot bus: each handler replaces its request. SERVER is the bus's runtime folder."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ import earshot_bus
 
 async def run(churn):
     tasks = {}
-    async with earshot_bus.connect(churn.plan.place) as bus, contextlib.AsyncExitStack() as cells:
+    async with earshot_bus.connect(churn.plan.server) as bus, contextlib.AsyncExitStack() as cells:
         handlers = [await cells.enter_async_context(bus.handler()) for _ in range(churn.plan.handlers)]
 
         async def fetch(number, row):

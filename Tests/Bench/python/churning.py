@@ -13,7 +13,7 @@ class Churn:
 
     def __init__(self, plan):
         self.plan = plan
-        self.asked = 0
+        self.requested = 0
         self.wanted = 0
         self.rows = set()
         self.seconds = 0.0
@@ -54,7 +54,7 @@ class Churn:
         for tick in range(int(self.plan.seconds * 1000 / self.plan.tick)):
             await self._until(began + tick * self.plan.tick / 1000)
             for handler, row in self._moves(tick):
-                self.asked += 1
+                self.requested += 1
                 replace(handler, row)
         await self._until(began + self.plan.seconds)
         self.seconds = loop.time() - began
@@ -63,7 +63,7 @@ class Churn:
 def main(run):
     """Runs `run(churn)` and prints one line of JSON."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--place", default="")
+    parser.add_argument("--server", default="")
     parser.add_argument("--prefix", required=True)
     parser.add_argument("--handlers", type=int, default=50)
     parser.add_argument("--rows", type=int, default=1, help="how many are replaced at each tick")
@@ -75,5 +75,5 @@ def main(run):
     churn = Churn(parser.parse_args())
     asyncio.run(run(churn))
     used = resource.getrusage(resource.RUSAGE_SELF)
-    print(json.dumps({"asked": churn.asked, "wanted": churn.wanted, "rows": len(churn.rows), "seconds": churn.seconds,
+    print(json.dumps({"asked": churn.requested, "wanted": churn.wanted, "rows": len(churn.rows), "seconds": churn.seconds,
                       "cpu": used.ru_utime + used.ru_stime}))

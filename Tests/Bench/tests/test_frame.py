@@ -15,7 +15,7 @@ from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from bench import against, cpu, places, programs, suites, table  # noqa: E402
+from bench import against, cpu, folders, programs, suites, table  # noqa: E402
 from bench.__main__ import main  # noqa: E402
 from bench.frame import Contender, Context, Failed, Measurement, Sample, Spread, Target  # noqa: E402
 
@@ -164,10 +164,10 @@ class Processes(unittest.TestCase):
     def test_too_little_memory_for_the_outputs_is_an_error_that_says_what_to_do(self):
         with tempfile.TemporaryDirectory() as folder:
             for memory in (pathlib.Path(folder), pathlib.Path(folder, "missing")):
-                with mock.patch("bench.places.MEMORY", memory), self.assertRaisesRegex(Failed, f"{memory} has .* mount a larger"):
-                    places.check_room(1 << 60)
-            with mock.patch("bench.places.MEMORY", pathlib.Path(folder)):
-                places.check_room(1)
+                with mock.patch("bench.folders.MEMORY", memory), self.assertRaisesRegex(Failed, f"{memory} has .* mount a larger"):
+                    folders.check_room(1 << 60)
+            with mock.patch("bench.folders.MEMORY", pathlib.Path(folder)):
+                folders.check_room(1)
 
     def test_outputs_of_who_was_killed_are_removed_and_those_of_who_lives_are_not(self):
         gone = subprocess.Popen(["true"])
@@ -177,7 +177,7 @@ class Processes(unittest.TestCase):
                 f"earshot-bench-{gone.pid}-x", f"earshot-bench-{os.getpid()}-x", "earshot-bench"))
             for folder in (left, lives, other):
                 folder.mkdir()
-            places.remove_left_over(pathlib.Path(parent))
+            folders.remove_left_over(pathlib.Path(parent))
             self.assertEqual({entry.name for entry in pathlib.Path(parent).iterdir()}, {lives.name, other.name})
 
 
@@ -187,7 +187,7 @@ class Program(unittest.TestCase):
     def run_main(self, words, rows, names=("own",)):
         suite = mock.Mock(NAME="own", TITLE="Own things", rows=rows)
         with tempfile.TemporaryDirectory() as folder, \
-                mock.patch("bench.places.MADE", pathlib.Path(folder)), \
+                mock.patch("bench.folders.MADE", pathlib.Path(folder)), \
                 mock.patch.object(suites, "NAMES", list(names)), mock.patch.object(suites, "load", lambda name: suite), \
                 contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
             try:
@@ -224,8 +224,8 @@ class Program(unittest.TestCase):
         tried = []
 
         def rows(context, quick):
-            tried.append((places.earshot(), context.first, context.rounds))
-            rate = 300 if places.earshot() == "/bin/true" else 200
+            tried.append((folders.earshot(), context.first, context.rounds))
+            rate = 300 if folders.earshot() == "/bin/true" else 200
             yield context.measure("One", "files/s", [fixed("we", [rate + number for number in range(3)], True, {"cpu_us": 10})])
         with mock.patch.dict(os.environ, EARSHOT_BINARY="/bin/true"):
             status, out, _, files = self.run_main(["own", "--rounds", "3", "--against", "/bin/false"], rows)
@@ -237,7 +237,7 @@ class Program(unittest.TestCase):
 
     def test_a_failure_of_one_of_two_programs_is_an_error(self):
         def rows(context, quick):
-            yield context.measure("One", "files/s", [failing("we", places.earshot() == "/bin/false")])
+            yield context.measure("One", "files/s", [failing("we", folders.earshot() == "/bin/false")])
         with mock.patch.dict(os.environ, EARSHOT_BINARY="/bin/true"):
             status, _, err, _ = self.run_main(["own", "--rounds", "1", "--against", "/bin/false"], rows)
         self.assertEqual(status, 1)
@@ -264,7 +264,7 @@ class Program(unittest.TestCase):
         def rows(context, quick):
             yield context.measure("One", "files/s", [fixed("we", [1], True)])
         with tempfile.TemporaryDirectory() as folder, \
-                mock.patch("bench.places.RESULTS", pathlib.Path(folder, "results")), \
+                mock.patch("bench.folders.RESULTS", pathlib.Path(folder, "results")), \
                 mock.patch("bench.machine.lines", lambda description: ["2026, 2 cores", "earshot 1"]):
             for _ in range(2):
                 status, out, _, _ = self.run_main(["own", "--publish", "--rounds", "1"], rows)
@@ -273,17 +273,17 @@ class Program(unittest.TestCase):
                 self.assertEqual(head, "2026, 2 cores\n\nearshot 1\n\n")
                 tables = tables.partition("Targets:")[0].rstrip()
                 self.assertIn("## One\n", tables)
-                self.assertEqual({entry.name for entry in places.RESULTS.iterdir()}, {"own.md"})
-                self.assertEqual((places.RESULTS / "own.md").read_text(),
+                self.assertEqual({entry.name for entry in folders.RESULTS.iterdir()}, {"own.md"})
+                self.assertEqual((folders.RESULTS / "own.md").read_text(),
                                  f"# own: Own things\n\n2026, 2 cores\n\nearshot 1\n{tables}\n")
 
     def test_nothing_is_published_without_the_option(self):
         def rows(context, quick):
             yield context.measure("One", "files/s", [fixed("we", [1], True)])
         with tempfile.TemporaryDirectory() as folder, \
-                mock.patch("bench.places.RESULTS", pathlib.Path(folder, "results")):
+                mock.patch("bench.folders.RESULTS", pathlib.Path(folder, "results")):
             status, _, _, _ = self.run_main(["own", "--rounds", "1"], rows)
-            self.assertEqual((status, places.RESULTS.exists()), (0, False))
+            self.assertEqual((status, folders.RESULTS.exists()), (0, False))
 
     def test_wrong_arguments_are_64(self):
         for words in [["nothing"], ["--rounds", "0"], ["--rounds", "x"], ["--what"], ["--publish", "--quick"],

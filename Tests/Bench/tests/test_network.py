@@ -13,11 +13,11 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from bench import network, places  # noqa: E402
+from bench import network, folders  # noqa: E402
 from bench.data import Files  # noqa: E402
 from bench.suites import tls  # noqa: E402
 
-HAS_PROGRAM = (places.PROGRAMS / "delay").exists()
+HAS_PROGRAM = (folders.PROGRAMS / "delay").exists()
 AGAINST = network.reason_against() or (None if HAS_PROGRAM else "the C programs are not built: make -C Tests/Bench/c")
 
 

@@ -9,7 +9,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from bench import places  # noqa: E402
+from bench import folders  # noqa: E402
 
 PACKAGES = {
     "aria2c": "aria2", "curl": "curl", "gearmand": "gearman-job-server", "ip": "iproute2", "nginx": "nginx-light",
@@ -28,14 +28,14 @@ def first_words(text):
 
 class SetupTests(unittest.TestCase):
     def test_each_program_of_a_suite_has_a_package(self):
-        modules = (places.ROOT / "Tests/Bench/bench").rglob("*.py")
+        modules = (folders.ROOT / "Tests/Bench/bench").rglob("*.py")
         words = set().union(*(first_words(module.read_text()) for module in modules))
         self.assertIn("redis-server", words)
         programs = {word for word in words if re.fullmatch(r"[a-z][a-z0-9-]+", word) and shutil.which(word)}
         self.assertEqual(programs - set(PACKAGES) - ALWAYS, set(), "add the program to PACKAGES and its package to bin/setup")
 
     def test_the_setup_installs_them(self):
-        branch = (places.ROOT / "bin/setup").read_text().partition("--bench)\n")[2].partition(";;")[0]
+        branch = (folders.ROOT / "bin/setup").read_text().partition("--bench)\n")[2].partition(";;")[0]
         self.assertEqual(set(PACKAGES.values()) - set(re.findall(r"[a-z0-9-]+", branch)), set())
 
 

@@ -22,7 +22,7 @@ class Browser:
         self.problems = []
         self._size = (width, height)
         self._dark = dark
-        self._numbers = itertools.count(1)
+        self._counter = itertools.count(1)
         self._buffer = b""
         self._session = None
         self._is_loaded = False
@@ -103,7 +103,7 @@ class Browser:
     # The protocol: JSON objects that end in a NUL.
 
     def _call(self, method, **parameters):
-        number = next(self._numbers)
+        number = next(self._counter)
         message = {"id": number, "method": method, "params": parameters}
         if self._session is not None:
             message["sessionId"] = self._session

@@ -98,7 +98,7 @@ class Client:
 
     # Sending.
 
-    def say(self, line, headers=(), body=None, **fields):
+    def send(self, line, headers=(), body=None, **fields):
         """Sends a message; `max_bytes=5` is the field `max-bytes: 5`. In a session with a lease the messages have numbers."""
         head = [line]
         if line.startswith("HELLO "):
@@ -138,31 +138,31 @@ class Client:
         """Sends HELLO. Returns "WELCOME" or the code of the error."""
         fields = {"window": self.window, "lease": self.lease, "token": self.token,
                   "unanswered": self.unanswered, "bodies": self.bodies}
-        self.say("HELLO EAR/1", **{name: value for name, value in fields.items() if value is not None})
+        self.send("HELLO EAR/1", **{name: value for name, value in fields.items() if value is not None})
         answer = self._read(30)
         if answer is None or answer.verb != "WELCOME":
             return answer and answer.operands[0]
         self.broker = answer.fields["broker"]
         self.token = answer.fields.get("token")
-        self.heard = int(answer.fields["resumed"]) if "resumed" in answer.fields else None
-        self.number = self.heard or 0
+        self.resumed_number = int(answer.fields["resumed"]) if "resumed" in answer.fields else None
+        self.number = self.resumed_number or 0
         return "WELCOME"
 
     def fetch(self, handler, request, url, headers=(), body=None, **fields):
-        self.say(f"FETCH {handler} {request} {url}", headers, body, **fields)
+        self.send(f"FETCH {handler} {request} {url}", headers, body, **fields)
 
     def remove(self, handler):
         """Sends REMOVE. Returns the reply."""
-        self.say(f"REMOVE {handler}")
+        self.send(f"REMOVE {handler}")
         return self.expect("REMOVED", handler)
 
     def cancel(self, handler, request):
-        self.say(f"REMOVE {handler} {request}")
+        self.send(f"REMOVE {handler} {request}")
         return self.expect("REMOVED", handler, str(request))
 
     def take(self, sequence):
         """Sends TAKE. Returns the path in the reply, None without one, or the code of the ERROR."""
-        self.say(f"TAKE {sequence}")
+        self.send(f"TAKE {sequence}")
         while (message := self._read(30)) is not None:
             if message.verb == "TAKEN" and message.operands[0] == str(sequence):
                 return " ".join(message.operands[1:]) or None
@@ -173,13 +173,13 @@ class Client:
 
     def query(self, what, timeout=60):
         """Returns the parsed ANSWER to `QUERY what`."""
-        self.say(f"QUERY {what}")
+        self.send(f"QUERY {what}")
         answer = self.expect("ANSWER", *what.split(" "), timeout=timeout)
         return json.loads(answer.body) if answer.body else None
 
     def set(self, text):
         """Sends SET. Returns the reply: a CHANGED or an ERROR."""
-        self.say(f"SET {text}")
+        self.send(f"SET {text}")
         while (message := self._read(30)) is not None:
             if message.verb in ("CHANGED", "ERROR"):
                 return message
@@ -319,16 +319,16 @@ class StubbornClient(Client):
         while self._inbox or self.socket.poll(0):
             message = self.receive(0)
             if message.verb == "WELCOME":
-                self._ask_again(message)
+                self._resume(message)
             elif message.is_terminal:
                 self._answers[message.id].append(message)
                 self._open.pop(message.id, None)
 
     def _greet_again(self):
         self._seen = self._acknowledged = 0
-        self.say("HELLO EAR/1", window=self.window)
+        self.send("HELLO EAR/1", window=self.window)
 
-    def _ask_again(self, welcome):
+    def _resume(self, welcome):
         self.broker = welcome.fields["broker"]
         for (handler, request), (url, headers, fields) in list(self._open.items()):
             super().fetch(handler, request, url, headers, **fields)

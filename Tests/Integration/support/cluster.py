@@ -81,8 +81,8 @@ class NodePeer(RemoteClient):
     """Client at the node gateway of any bus."""
 
     def __init__(self, bus, port, key):
-        place = types.SimpleNamespace(endpoint=f"tcp://{ADDRESS}:{port}", runtime=bus.runtime, server_key=key[0])
-        super().__init__(place, key, bodies="pull")
+        address = types.SimpleNamespace(endpoint=f"tcp://{ADDRESS}:{port}", runtime=bus.runtime, server_key=key[0])
+        super().__init__(address, key, bodies="pull")
 
 
 class Body:
@@ -103,7 +103,7 @@ class Session:
     def __init__(self):
         self.token = secrets.token_hex(16)
         self.sequence = 0
-        self.heard = 0
+        self.received = 0
         self.terminals = {}
         self.bodies = {}
 
@@ -129,7 +129,7 @@ class Node:
         self._held = []
         self._bind("tcp://127.0.0.1:*")
         self.endpoint = self._socket.getsockopt(zmq.LAST_ENDPOINT).decode().rstrip("\0")
-        self.place = self.endpoint.removeprefix("tcp://")
+        self.address = self.endpoint.removeprefix("tcp://")
         self._begin()
 
     def _begin(self):
@@ -143,7 +143,7 @@ class Node:
         self._begin()
 
     def url(self, name):
-        return f"{SCHEME}://{self.place}/{name}/1"
+        return f"{SCHEME}://{self.address}/{name}/1"
 
     def add(self, name, *arguments, **options):
         """Adds a response. Returns its URL."""
@@ -179,7 +179,7 @@ class Node:
     def _call(self, work, ends=False):
         with self._done:
             self._commands.append((work, ends))
-            if not self._done.wait_for(lambda: not self._commands, 10):
+            if not self._done.wait_for(lambda: not self._commands, 60):
                 raise AssertionError("the node does not react")
 
     # In the thread.
@@ -211,7 +211,7 @@ class Node:
                 route, *frames = self._socket.recv_multipart()
                 self._take(route, Message(frames))
 
-    def _say(self, route, line, body=None, **fields):
+    def _send(self, route, line, body=None, **fields):
         frames = [head(line, fields)]
         self._socket.send_multipart([route, *frames] if body is None else [route, *frames, body])
 
@@ -220,7 +220,7 @@ class Node:
             return self._greet(route, message.fields)
         session = self._routes.get(route)
         if session and message.verb != "HELLO":
-            session.heard += 1
+            session.received += 1
         match message.verb:
             case "FETCH": self._fetch(route, session, message.operands)
             case "READ": self._read(route, message.operands)
@@ -229,23 +229,23 @@ class Node:
                     del session.terminals[number]
             case "REMOVE":
                 self.cancelled.append(message.operands[1])
-                self._say(route, f"REMOVED {' '.join(message.operands)} 1")
-            case "QUERY": self._say(route, f"ANSWER {message.operands[0]}", body=b"{}")
+                self._send(route, f"REMOVED {' '.join(message.operands)} 1")
+            case "QUERY": self._send(route, f"ANSWER {message.operands[0]}", body=b"{}")
             case "BYE": self.farewells += 1
 
     def _greet(self, route, fields):
         common = {"broker": "0123456789abcdef", "window": fields["window"], "bodies": "pull"}
         if "bodies-of" in fields:
             self._readers[route] = self._sessions[fields["bodies-of"]]
-            return self._say(route, "WELCOME EAR/1", **common, bodies_of="yes")
+            return self._send(route, "WELCOME EAR/1", **common, bodies_of="yes")
         known = self._sessions.get(fields.get("token"))
         session = known or Session()
         self._sessions[session.token] = session
         self._routes[route] = self._readers[route] = session
         self.sessions += known is None
         self.resumptions += known is not None
-        self._say(route, "WELCOME EAR/1", **common, lease=fields["lease"], token=session.token,
-                  resumed=session.heard if known else None)
+        self._send(route, "WELCOME EAR/1", **common, lease=fields["lease"], token=session.token,
+                   resumed=session.received if known else None)
         for terminal in session.terminals.values():
             self._socket.send_multipart([route, *terminal])
 
@@ -276,11 +276,11 @@ class Node:
         if offset + length > body.available:
             return self._held.append((route, operands))
         self.reads.append(offset)
-        self._say(route, f"DATA {sequence} {offset}", body=body.content[offset:offset + length])
+        self._send(route, f"DATA {sequence} {offset}", body=body.content[offset:offset + length])
 
 
 class PlayedBroker(Commands):
-    """A program that connects to the socket `work`, and its broker, which the test plays: `job` gives it work, `hear` returns its
+    """A program that connects to the socket `work`, and its broker, which the test plays: `job` gives it work, `receive` returns
     messages. `arguments` returns those of the program, without the runtime folder. `limits`: further fields of LIMITS."""
 
     def __init__(self, arguments, **limits):
@@ -314,16 +314,16 @@ class PlayedBroker(Commands):
 
     def welcome(self):
         """Answers the READY of the program, and returns it."""
-        ready = self.hear()
+        ready = self.receive()
         if ready.verb != "READY":
             raise AssertionError(f"no READY but {ready}")
-        self.say("LIMITS", broker=self.instance, inline_bytes=65_536, spool=self.spool, sandbox="yes", **self._limits)
+        self.send("LIMITS", broker=self.instance, inline_bytes=65_536, spool=self.spool, sandbox="yes", **self._limits)
         return ready
 
-    def say(self, line, **fields):
+    def send(self, line, **fields):
         self._socket.send_multipart([self._route, head(line, fields)])
 
-    def hear(self, timeout=60):
+    def receive(self, timeout=60):
         """Returns the next message of the program."""
         if not self._socket.poll(timeout * 1_000):
             raise AssertionError(f"no message within {timeout} s\n{self.program.describe()}")
@@ -332,7 +332,7 @@ class PlayedBroker(Commands):
 
     def expect(self, verb, timeout=60):
         """Returns the next message, which has this verb, but for PROGRESS and SANDBOX."""
-        while (message := self.hear(timeout)).verb in {"PROGRESS", "SANDBOX"}:
+        while (message := self.receive(timeout)).verb in {"PROGRESS", "SANDBOX"}:
             pass
         if message.verb != verb:
             raise AssertionError(f"{message} is no {verb}")
@@ -340,7 +340,7 @@ class PlayedBroker(Commands):
 
     def end(self, attempt, timeout=60):
         """Returns the DONE or FAILED of an attempt, with its body; skips its PROGRESS."""
-        while (message := self.hear(timeout)).verb == "PROGRESS":
+        while (message := self.receive(timeout)).verb == "PROGRESS":
             pass
         if message.operands[0] != attempt:
             raise AssertionError(f"{message} is not about {attempt}")
@@ -352,7 +352,7 @@ class PlayedBroker(Commands):
         """Gives the program a job. Returns its attempt."""
         self._attempts += 1
         attempt = f"{self.instance}.{self._attempts}.1"
-        self.say(f"JOB {attempt} {url}", **{"timeout": 60, "connect_timeout": 10, **fields})
+        self.send(f"JOB {attempt} {url}", **{"timeout": 60, "connect_timeout": 10, **fields})
         return attempt
 
     def files(self):
@@ -370,6 +370,6 @@ class Puller(PlayedBroker):
         return self.file.path
 
 
-def unreachable_place():
+def unreachable_address():
     """Returns an address at which no program listens."""
     return f"{ADDRESS}:{free_port()}"

@@ -17,19 +17,19 @@ def encode(coding, content):
 def brotli(content):
     library = ctypes.CDLL("libbrotlienc.so.1")
     size = ctypes.c_size_t(len(content) + 1024)
-    place = ctypes.create_string_buffer(size.value)
-    if not library.BrotliEncoderCompress(5, 22, 0, ctypes.c_size_t(len(content)), content, ctypes.byref(size), place):
+    buffer = ctypes.create_string_buffer(size.value)
+    if not library.BrotliEncoderCompress(5, 22, 0, ctypes.c_size_t(len(content)), content, ctypes.byref(size), buffer):
         raise AssertionError("brotli could not encode")
-    return place.raw[:size.value]
+    return buffer.raw[:size.value]
 
 
 def zstd(content):
     library = ctypes.CDLL("libzstd.so.1")
     library.ZSTD_compress.restype = ctypes.c_size_t
     library.ZSTD_compress.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int]
-    place = ctypes.create_string_buffer(len(content) + 1024)
-    size = library.ZSTD_compress(place, len(place), content, len(content), 3)
-    return place.raw[:size]
+    buffer = ctypes.create_string_buffer(len(content) + 1024)
+    size = library.ZSTD_compress(buffer, len(buffer), content, len(content), 3)
+    return buffer.raw[:size]
 
 
 @functools.cache
@@ -57,12 +57,12 @@ def brotli_pieces():
 
     def run(operation, content):
         rest, start = ctypes.c_size_t(len(content)), ctypes.c_char_p(content)
-        place = ctypes.create_string_buffer(4096)
-        room, out = ctypes.c_size_t(len(place)), ctypes.c_void_p(ctypes.addressof(place))
+        buffer = ctypes.create_string_buffer(4096)
+        room, out = ctypes.c_size_t(len(buffer)), ctypes.c_void_p(ctypes.addressof(buffer))
         if not library.BrotliEncoderCompressStream(encoder, operation, ctypes.byref(rest), ctypes.byref(start),
                                                    ctypes.byref(room), ctypes.byref(out), None):
             raise AssertionError("brotli could not encode")
-        return place.raw[:len(place) - room.value]
+        return buffer.raw[:len(buffer) - room.value]
     first, second, third = run(1, bytes(PIECE)), run(1, bytes(PIECE)), run(1, bytes(PIECE))
     end = run(2, b"")
     library.BrotliEncoderDestroyInstance(encoder)

@@ -1,7 +1,7 @@
 """Client in its own process that makes very many requests: `support crowd RUNTIME HANDLER COUNT URL [OPTION=VALUE]…`.
 
 Requests URL COUNT times under HANDLER, with `{}` in it replaced by 0, 1, …, and `{folder}` by the thousands of that. Prints
-`asked` when the broker has read all requests, and finally its results as a line of JSON. Options are the fields of its FETCHes,
+`requested` when the broker has read all requests, and finally its results as a line of JSON. Options are the fields of its FETCHes,
 and:
 
     window=N     of its HELLO (256)
@@ -28,8 +28,8 @@ class Crowd(Program):
         words = [f"{name.replace('_', '-')}={value}" for name, value in options.items()]
         super().__init__([PYTHON, "-B", SUPPORT, "crowd", bus.runtime, handler, count, url, *words], bus.environment)
 
-    def await_asked(self):
-        self.await_line("asked", "stdout", timeout=60)
+    def await_submitted(self):
+        self.await_line("requested", "stdout", timeout=60)
         return self
 
     def await_stopped(self):
@@ -60,14 +60,14 @@ def main():
         for index in range(count):
             target = url.replace("{}", str(index)).replace("{folder}", str(index // 1000))
             client.socket.send(f"FETCH {handler} {index} {target}\n{fields}".encode())
-        early = ask_whether_all_was_read(client.socket)
-        print("asked", flush=True)
+        early = await_all_read(client.socket)
+        print("requested", flush=True)
         outcome = read(client.socket, early, count, lag, stop)
     outcome["seconds"] = time.monotonic() - began
     print(json.dumps(outcome), flush=True)
 
 
-def ask_whether_all_was_read(socket):
+def await_all_read(socket):
     """Returns the messages received before the reply."""
     early = []
     socket.send(b"QUERY ping\n")

@@ -31,16 +31,16 @@ class Server:
         return f"{self.host}:{self.port}"
 
     def await_start(self):
-        eventually(self._answers, lambda: f"{self.address} answers PING: {self.program.stdout[-2000:]}", 20)
+        eventually(self._answers, lambda: f"{self.address} answers PING: {self.program.stdout[-2000:]}")
         return self
 
     def _answers(self):
         try:
-            return self.ask("PING") == "PONG"
+            return self.execute("PING") == "PONG"
         except OSError:
             return False
 
-    def ask(self, *words, timeout=60):
+    def execute(self, *words, timeout=60):
         """Returns the reply to a command: text, number, None or a list. Raises an AssertionError for an error."""
         with socket.create_connection((self.host, self.port), timeout) as connection, connection.makefile("rb") as replies:
             if self.password:
@@ -54,7 +54,7 @@ class Server:
         return sum(float(value) for name, value in self.info("cpu").items() if name in ("used_cpu_sys", "used_cpu_user"))
 
     def info(self, section):
-        return dict(line.split(":", 1) for line in self.ask("INFO", section).splitlines() if ":" in line)
+        return dict(line.split(":", 1) for line in self.execute("INFO", section).splitlines() if ":" in line)
 
     def stop(self):
         """Stops it with SIGSTOP, so that it hangs."""
@@ -80,20 +80,20 @@ class Tables:
 
     def keys(self):
         """Returns the names of its tables without their prefix, sorted."""
-        return sorted(key.removeprefix(self.PREFIX) for key in self.ask("KEYS", "{shop}*"))
+        return sorted(key.removeprefix(self.PREFIX) for key in self.execute("KEYS", "{shop}*"))
 
     def flights(self):
         """Returns the number of flights. A table without any has an empty name, so that it exists."""
-        return sum(name != "" for name in self.ask("HKEYS", f"{self.PREFIX}f"))
+        return sum(name != "" for name in self.execute("HKEYS", f"{self.PREFIX}f"))
 
     def records(self):
         """Returns the texts of all flights, which contain requests."""
-        flat = self.ask("HGETALL", f"{self.PREFIX}f")
+        flat = self.execute("HGETALL", f"{self.PREFIX}f")
         return [text for name, text in zip(flat[::2], flat[1::2]) if name]
 
     def flights_of(self, node):
         """Returns the number of flights that a node wants or runs."""
-        return sum(name != "" for name in self.ask("SMEMBERS", f"{self.PREFIX}n:{node}"))
+        return sum(name != "" for name in self.execute("SMEMBERS", f"{self.PREFIX}n:{node}"))
 
     def queues(self):
         """Returns the names of queues."""
@@ -126,8 +126,8 @@ class Engine(Tables):
     def servers(self):
         return [self.server]
 
-    def ask(self, *words):
-        return self.server.ask(*words)
+    def execute(self, *words):
+        return self.server.execute(*words)
 
 
 class SentinelEngine(Tables):
@@ -174,7 +174,7 @@ class SentinelEngine(Tables):
 
     @staticmethod
     def _knows_all(sentinel):
-        flat = sentinel.ask("SENTINEL", "master", PRIMARY)
+        flat = sentinel.execute("SENTINEL", "master", PRIMARY)
         master = dict(zip(flat[::2], flat[1::2]))
         return master["num-other-sentinels"] == "2" and master["num-slaves"] == "2" and master["flags"] == "master"
 
@@ -193,18 +193,18 @@ class SentinelEngine(Tables):
         def find():
             for server in self.servers:
                 try:
-                    if server.program.running and server.ask("ROLE", timeout=1)[0] == "master":
+                    if server.program.running and server.execute("ROLE", timeout=1)[0] == "master":
                         return server
                 except OSError:
                     continue
             return None
         return eventually(find, "there is a primary", 30)
 
-    def ask(self, *words):
+    def execute(self, *words):
         """Returns the reply of the present primary. One that was demoted meanwhile ends its connections."""
         def answer():
             try:
-                return [self.primary.ask(*words)]
+                return [self.primary.execute(*words)]
             except ConnectionResetError:
                 return None
         return eventually(answer, "the primary answers", 30)[0]

@@ -14,6 +14,6 @@ def milliseconds(values, share=50):
     return 1000 * (statistics.median(values) if share == 50 else percentile(values, share))
 
 
-def tell(what):
+def report(what):
     """Prints a line of figures, for comparison between runs."""
     print(f"\n    {what}", file=sys.stderr, end=" ... ", flush=True)

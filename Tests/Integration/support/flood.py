@@ -1,7 +1,7 @@
 """Client in its own process that floods the bus with input other than messages: `support flood RUNTIME KIND`.
 
 It writes as much as the broker accepts, in large pieces, and reads all replies. It prints `flooding` after the broker has
-accepted the first 256 KiB. When its input ends, it prints the numbers of bytes `sent` and `heard` as a line of JSON.
+accepted the first 256 KiB. When its input ends, it prints the numbers of bytes `sent` and `received` as a line of JSON.
 """
 
 import json
@@ -35,7 +35,7 @@ class Flood(Program):
         return self
 
     def end(self):
-        """Ends the flood. Returns the numbers of bytes `sent` and `heard`."""
+        """Ends the flood. Returns the numbers of bytes `sent` and `received`."""
         self.write(b"")
         line = self.await_line("{", "stdout")
         if self.wait() != 0:
@@ -46,20 +46,20 @@ class Flood(Program):
 def main():
     runtime, kind = sys.argv[1:]
     client = RawClient(runtime, name="flood")
-    client.hear()
+    client.receive()
     connection = client.detach()
     connection.setblocking(False)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * PIECE)
     unit = KINDS[kind]
     piece = unit * (PIECE // len(unit))
-    sent = heard = start = 0
+    sent = received = start = 0
     is_flooding = False
     while True:
         readable, writable, _ = select.select([connection, sys.stdin], [connection], [])
         if sys.stdin in readable:
             break
         if readable:
-            heard += len(connection.recv(1 << 20))
+            received += len(connection.recv(1 << 20))
         if writable:
             count = connection.send(memoryview(piece)[start:])
             start = (start + count) % len(piece)
@@ -67,7 +67,7 @@ def main():
         if not is_flooding and sent >= 4 * PIECE:
             print("flooding", flush=True)
             is_flooding = True
-    print(json.dumps({"sent": sent, "heard": heard}), flush=True)
+    print(json.dumps({"sent": sent, "received": received}), flush=True)
 
 
 if __name__ == "__main__":

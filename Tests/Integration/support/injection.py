@@ -7,7 +7,7 @@ import platform
 import struct
 
 #: Numbers of system calls, by name.
-NUMBERS = {
+SYSCALLS = {
     "open": 2, "close": 3, "mmap": 9, "ioctl": 16, "shmget": 29, "shmat": 30, "shmctl": 31, "socket": 41, "connect": 42, "accept": 43,
     "sendto": 44, "bind": 49, "listen": 50, "socketpair": 53, "clone": 56, "fork": 57, "vfork": 58, "execve": 59, "kill": 62,
     "semget": 64, "semop": 65, "semctl": 66, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "fcntl": 72, "truncate": 76,
@@ -73,10 +73,10 @@ class Injected:
     def call(self, name, *arguments):
         """Makes a system call; text and bytes are passed by address. Returns its result, or raises OSError."""
         self._used = 0
-        values = [self._placed(value) for value in arguments] + [0] * (6 - len(arguments))
+        values = [self._in_memory(value) for value in arguments] + [0] * (6 - len(arguments))
         registers = dict(self._saved)
         registers.update(zip(("rdi", "rsi", "rdx", "r10", "r8", "r9"), (value % (1 << 64) for value in values)))
-        registers.update(rax=NUMBERS[name], orig_rax=(1 << 64) - 1, rip=self._saved["rip"] - 2)
+        registers.update(rax=SYSCALLS[name], orig_rax=(1 << 64) - 1, rip=self._saved["rip"] - 2)
         self._set(registers)
         self._ptrace(_SINGLE_STEP)
         self._await_stop()
@@ -100,16 +100,16 @@ class Injected:
         """Makes the process execute at address 0 after the end of this context."""
         self._saved = {**self._saved, "rip": 0, "orig_rax": (1 << 64) - 1}
 
-    def _placed(self, value):
+    def _in_memory(self, value):
         if isinstance(value, int):
             return value
         content = value if isinstance(value, bytes) else os.fsencode(value) + b"\0"
-        place = self._room + self._used
+        address = self._room + self._used
         self._used += (len(content) + 15) & ~15
         with open(f"/proc/{self.pid}/mem", "wb", buffering=0) as memory:
-            memory.seek(place)
+            memory.seek(address)
             memory.write(content)
-        return place
+        return address
 
     def _await_stop(self):
         _, status = os.waitpid(self.pid, _WALL)

@@ -106,7 +106,7 @@ class _Direction:
                 self.waiting.append((now + self._delay, packet))
         return True
 
-    def give(self, now):
+    def deliver(self, now):
         """Gives the packets whose time has come."""
         waiting = self.waiting
         while waiting and waiting[0][0] <= now:
@@ -145,7 +145,7 @@ def _carry(far, delay, loss):
             print("up", flush=True)
         for direction in directions:
             direction.take(now, up_at is None)
-            direction.give(now)
+            direction.deliver(now)
 
 
 if __name__ == "__main__":

@@ -71,23 +71,23 @@ class NameServer:
             labels.append(question[end + 1:end + 1 + question[end]].decode("latin-1").lower())
             end += question[end] + 1
         name, is_ipv4 = ".".join(labels), question[end + 1:end + 3] == b"\x00\x01"
-        asked = question[12:end + 5]
+        question_bytes = question[12:end + 5]
         if is_ipv4:
             with self._changed:
                 self._questions[name] = self._questions.get(name, 0) + 1
                 self._changed.notify_all()
         if name not in self._names:
-            return question[:2] + b"\x81\x83\x00\x01" + bytes(6) + asked
+            return question[:2] + b"\x81\x83\x00\x01" + bytes(6) + question_bytes
         addresses = self._names[name]
-        told = addresses[0]
-        if told is None:
+        entry = addresses[0]
+        if entry is None:
             return None
         if is_ipv4 and len(addresses) > 1:
             addresses.pop(0)
-        told, _, delay = told.partition(" after ")
+        entry, _, delay = entry.partition(" after ")
         self._delay = float(delay or 0)
         kind, family = (b"\x00\x01", socket.AF_INET) if is_ipv4 else (b"\x00\x1c", socket.AF_INET6)
-        records = [socket.inet_pton(family, address) for address in told.split() if (":" in address) != is_ipv4]
+        records = [socket.inet_pton(family, address) for address in entry.split() if (":" in address) != is_ipv4]
         head = b"\xc0\x0c" + kind + b"\x00\x01" + self._ttl.to_bytes(4, "big")
-        return (question[:2] + b"\x81\x80\x00\x01" + len(records).to_bytes(2, "big") + bytes(4) + asked
+        return (question[:2] + b"\x81\x80\x00\x01" + len(records).to_bytes(2, "big") + bytes(4) + question_bytes
                 + b"".join(head + len(packed).to_bytes(2, "big") + packed for packed in records))

@@ -338,7 +338,7 @@ class StubbornRemote(RemoteClient):
             event = self.event(0)
             if event and event[0] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._seen = self._acknowledged = 0
-                self.say("HELLO EAR/1", window=self.window, bodies="pull")
+                self.send("HELLO EAR/1", window=self.window, bodies="pull")
             message = self.receive(0.1)
             if message is None:
                 continue
@@ -362,7 +362,7 @@ class LeasedRemote(RemoteClient):
         super().__init__(*arguments, **options)
         self.event(10)
 
-    def ask(self, request, url):
+    def submit(self, request, url):
         head = f"FETCH h {request} {url}\nnumber: {len(self.log) + 1}\n".encode()
         self.log.append(head)
         self._send(head)
@@ -408,5 +408,5 @@ class LeasedRemote(RemoteClient):
                     break
             except AssertionError:
                 pass
-        for head in self.log[self.heard:]:
+        for head in self.log[self.resumed_number:]:
             self.socket.send(head)

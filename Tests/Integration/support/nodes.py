@@ -53,12 +53,12 @@ class Node(Bus):
 
     def __init__(self, file, machine=None, changes=None, arguments=(), cache=False, **options):
         self.machine = machine
-        self.place = f"{machine.address}:{PORT}" if machine else f"{ADDRESS}:{free_port()}"
+        self.address = f"{machine.address}:{PORT}" if machine else f"{ADDRESS}:{free_port()}"
         folder = options.pop("folder", None)
         self._is_kept = folder is not None
         self._former = []
         folder = folder or temporary_folder()
-        self.file = file.write(folder / "cluster.toml", self.place, **changes or {})
+        self.file = file.write(folder / "cluster.toml", self.address, **changes or {})
         arguments = [*arguments, "--cluster", self.file, *([] if cache else ["--no-cache"])]
         super().__init__(folder=folder, arguments=arguments, prefix=machine.prefix if machine else (), **options)
 
@@ -87,9 +87,9 @@ class Node(Bus):
         """Returns the member `cluster` of the node's status."""
         return self.observer().query("status")["cluster"]
 
-    def await_mode(self, mode, timeout=60):
-        """Waits until the node is a `member`, is `waiting` for the engine, or works `alone`."""
-        eventually(lambda: self.cluster()["mode"] == mode, lambda: f"mode {mode}: {self.cluster()}", timeout)
+    def await_mode(self, *modes):
+        """Waits until the node is a `member`, is `waiting` for the engine, or works `alone`, as one of the modes says."""
+        eventually(lambda: self.cluster()["mode"] in modes, lambda: f"mode {' or '.join(modes)}: {self.cluster()}")
 
     def await_members(self, count, timeout=60):
         eventually(lambda: self.cluster().get("members-count") == count and self.cluster()["mode"] == "member",
@@ -245,7 +245,7 @@ class Cluster:
 class ClusterTestCase(TestCase):
     """Common parts of the tests of several nodes."""
 
-    def ask(self, node, urls, handler="h", **options):
+    def submit(self, node, urls, handler="h", **options):
         """Requests URLs on a node. Returns the client, with request numbers from 0."""
         client = node.client(window=4096, **options)
         for number, url in enumerate(urls):

@@ -1,6 +1,6 @@
 """Client that leaves behind a child holding its connection: `support orphan RUNTIME HANDLER URL`.
 
-Requests URL and prints `asked CHILD` when the broker has read the request. The child, a fork without exec, lives until its
+Requests URL and prints `requested CHILD` when the broker has read the request. The child, a fork without exec, lives until its
 input ends.
 """
 
@@ -17,7 +17,7 @@ def main():
     client.query("ping")
     child = os.fork()
     if child:
-        print(f"asked {child}", flush=True)
+        print(f"requested {child}", flush=True)
     sys.stdin.read()
     os._exit(0)
 

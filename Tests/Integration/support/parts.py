@@ -54,12 +54,12 @@ class Published:
 
 async def answer(connection, request, origin, name):
     published = origin.published[name]
-    asked = request.headers.get("range")
-    start = int(re.fullmatch(r"bytes=(\d+)-\d*", asked)[1]) if asked else 0
+    range_field = request.headers.get("range")
+    start = int(re.fullmatch(r"bytes=(\d+)-\d*", range_field)[1]) if range_field else 0
     with published.lock:
         plan = published.plan(published.answers, start)
         published.answers += 1
-        published.ranges.append(asked)
+        published.ranges.append(range_field)
         if "version" in plan:
             published.version = plan["version"]
         version = published.version
@@ -70,13 +70,13 @@ async def answer(connection, request, origin, name):
     condition = request.headers.get("if-range")
     holds = condition is None or condition in (version.tag, version.modified) or lie == "other"
     fields = [*version.fields, ("Date", "Sun, 06 Nov 2044 08:49:37 GMT")]
-    if asked and holds and lie not in ("ignore", "gzip"):
-        if start >= total or lie == "unsatisfied" or lie == "closed" and asked.endswith("-"):
+    if range_field and holds and lie not in ("ignore", "gzip"):
+        if start >= total or lie == "unsatisfied" or lie == "closed" and range_field.endswith("-"):
             await connection.send(faults.plain(416, b"no", [("Content-Range", f"bytes */{total}")]))
             return True
         status, content = 206, version.content[start:]
-        told = {"start": f"{max(0, start - 1)}-{total - 1}/{total}", "total": f"{start}-{total - 1}/{total + 1}"}
-        fields.append(("Content-Range", f"bytes {told.get(lie, f'{start}-{total - 1}/{total}')}"))
+        false_ranges = {"start": f"{max(0, start - 1)}-{total - 1}/{total}", "total": f"{start}-{total - 1}/{total + 1}"}
+        fields.append(("Content-Range", f"bytes {false_ranges.get(lie, f'{start}-{total - 1}/{total}')}"))
     else:
         status, content = 200, version.content
     if lie == "tag":

@@ -1,6 +1,6 @@
 """Client in its own process, to be killed: `support peer RUNTIME HANDLER COUNT URL`.
 
-Requests URL with `i=0`, `i=1`, … added, COUNT times under HANDLER; URL itself if COUNT is 0. Prints `asked` when the broker has
+Requests URL with `i=0`, `i=1`, … added, COUNT times under HANDLER; URL itself if COUNT is 0. Prints `requested` when the broker has
 read all requests, and then only waits.
 """
 
@@ -17,7 +17,7 @@ def main():
         for index in range(int(count)):
             client.fetch(handler, index, f"{url}{'&' if '?' in url else '?'}i={index}")
         client.query("ping", timeout=60)
-        print("asked", flush=True)
+        print("requested", flush=True)
         sys.stdin.read()
 
 

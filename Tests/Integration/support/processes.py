@@ -62,6 +62,11 @@ class Program:
         with self._changed:
             return self._bytes["stderr"].decode(errors="replace")
 
+    @property
+    def messages(self):
+        """Lines of standard error, except those about a server or broker that is slow: on a busy machine each may be."""
+        return [line for line in self.stderr.splitlines() if not line.startswith("earshot: waiting")]
+
     def await_line(self, part, stream="stderr", timeout=60):
         """Returns the first line of `stream` that contains `part`."""
         def find():

@@ -9,7 +9,7 @@ import threading
 class Proxy:
     """`with Proxy() as proxy:`, `Proxy("socks5")`, or `Proxy(certificate=PATHS)` for TLS. Connects to 127.0.0.1 for every host.
 
-    `proxy.asked` contains the first word and target of each request, of SOCKS5 `HOST:PORT`; `proxy.credentials` the received
+    `proxy.requested` contains the first word and target of each request, of SOCKS5 `HOST:PORT`; `proxy.credentials` the received
     user information if `user` (NAME:PASSWORD) is required. `reply`, if given, ends each connection: a status and fields for
     CONNECT, such as `503 Busy\\r\\nRetry-After: 1`, or the number of a SOCKS reply. `replies` does so for the first connections.
     """
@@ -22,7 +22,7 @@ class Proxy:
         if certificate:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._context.load_cert_chain(*certificate)
-        self.asked = []
+        self.requested = []
         self.credentials = []
         self._user = user
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -65,7 +65,7 @@ class Proxy:
         head, _, rest = data.partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
         method, target, _ = lines[0].split(" ")
-        self.asked.append(f"{method} {target}")
+        self.requested.append(f"{method} {target}")
         fields = {}
         for line in lines[1:]:
             name, _, value = line.partition(": ")
@@ -108,19 +108,19 @@ class Proxy:
         host = socket.inet_ntoa(self._exactly(client, 4)) if kind == 1 else self._exactly(
             client, self._exactly(client, 1)[0]).decode()
         port = int.from_bytes(self._exactly(client, 2), "big")
-        self.asked.append(f"{host}:{port}")
+        self.requested.append(f"{host}:{port}")
         reply = self._next_reply() or 0
         client.sendall(bytes([5, reply, 0, 1]) + bytes(6))
         if not reply:
             self._pipe(client, port, b"")
 
     def _socks4(self, client):
-        """SOCKS 4 with the extension 4A: `asked` has the address, or the name."""
+        """SOCKS 4 with the extension 4A: `requested` has the address, or the name."""
         port = int.from_bytes(self._exactly(client, 4)[2:], "big")
         address = self._exactly(client, 4)
         self._text(client)
         host = self._text(client) if address[:3] == bytes(3) else socket.inet_ntoa(address)
-        self.asked.append(f"{host}:{port}")
+        self.requested.append(f"{host}:{port}")
         reply = self._next_reply() or 90
         client.sendall(bytes([0, reply]) + bytes(6))
         if reply == 90:

@@ -9,12 +9,12 @@ def pull(client, terminal, offset=0, until=None, piece=PIECE, take=None):
     number = terminal.fields["seq"]
     end = int(terminal.fields["length"]) if until is None else until
     pieces = {}
-    asked = taken = offset
+    requested = taken = offset
     content = []
     while taken < end:
-        while asked < end and asked - taken < OPEN_READS * piece:
-            client.say(f"READ {number} {asked} {min(piece, end - asked)}")
-            asked += min(piece, end - asked)
+        while requested < end and requested - taken < OPEN_READS * piece:
+            client.send(f"READ {number} {requested} {min(piece, end - requested)}")
+            requested += min(piece, end - requested)
         message = client.expect("DATA", number)
         pieces[int(message.operands[1])] = message.inline
         while taken in pieces:
@@ -34,11 +34,11 @@ class Follower:
         self.generation = None
         self.starts = []
         self.pieces = []
-        self._ask()
+        self._send_read()
 
-    def _ask(self):
+    def _send_read(self):
         fields = {"generation": self.generation} if self.generation else {}
-        self.client.say(f"READ {' '.join(self.name)} {len(self.content)} {PIECE}", **fields)
+        self.client.send(f"READ {' '.join(self.name)} {len(self.content)} {PIECE}", **fields)
 
     def take(self, message):
         """Handles a message. Returns whether it was the terminal of the request."""
@@ -52,7 +52,7 @@ class Follower:
         if int(message.operands[2]) == len(self.content):
             self.content += message.inline or b""
             self.pieces.append(len(message.inline or b""))
-        self._ask()
+        self._send_read()
         return False
 
     def follow(self, count=None, timeout=60):

@@ -20,16 +20,16 @@ class RawClient:
         if greeted:
             self._socket = zmtp.connect(f"{runtime}/bus")
             self._socket.settimeout(None)
-            self.say(f"HELLO EAR/1\nclient: {name}\n")
+            self.send(f"HELLO EAR/1\nclient: {name}\n")
         else:
             self._socket = socket.socket(socket.AF_UNIX)
             self._socket.connect(f"{runtime}/bus")
 
-    def say(self, *heads):
+    def send(self, *heads):
         """Sends messages in one write."""
         self._socket.sendall(b"".join(zmtp.frame(head.encode()) for head in heads))
 
-    def hear(self):
+    def receive(self):
         """Returns the next frame: a head, or the body after one."""
         return zmtp.read_frame(self._take).decode(errors="replace")
 
@@ -58,7 +58,7 @@ class RawClient:
 def idle(runtime, number, welcomed):
     """Child process: connects, reports its WELCOME, and waits for its end."""
     client = RawClient(runtime, name=f"idle-{number}")
-    if client.hear().startswith("WELCOME"):
+    if client.receive().startswith("WELCOME"):
         os.write(welcomed, b".")
     signal.pause()
 

@@ -41,7 +41,7 @@ class Connection:
             self.stream.sendall(piece)
         self.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
 
-    def say_goodbye(self):
+    def close_tls(self):
         """Sends close_notify and awaits the client's."""
         try:
             self.stream.unwrap()

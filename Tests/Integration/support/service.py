@@ -20,7 +20,7 @@ class NotifySocket:
             self.environment["WATCHDOG_USEC"] = str(int(watchdog * 1_000_000))
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind("\0" + self._path if abstract else self._path)
-        self.heard = []
+        self.received = []
 
     def close(self):
         self._socket.close()
@@ -33,7 +33,7 @@ class NotifySocket:
         except TimeoutError:
             return None
         variables = dict(line.split("=", 1) for line in text.splitlines())
-        self.heard.append(variables)
+        self.received.append(variables)
         return variables
 
     def expect(self, variable, value=None, timeout=60):
@@ -42,7 +42,7 @@ class NotifySocket:
         while (variables := self.next(deadline - time.monotonic())) is not None:
             if variable in variables and value in (None, variables[variable]):
                 return variables
-        raise AssertionError(f"no {variable}={value} within {timeout} s; heard {self.heard}")
+        raise AssertionError(f"no {variable}={value} within {timeout} s; heard {self.received}")
 
     def pending(self):
         """Returns the unread notifications."""

@@ -123,7 +123,7 @@ class SetUp:
     def _is_complete(self):
         try:
             replication = self.machines[0].server.info("replication")
-            watched = [machine.sentinel.ask("SENTINEL", "master", "shop") for machine in self.machines]
+            watched = [machine.sentinel.execute("SENTINEL", "master", "shop") for machine in self.machines]
         except OSError:
             return False
         states = [dict(zip(flat[::2], flat[1::2])) for flat in watched]

@@ -55,23 +55,23 @@ class Steady:
 
     def log(self, port=None):
         """Returns the requests so far, in order; of one port if given."""
-        entries = [Entry(*entry) for entry in self._ask("/log")]
+        entries = [Entry(*entry) for entry in self._request("/log")]
         return [entry for entry in entries if port is None or entry.port == port]
 
     def total(self):
         """Returns the number of requests so far."""
-        return self._ask("/total")
+        return self._request("/total")
 
     def running(self):
         """Returns the targets of the current requests."""
-        return self._ask("/running")
+        return self._request("/running")
 
     def most_at_once(self, port=0):
         """Returns the maximum number of concurrent requests of a port."""
-        return self._ask("/most")[port]
+        return self._request("/most")[port]
 
-    def _ask(self, target):
-        connection = http.client.HTTPConnection("127.0.0.1", self._control, timeout=20)
+    def _request(self, target):
+        connection = http.client.HTTPConnection("127.0.0.1", self._control, timeout=60)
         connection.request("GET", target)
         answer = json.loads(connection.getresponse().read())
         connection.close()
@@ -108,8 +108,8 @@ class Server:
             self._listeners[listener.fileno()] = (listener, port)
             self._epoll.register(listener, select.EPOLLIN)
         self._epoll.register(sys.stdin.fileno(), select.EPOLLIN)
-        numbers = [listener.getsockname()[1] for listener, _ in self._listeners.values()]
-        print("ports", *numbers, flush=True)
+        port_numbers = [listener.getsockname()[1] for listener, _ in self._listeners.values()]
+        print("ports", *port_numbers, flush=True)
 
     def serve(self):
         while True:

@@ -135,7 +135,7 @@ class StreamConnection:
     def close(self, notifies=False):
         self.flush()
         if notifies:
-            self._connection.say_goodbye()
+            self._connection.close_tls()
         self._connection.stream.close()
         self.is_open = False
 
@@ -359,7 +359,7 @@ class StreamOrigin(ScriptedOrigin):
         self.leaves_at_once = leaves_at_once
         self.settings = settings or {}
         self._changed = threading.Condition()
-        self.asked = []
+        self.requested = []
         """Paths in order, each with the number of its connection; 0 for HTTP/1.1."""
         self.resets = []
         """Codes with which the client reset streams."""
@@ -373,7 +373,7 @@ class StreamOrigin(ScriptedOrigin):
 
     def note(self, connection, path, streams=0):
         with self._changed:
-            self.asked.append((connection, path))
+            self.requested.append((connection, path))
             self.most_streams = max(self.most_streams, streams)
             self._changed.notify_all()
 

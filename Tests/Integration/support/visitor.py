@@ -1,6 +1,6 @@
 """Client of another user, in its own process: `support visitor UID RUNTIME CODE`, started by root.
 
-Runs CODE with the rights of the user: `client(**options)` connects, `say(value)` prints a value as a line of JSON, and `pull`
+Runs CODE with the rights of the user: `client(**options)` connects, `report(value)` prints a value as a line of JSON, and `pull`
 reads a body. Prints `ready` first; the last line is `done` unless CODE failed.
 """
 
@@ -28,8 +28,8 @@ class Visitor(Program):
     def __init__(self, user, runtime, code, prefix=()):
         super().__init__([*prefix, PYTHON, "-B", SUPPORT, "visitor", user, runtime, code])
 
-    def said(self, timeout=60):
-        """Returns the values that it said, after its end."""
+    def reported(self, timeout=60):
+        """Returns the reported values, after its end."""
         if self.wait(timeout):
             raise AssertionError(self.describe())
         lines = self.stdout.decode().splitlines()
@@ -48,10 +48,10 @@ def main():
         os.setresuid(user, user, user)
     print("ready", flush=True)
 
-    def say(value):
+    def report(value):
         print(json.dumps(value), flush=True)
 
-    exec(code, {"client": lambda **options: Client(runtime, **options), "say": say, "pull": pull, "runtime": runtime,
+    exec(code, {"client": lambda **options: Client(runtime, **options), "report": report, "pull": pull, "runtime": runtime,
                 "os": os, "sys": sys})
     print("done", flush=True)
 

@@ -15,19 +15,19 @@ class HandWorker:
             self.socket.curve_publickey, self.socket.curve_secretkey = key
             self.socket.curve_serverkey = server_key
         self.socket.connect(endpoint)
-        self.say(line, *fields)
+        self.send(line, *fields)
 
-    def say(self, line, *fields, body=None):
+    def send(self, line, *fields, body=None):
         frames = ["\n".join([line, *fields, ""]).encode()]
         self.socket.send_multipart(frames if body is None else [*frames, body])
 
-    def hear(self, timeout=60):
+    def receive(self, timeout=60):
         """Returns the head of the next message; None after the timeout."""
         return self.socket.recv_multipart()[0].decode() if self.socket.poll(timeout * 1000) else None
 
     def expect(self, verb, operand=None):
         """Returns operands and fields of the next message with this verb, and this operand if given; others are skipped."""
-        while (head := self.hear()) is not None:
+        while (head := self.receive()) is not None:
             first, *lines = head.partition("\n\n")[0].splitlines()
             found, *operands = first.split(" ")
             if found == verb and (operand is None or operand in operands):

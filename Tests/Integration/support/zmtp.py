@@ -30,10 +30,10 @@ def read_frame(take):
 
 
 def connect(path):
-    """Returns a Unix socket after a DEALER's handshake, with a timeout of 10 s."""
+    """Returns a Unix socket after a DEALER's handshake, with a timeout of 60 s."""
     connection = socket.socket(socket.AF_UNIX)
     try:
-        connection.settimeout(10)
+        connection.settimeout(60)
         connection.connect(str(path))
         connection.sendall(GREETING + ready(b"DEALER"))
         _exactly(connection, len(GREETING))

@@ -52,16 +52,16 @@ class BrowserTests(unittest.TestCase):
         for width, height, columns in [(1280, 800, 7), (360, 640, 2), (3840, 2160, 17)]:
             with self.subTest(width=width):
                 self.browser.resize(width, height)
-                places = f"({IN_VIEW}).map(cell => cell.getBoundingClientRect())"
-                line = f"Math.min(...{places}.map(place => place.top))"
-                self.browser.until(f"({places}).filter(place => place.top === {line}).length === {columns}",
+                positions = f"({IN_VIEW}).map(cell => cell.getBoundingClientRect())"
+                line = f"Math.min(...{positions}.map(rect => rect.top))"
+                self.browser.until(f"({positions}).filter(rect => rect.top === {line}).length === {columns}",
                                    f"{columns} columns")
                 self.scroll(5000)
                 self.browser.until(LOADED, "all pictures in view")
                 edges = self.browser.run(f"""(() => {{
-                    const places = {places}, list = document.getElementById('list');
-                    return [Math.min(...places.map(place => place.left)), Math.max(...places.map(place => place.right)),
-                            list.clientWidth, Math.max(...places.map(place => place.bottom)), innerHeight,
+                    const positions = {positions}, list = document.getElementById('list');
+                    return [Math.min(...positions.map(rect => rect.left)), Math.max(...positions.map(rect => rect.right)),
+                            list.clientWidth, Math.max(...positions.map(rect => rect.bottom)), innerHeight,
                             document.documentElement.scrollWidth, {SHOWN}.length];
                 }})()""")
                 left, right, inner, bottom, end, page, cells = edges
@@ -75,14 +75,14 @@ class BrowserTests(unittest.TestCase):
         self.browser.resize(1280, 800)
         self.scroll(0)
         self.browser.until("document.querySelector('.cell i')?.textContent === 'http-status'", "the missing picture")
-        self.browser.until(f"{counter('asked')} > 0", "a counter")
-        before = self.browser.run(counter("asked"))
+        self.browser.until(f"{counter('requested')} > 0", "a counter")
+        before = self.browser.run(counter("requested"))
         for where in range(0, 20_000, 400):
             self.scroll(where)
         self.browser.until(LOADED, "all pictures in view")
-        self.browser.until(f"{counter('asked')} > {before} && {counter('fetched')} > 0 && {counter('working')} === 0",
+        self.browser.until(f"{counter('requested')} > {before} && {counter('fetched')} > 0 && {counter('working')} === 0",
                            "the counters of the bus")
-        self.assertLess(self.browser.run(counter("fetched")), self.browser.run(counter("asked")), "pairs share a fetch")
+        self.assertLess(self.browser.run(counter("fetched")), self.browser.run(counter("requested")), "pairs share a fetch")
 
     def test_keys_scroll_without_a_click(self):
         self.scroll(0)

@@ -16,7 +16,7 @@ class Page:
         self.items = None
         self.first = None
         self.counters = {}
-        self.news = []
+        self.events = []
         self.last_fields = None
         self._changed = threading.Condition()
         self._events = None
@@ -43,7 +43,7 @@ class Page:
             self._events.close()
             self._events = None
 
-    def ask(self, method, path, body=None, fields=None):
+    def request(self, method, path, body=None, fields=None):
         """Returns the status and the body of a response; sets `last_fields` to its header fields."""
         connection = http.client.HTTPConnection(self.address, timeout=20)
         try:
@@ -56,7 +56,7 @@ class Page:
 
     def scroll(self, first):
         """Scrolls to item `first`."""
-        status, _ = self.ask("POST", f"/screen/{self.name}", json.dumps({"first": first}))
+        status, _ = self.request("POST", f"/screen/{self.name}", json.dumps({"first": first}))
         assert status == 204, status
         self.first = first
 
@@ -66,15 +66,15 @@ class Page:
     def await_shown(self):
         """Waits for an event for each item on the screen, and returns the latest of each."""
         def shown():
-            told = {news["item"]: news for news in self.news}
-            return {item: told[item] for item in self.on_screen() if item in told}
+            received = {event["item"]: event for event in self.events}
+            return {item: received[item] for item in self.on_screen() if item in received}
         self.until(lambda: len(shown()) == self.cells, lambda: f"all of {self.on_screen()}, got {sorted(shown())}")
         with self._changed:
             return shown()
 
     def picture(self, item):
         """Returns the status and the body of the picture of `item`."""
-        return self.ask("GET", f"/picture/{self.name}/{item}")
+        return self.request("GET", f"/picture/{self.name}/{item}")
 
     def until(self, condition, what, timeout=15):
         with self._changed:
@@ -86,15 +86,15 @@ class Page:
             for line in self._events:
                 if line.startswith(b"data: "):
                     with self._changed:
-                        self._hear(json.loads(line[6:]))
+                        self._receive(json.loads(line[6:]))
                         self._changed.notify_all()
         except (OSError, ValueError, AttributeError, http.client.HTTPException):
             pass  # The page or the server has closed.
 
-    def _hear(self, news):
-        if "screen" in news:
-            self.name, self.items = news["screen"], news["items"]
-        elif "counters" in news:
-            self.counters = news["counters"]
+    def _receive(self, event):
+        if "screen" in event:
+            self.name, self.items = event["screen"], event["items"]
+        elif "counters" in event:
+            self.counters = event["counters"]
         else:
-            self.news.append(news)
+            self.events.append(event)

@@ -66,7 +66,7 @@ class GalleryTests(unittest.TestCase):
             status, data = page.picture(item)
             self.assertEqual(status, 200)
             self.assertTrue(data == body(SMALL, str(item)), f"item {item} has the picture of another")
-        self.assertLessEqual({news["item"] for news in page.news}, set(last), "nothing was told of what had left")
+        self.assertLessEqual({event["item"] for event in page.events}, set(last), "nothing was told of what had left")
 
         self.origin.await_running(0)
         seen = self.origin.log()
@@ -82,17 +82,17 @@ class GalleryTests(unittest.TestCase):
         unwanted = ledger["flights"]["bytes-unwanted"]
         page.until(lambda: page.counters["working"] == 0 and page.counters["unwanted"] >= unwanted, "the last counters")
         requests = ledger["requests"]
-        wanted = {"asked": requests["submitted"], "fetched": ledger["flights"]["assigned"], "cached": 0,
+        wanted = {"requested": requests["submitted"], "fetched": ledger["flights"]["assigned"], "cached": 0,
                   "dropped": requests["removed"] + requests["orphaned"]}
         page.until(lambda: wanted.items() <= page.counters.items(), f"{wanted}, and not {page.counters}")
-        self.assertEqual(page.counters["asked"], CELLS + page.counters["dropped"], "each was shown or dropped")
+        self.assertEqual(page.counters["requested"], CELLS + page.counters["dropped"], "each was shown or dropped")
         self.assertLess(page.counters["unwanted"], LARGE, "less than one picture was fetched in vain")
 
     def test_rows_that_come_back_come_from_the_cache(self):
         targets = [f"/kept/{item}?cc=max-age=600&bytes={SMALL}" for item in range(3 * CELLS)]
         page = self.open(targets)
         for first in (0, CELLS, 0):
-            page.news.clear()
+            page.events.clear()
             page.scroll(first)
             page.await_shown()
         for item in page.on_screen():
@@ -118,9 +118,9 @@ class GalleryTests(unittest.TestCase):
         page = self.open([f"/bytes/{item + 1}" for item in range(8)] + ["/status/404", "/two words", "/bytes/10"],
                          cells=4)
         page.scroll(8)
-        page.until(lambda: len(page.news) == 3, "three items")
-        told = {news["item"]: news for news in page.news}
-        self.assertEqual((told[8]["failed"], told[9]["failed"]), ("http-status", "malformed-url"))
+        page.until(lambda: len(page.events) == 3, "three items")
+        received = {event["item"]: event for event in page.events}
+        self.assertEqual((received[8]["failed"], received[9]["failed"]), ("http-status", "malformed-url"))
         self.assertEqual(page.picture(10), (200, body(10)))
         page.scroll(0)
         page.await_shown()
@@ -176,10 +176,10 @@ class GalleryTests(unittest.TestCase):
             (431, "GET", "/", None, {"X": "x" * 20_000}),
         ]:
             with self.subTest(method=method, path=path[:30], content=(content or "")[:15], fields=str(fields)[:40]):
-                self.assertEqual(page.ask(method, path, content, fields)[0], status)
+                self.assertEqual(page.request(method, path, content, fields)[0], status)
         self.assertEqual(self.origin.total, 0)
         page.scroll(0)
         page.await_shown()
-        self.assertEqual(page.ask("GET", "/")[0], 200)
-        self.assertIn(b"EventSource", page.ask("GET", "/page.js")[1])
-        self.assertIn(b"<svg", page.ask("GET", "/icon.svg")[1])
+        self.assertEqual(page.request("GET", "/")[0], 200)
+        self.assertIn(b"EventSource", page.request("GET", "/page.js")[1])
+        self.assertIn(b"<svg", page.request("GET", "/icon.svg")[1])

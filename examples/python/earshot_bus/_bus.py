@@ -17,7 +17,7 @@ from ._messages import Bodies, FetchOptions, Message, check_handler, check_patte
 from ._network import Addresses
 from ._protocol import Action, pages
 from ._results import EarshotError
-from ._shell import LONGEST_OWED, Place, Shell
+from ._shell import LONGEST_ACK_DELAY, BusLocation, Shell
 from ._watch import Queue, Watch
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ class Bus(Shell):
     error. Leaving the `async with` ends the session: pending requests are removed, and calls that wait raise `Closed`.
     """
 
-    def __init__(self, place: Place, window: int, timeout: float, lease: float | None, bodies: Bodies) -> None:
-        super().__init__(place, window, timeout, lease, bodies)
+    def __init__(self, location: BusLocation, window: int, timeout: float, lease: float | None, bodies: Bodies) -> None:
+        super().__init__(location, window, timeout, lease, bodies)
         self._reopening: asyncio.TimerHandle | None = None
         self._acknowledging: asyncio.TimerHandle | None = None
         self._is_pumping = False
@@ -78,7 +78,7 @@ class Bus(Shell):
         have stored it, or it is lost. Raises `ValueError` for an invalid pattern, and `Closed`.
         """
         queue = Queue()
-        return Watch(self, self._hear(check_pattern(pattern), queue), queue)
+        return Watch(self, self._start_watch(check_pattern(pattern), queue), queue)
 
     async def remove(self, pattern: str) -> int:
         """Removes a handler, or with a trailing slash all handlers below it, with the requests of all programs.
@@ -104,7 +104,7 @@ class Bus(Shell):
         could not be deleted.
         """
         check_handler(handler)
-        await self._await(lambda token: self._core.ask(token, "RETRY", handler, request))
+        await self._await(lambda token: self._core.command(token, "RETRY", handler, request))
 
     async def query(self, *subject: str) -> dict[str, Any]:
         """Returns the answer to a QUERY, as parsed JSON. `subject`: its operands, see protocols/administration.md.
@@ -143,7 +143,7 @@ class Bus(Shell):
 
         Returns the setting in normal form. Raises `Refused` with the code `bad-setting` for an unknown name or value.
         """
-        answer = await self._await(lambda token: self._core.ask(token, "SET", name, *map(str, value)))
+        answer = await self._await(lambda token: self._core.command(token, "SET", name, *map(str, value)))
         return " ".join(answer.operands) if answer else ""
 
     # Interface for handlers and transfers.
@@ -156,9 +156,9 @@ class Bus(Shell):
     async def _remove(self, pattern: str, survives: bool) -> Message | None:
         return await self._await(lambda token: self._core.remove(pattern, token, survives))
 
-    async def _await(self, ask: Callable[[int], list[Action]]) -> Message | None:
+    async def _await(self, command: Callable[[int], list[Action]]) -> Message | None:
         answer: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
-        token = self._ask(ask, answer)
+        token = self._start_question(command, answer)
         try:
             return await answer
         finally:
@@ -191,7 +191,7 @@ class Bus(Shell):
 
     def _acknowledge_in_time(self) -> None:
         if self._acknowledging is None:
-            self._acknowledging = self._loop.call_later(LONGEST_OWED, self._acknowledge)
+            self._acknowledging = self._loop.call_later(LONGEST_ACK_DELAY, self._acknowledge)
 
     def _acknowledge(self) -> None:
         if self._acknowledging is not None:
@@ -236,4 +236,4 @@ def connect(runtime: Addresses = None, *, private: bool = False, window: int = 2
     Raises `ValueError` for an invalid address or key. It and opening raise `NoBroker` if no broker runs, answers, or
     accepts the key, or if pyzmq is missing.
     """
-    return Bus(Place(runtime, private, key, server_key), window, timeout, lease, bodies)
+    return Bus(BusLocation(runtime, private, key, server_key), window, timeout, lease, bodies)

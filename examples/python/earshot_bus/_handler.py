@@ -67,7 +67,7 @@ class Transfer(AnyTransfer):
     def _report(self, step: Progress) -> None:
         if self._progress is not None:
             self._progress.put_nowait(step)
-        self._tell(step)
+        self._call_progress(step)
 
     def _done(self, future: asyncio.Future[Result]) -> None:
         if self._progress is not None:

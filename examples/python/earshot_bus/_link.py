@@ -25,19 +25,19 @@ _log = logging.getLogger("earshot_bus")
 class Link:
     """Connection that never blocks. Messages wait for the end of the handshake, and for room."""
 
-    def __init__(self, place: str | socket.socket) -> None:
+    def __init__(self, peer: str | socket.socket) -> None:
         """Connects to a path, or uses a connected socket. Raises `OSError` if no process listens on the path, or the
         connection fails."""
-        if isinstance(place, str):
+        if isinstance(peer, str):
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             try:
-                self._socket.connect(place)
+                self._socket.connect(peer)
             except OSError:
                 self._socket.close()
                 raise
         else:
-            self._socket = place
-            place.setblocking(False)
+            self._socket = peer
+            peer.setblocking(False)
         self._decoder = Decoder()
         self._pieces: list[bytes] = []
         """Messages that wait to be sent together."""

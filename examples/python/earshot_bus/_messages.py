@@ -230,27 +230,27 @@ class Fetch(NamedTuple):
         if len(url.encode()) > URL_BYTES:
             raise ValueError(f"a URL of more than {URL_BYTES} bytes")
         if not options:
-            return cls._said(handler, request, url, (), (), replace)
+            return cls._validated(handler, request, url, (), (), replace)
         headers = options.get("headers", ())
         pairs = headers.items() if isinstance(headers, Mapping) else headers
-        return cls._said(handler, request, url, tuple(_fields(options)), tuple([(str(n), str(v)) for n, v in pairs]),
-                         replace)
+        return cls._validated(handler, request, url, tuple(_fields(options)), tuple([(str(n), str(v)) for n, v in pairs]),
+                              replace)
 
     @classmethod
-    def _said(cls, handler: str, request: str, url: str, fields: tuple[tuple[str, object], ...], headers: Headers,
-              replace: bool) -> Fetch:
+    def _validated(cls, handler: str, request: str, url: str, fields: tuple[tuple[str, object], ...], headers: Headers,
+                   replace: bool) -> Fetch:
         all_fields = (*fields, ("replace", "yes")) if replace else fields
         head = encode("FETCH", handler, request, url, fields=all_fields, headers=headers)
         return cls(head, handler, request, url, fields, headers, replace)
 
     def anew(self, request: str) -> Fetch:
         """Returns the request with another ID. It replaces nothing, because later requests of the handler must stay."""
-        return self._said(self.handler, request, self.url, self.fields, self.headers, replace=False)
+        return self._validated(self.handler, request, self.url, self.fields, self.headers, replace=False)
 
     def prioritized(self, priority: str) -> Fetch:
         """Returns the request with another priority."""
         fields = tuple(pair for pair in self.fields if pair[0] != "priority") + (("priority", priority),)
-        return self._said(self.handler, self.request, self.url, fields, self.headers, self.replace)
+        return self._validated(self.handler, self.request, self.url, fields, self.headers, self.replace)
 
     def encode(self, again: bool) -> bytes:
         """Returns the message. `again`: a repetition, which replaces nothing, because later requests must stay."""

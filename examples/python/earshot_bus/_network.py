@@ -18,7 +18,7 @@ Addresses: TypeAlias = "str | os.PathLike[str] | Sequence[str] | None"
 
 LEASE = 60.0
 """Lease in seconds over a network, where a lost connection does not mean a dead client."""
-LOYAL = 3.0
+HOME_SECONDS = 3.0
 """Seconds for which a lost bus is tried before others, because it has the session. A gateway restarts in about one."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 """Exponential backoff in seconds between rounds through the buses. Half of each pause is random."""
@@ -68,7 +68,7 @@ class Buses:
         self._index = 0
         self._home: int | None = None
         """Bus with the session."""
-        self._loyal_until: float | None = None
+        self._home_until: float | None = None
         self.failures = 0
         """Number of failed attempts since the last session."""
 
@@ -77,7 +77,7 @@ class Buses:
         return self._buses[self._index]
 
     @property
-    def trouble(self) -> str:
+    def last_failure(self) -> str:
         """Sentence about the last failure of a bus."""
         order = [self._index, *range(len(self._buses))]
         return next((SENTENCES[ending].format(self._buses[index]) for index in order if (ending := self._endings[index])),
@@ -85,7 +85,7 @@ class Buses:
 
     def connected(self) -> None:
         """Handles a WELCOME."""
-        self._home, self._loyal_until, self.failures = self._index, None, 0
+        self._home, self._home_until, self.failures = self._index, None, 0
         self._answered[self._index] = True
         self._handshakes[self._index] = 0
         self._endings = [ending if self._is_hopeless(index) else None for index, ending in enumerate(self._endings)]
@@ -101,12 +101,12 @@ class Buses:
         self._endings[at] = ending
         self._handshakes[at] = self._handshakes[at] + 1 if ending == "handshake-failed" else 0
         if all(map(self._is_hopeless, range(len(self._buses)))):
-            raise NoBroker(self.trouble)
-        if self._home == at and self._loyal_until is None:
-            self._loyal_until = now + LOYAL
-        is_loyal = self._home == at and now < (self._loyal_until or 0) and not self._is_hopeless(at)
+            raise NoBroker(self.last_failure)
+        if self._home == at and self._home_until is None:
+            self._home_until = now + HOME_SECONDS
+        prefers_home = self._home == at and now < (self._home_until or 0) and not self._is_hopeless(at)
         rounds = self.failures - 1
-        if not is_loyal and len(self._buses) > 1:
+        if not prefers_home and len(self._buses) > 1:
             while True:
                 self._index = (self._index + 1) % len(self._buses)
                 if not self._is_hopeless(self._index):

@@ -83,7 +83,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Settle:
+class Resolve:
     """Ends a question with its answer; None if the answer is no longer relevant."""
 
     token: int
@@ -122,7 +122,7 @@ class Reopen:
 
 
 @dataclass(frozen=True)
-class GiveUp:
+class CloseBus:
     """Closes the bus, because the broker rejected the session."""
 
     code: str
@@ -136,30 +136,31 @@ class Note:
     text: str
 
 
-Action: TypeAlias = Send | Deliver | Store | Discard | Report | Settle | Refuse | Drop | Greeted | Reopen | GiveUp | Note
+Action: TypeAlias = (Send | Deliver | Store | Discard | Report | Resolve | Refuse | Drop | Greeted | Reopen | CloseBus
+                     | Note)
 
 
 class Phase(enum.Enum):
-    """State of the connection: `APART -> GREETING -> READY`, from both back to `APART`. `USELESS` is final."""
+    """State of the connection: `DISCONNECTED -> GREETING -> READY`, from both back. `USELESS` is final."""
 
-    APART = enum.auto()
+    DISCONNECTED = enum.auto()
     GREETING = enum.auto()
     READY = enum.auto()
     USELESS = enum.auto()
 
 
 class _Wanted:
-    __slots__ = ("fetch", "number", "order", "said")
+    __slots__ = ("fetch", "number", "order", "was_sent")
 
     def __init__(self, fetch: Fetch, order: int) -> None:
         self.fetch = fetch
         self.order = order
-        self.said = False
+        self.was_sent = False
         self.number = 0
         """Number of its message in the session; 0 if not sent."""
 
     def take_head(self) -> bytes:
-        again, self.said = self.said, True
+        again, self.was_sent = self.was_sent, True
         return self.fetch.encode(again)
 
 
@@ -223,7 +224,7 @@ class Core:
         self._pulls = Pulls(reads)
         self._session: str | None = None
         self._refusals = 0
-        self._said = 0
+        self._last_number = 0
         """Number of the last message in the session."""
         self._answered_last = 0
         """Highest number with an answer."""
@@ -231,7 +232,7 @@ class Core:
         """Numbers without an answer that count, in their order."""
         self._ownerless: set[int] = set()
         """Questions without a caller that waits for the answer."""
-        self._numbers: dict[int, int] = {}
+        self._message_numbers: dict[int, int] = {}
         """Numbers of questions by token, and the other way round."""
         self._tokens: dict[int, int] = {}
         self._fetches: dict[int, Key] = {}
@@ -240,7 +241,7 @@ class Core:
         """Messages that the broker may not have received and that OK answers, with their numbers."""
         self._held: deque[Send] = deque()
         """Messages that wait for the answers to earlier ones."""
-        self.phase = Phase.APART
+        self.phase = Phase.DISCONNECTED
         self.draining = False
         self._failures = 0
         self._count = 0
@@ -259,7 +260,7 @@ class Core:
         if self._session is None:
             self._reset()
         self.phase = Phase.GREETING
-        unanswered = min(next(iter(self._open), self._said + 1), self._answered_last + 1)
+        unanswered = min(next(iter(self._open), self._last_number + 1), self._answered_last + 1)
         token = [("token", self._session), ("unanswered", unanswered)] if self._session else []
         return [Send(encode("HELLO", "EAR/1", fields=(*self._hello, *token)))]
 
@@ -280,10 +281,10 @@ class Core:
         self.draining = False
         if self._session is None:
             self._reset()
-        self.phase = Phase.APART
-        asked = [question for question in self._questions.values()
+        self.phase = Phase.DISCONNECTED
+        unanswered = [question for question in self._questions.values()
                  if not question.survives and question.token not in self._ownerless]
-        return [*(self._disown(question) for question in asked), Reopen(pause)]
+        return [*(self._disown(question) for question in unanswered), Reopen(pause)]
 
     def received(self, frames: list[bytes]) -> list[Action]:
         """Handles a message from the broker."""
@@ -294,8 +295,8 @@ class Core:
             message = decode(frames)
         except ValueError as error:
             part = legible(frames)
-            return [*self._malformed(part, self._asked(part)), Note(str(error))]
-        question = self._asked(message)
+            return [*self._malformed(part, self._question_of(part)), Note(str(error))]
+        question = self._question_of(message)
         if message.verb in ("RESULT", "FAILED"):
             return self._terminal(message, question)
         if message.verb == "DATA":
@@ -315,7 +316,7 @@ class Core:
             return []
         return self.lost()
 
-    def owed(self) -> int:
+    def unacknowledged(self) -> int:
         """Returns the number of terminals that can be acknowledged."""
         if self.phase is not Phase.READY:
             return 0
@@ -323,7 +324,7 @@ class Core:
 
     def acknowledge(self) -> list[Action]:
         """Acknowledges all finished terminals with one ACK."""
-        if self.owed() <= 0:
+        if self.unacknowledged() <= 0:
             return []
         self._acknowledged = self._finished()
         return self._pace([Send(encode("ACK", str(self._acknowledged)))])
@@ -339,7 +340,7 @@ class Core:
         wanted = _Wanted(fetch, self._count)
         self._wanted.setdefault(fetch.handler, {})[fetch.request] = wanted
         if self.phase is Phase.READY and not self.draining:
-            actions.append(self._say_wanted(wanted))
+            actions.append(self._send_fetch(wanted))
         return self._pace(actions)
 
     def cancel(self, key: Key, token: int) -> list[Action]:
@@ -347,42 +348,43 @@ class Core:
         mine = self._take(key)
         if mine is not None and not mine.number and self.phase is not Phase.READY:
             # The broker does not know the request. While disconnected such messages would accumulate without bound.
-            return [Drop((key,), "it was cancelled"), Settle(token, None)]
+            return [Drop((key,), "it was cancelled"), Resolve(token, None)]
         actions = self._drop_pulls(lambda name: name == key)
-        actions += self._pace(self._ask(_Question(token, "REMOVE", key, survives=True)))
+        actions += self._pace(self._start_question(_Question(token, "REMOVE", key, survives=True)))
         return [Drop((key,), "it was cancelled"), *actions] if mine else actions
 
     def remove(self, pattern: str, token: int, survives: bool) -> list[Action]:
         """Removes the handlers that match `pattern`.
 
         `survives`: the caller waits for the next broker if the connection ends. Otherwise the end of the connection
-        settles the question, and a removal without a connection is not sent. A removal without an answer is repeated
+        ends the question, and a removal without a connection is not sent. A removal without an answer is repeated
         in any case.
         """
         actions = self._forget(pattern, "its handler was removed")
-        actions += self._ask(_Question(token, "REMOVE", (pattern,), survives))
-        actions += [action for head in self._subscribing_again(pattern) for action in self._tell(head)]
+        actions += self._start_question(_Question(token, "REMOVE", (pattern,), survives))
+        actions += [action for head in self._subscribing_again(pattern) for action in self._send_notice(head)]
         return self._pace(actions)
 
-    def ask(self, token: int, verb: str, *operands: str) -> list[Action]:
+    def command(self, token: int, verb: str, *operands: str) -> list[Action]:
         """Sends a QUERY, a SET or a RETRY."""
-        return self._pace(self._ask(_Question(token, verb, operands, survives=True)))
+        return self._pace(self._start_question(_Question(token, verb, operands, survives=True)))
 
     def query(self, question: Query, token: int) -> list[Action]:
         """Sends a QUERY, possibly for a further page of a table."""
-        return self._pace(self._ask(_Question(token, "QUERY", question.subject, survives=True, after=question.after)))
+        page = _Question(token, "QUERY", question.subject, survives=True, after=question.after)
+        return self._pace(self._start_question(page))
 
     def watch(self, token: int, pattern: str) -> list[Action]:
         """Starts a watch."""
         known = pattern in self._watches.values()
         self._watches[token] = pattern
-        return [] if known else self._pace(self._tell(encode("SUBSCRIBE", pattern)))
+        return [] if known else self._pace(self._send_notice(encode("SUBSCRIBE", pattern)))
 
     def unwatch(self, token: int) -> list[Action]:
         """Ends a watch. The subscription stays if another watch or a pending request needs it."""
         pattern = self._watches.pop(token, None)
         needed = pattern is None or pattern in self._watches.values() or pattern in self._wanted
-        return [] if needed else self._pace(self._tell(encode("UNSUBSCRIBE", str(pattern))))
+        return [] if needed else self._pace(self._send_notice(encode("UNSUBSCRIBE", str(pattern))))
 
     def prioritize(self, key: Key, priority: str) -> list[Action]:
         """Changes the priority of a pending request."""
@@ -390,7 +392,7 @@ class Core:
         if wanted is None:
             return []
         wanted.fetch = wanted.fetch.prioritized(priority)
-        return self._pace(self._tell(encode("PRIORITY", *key, priority))) if wanted.said else []
+        return self._pace(self._send_notice(encode("PRIORITY", *key, priority))) if wanted.was_sent else []
 
     def finish(self, id: DeliveryID) -> None:
         """Notes that one recipient released a terminal. Ignores terminals of an earlier session."""
@@ -405,7 +407,7 @@ class Core:
         """Returns whether a request is pending."""
         return key[1] in self._wanted.get(key[0], {})
 
-    def asks(self, token: int) -> bool:
+    def is_unanswered(self, token: int) -> bool:
         """Returns whether a question is unanswered."""
         return token in self._questions
 
@@ -418,73 +420,73 @@ class Core:
         actions: list[Action] = [Greeted(message.field("broker") or "")]
         everything = [wanted for requests in self._wanted.values() for wanted in requests.values()]
         everything.sort(key=lambda wanted: wanted.order)
-        heard = message.number("resumed")
-        if heard is not None:
+        received = message.number("resumed")
+        if received is not None:
             if self._session is None:
                 return self.lost()  # Too many notices since HELLO: the resumed session does not know them.
-            return actions + self._resumed(heard, everything)
+            return actions + self._resumed(received, everything)
         if self._session is not None:
             self._reset()
-        self._restart_numbers(0)
+        self._restart_numbering(0)
         self._session = message.field("token")
         # After a subscription or a request a removal would end it.
         removals = [question for question in self._questions.values() if question.verb == "REMOVE"]
         others = [question for question in self._questions.values() if question.verb != "REMOVE"]
-        actions += [self._say_question(question) for question in removals]
+        actions += [self._send_question(question) for question in removals]
         for pattern in sorted(set(self._watches.values())):
             actions.append(self._notify(encode("SUBSCRIBE", pattern)))
-        actions += [self._say_wanted(wanted) for wanted in everything]
-        actions += [self._say_question(question) for question in others]
+        actions += [self._send_fetch(wanted) for wanted in everything]
+        actions += [self._send_question(question) for question in others]
         return actions
 
-    def _resumed(self, heard: int, everything: list[_Wanted]) -> list[Action]:
-        """Resumes the session. `heard`: number of the last message that the broker knows; later ones are repeated.
+    def _resumed(self, received: int, everything: list[_Wanted]) -> list[Action]:
+        """Resumes the session. `received`: number of the last message that the broker knows; later ones are repeated.
 
         The broker sends lost answers again, except those to queries.
         """
-        self._heard(heard)
+        self._forget_notices(received)
         actions: list[Action] = []
-        unheard: list[tuple[int, Callable[[], Send]]] = []
+        unreceived: list[tuple[int, Callable[[], Send]]] = []
         for question in self._questions.values():
-            number = self._numbers[question.token]
-            if number > heard or question.verb == "QUERY":
-                unheard.append((number, functools.partial(self._say_question, question)))
-        unheard += [(number, functools.partial(self._notify, head)) for number, head in self._notices]
+            number = self._message_numbers[question.token]
+            if number > received or question.verb == "QUERY":
+                unreceived.append((number, functools.partial(self._send_question, question)))
+        unreceived += [(number, functools.partial(self._notify, head)) for number, head in self._notices]
         for wanted in everything:
-            if wanted.number > heard:
-                wanted.said = False
-                unheard.append((wanted.number, functools.partial(self._say_wanted, wanted)))
-        last = self._said
-        unheard += [(last + wanted.order, functools.partial(self._say_wanted, wanted))
-                    for wanted in everything if not wanted.number]
+            if wanted.number > received:
+                wanted.was_sent = False
+                unreceived.append((wanted.number, functools.partial(self._send_fetch, wanted)))
+        last = self._last_number
+        unreceived += [(last + wanted.order, functools.partial(self._send_fetch, wanted))
+                       for wanted in everything if not wanted.number]
         self._notices.clear()
-        self._restart_numbers(heard)
+        self._restart_numbering(received)
         if self._acknowledged:
             actions.append(Send(encode("ACK", str(self._acknowledged))))
-        unheard.sort(key=lambda entry: entry[0])
-        actions += [say() for _, say in unheard]
+        unreceived.sort(key=lambda entry: entry[0])
+        actions += [send() for _, send in unreceived]
         self._pulls.detach()
         return actions + self._read_on()
 
-    def _restart_numbers(self, last: int) -> None:
+    def _restart_numbering(self, last: int) -> None:
         """Continues after a number: later ones were not received, and are used again."""
-        self._said = last
+        self._last_number = last
         self._answered_last = min(self._answered_last, last)
         self._open = {number: None for number in self._open if number <= last}
         self._tokens = {number: token for number, token in self._tokens.items() if number <= last}
         self._fetches = {number: key for number, key in self._fetches.items() if number <= last}
 
-    def _asked(self, message: Message) -> _Question | None:
+    def _question_of(self, message: Message) -> _Question | None:
         """Records an answer. Returns the question that it names."""
         number = message.number("to") if self.phase is Phase.READY else None
         if number is None:
             return None
         self._answered_last = max(self._answered_last, number)
         self._open.pop(number, None)
-        self._heard(number)
+        self._forget_notices(number)
         question = self._questions.get(self._tokens.get(number, -1))
         # A QUERY that was asked again has another number.
-        return question if question is not None and self._numbers[question.token] == number else None
+        return question if question is not None and self._message_numbers[question.token] == number else None
 
     def _malformed(self, message: Message, question: _Question | None) -> list[Action]:
         """Handles the legible part of a malformed message.
@@ -497,8 +499,8 @@ class Core:
             is_awaited = question.token not in self._ownerless
             # Only a removal has an outcome without the answer.
             failed = Message("ERROR", ("internal",), "\ndetail: the answer of the broker was malformed", "", None)
-            settled = self._settle(question, None if question.verb == "REMOVE" else failed)
-            return [settled] if is_awaited else []
+            resolved = self._resolve(question, None if question.verb == "REMOVE" else failed)
+            return [resolved] if is_awaited else []
         if message.verb not in ("RESULT", "FAILED") or 0 < message.sequence <= self._seen:
             return []
         self._seen = max(self._seen, message.sequence)
@@ -510,7 +512,7 @@ class Core:
     def _terminal(self, message: Message, question: _Question | None) -> list[Action]:
         sequence, key = message.sequence, (message.operands[0], message.operands[1])
         if self.phase is Phase.READY and message.field("seq") is None:
-            return [self._settle(question, message)] if question else []
+            return [self._resolve(question, message)] if question else []
         if self.phase is not Phase.READY or sequence <= self._seen:
             return []
         self._seen = sequence
@@ -526,7 +528,7 @@ class Core:
         # A request whose body is being read is still pending, so that a new session repeats it.
         mine = self._wanted.get(key[0], {}).get(key[1]) if is_pulled else self._take(key)
         if mine is not None:
-            self._heard(mine.number)
+            self._forget_notices(mine.number)
         if mine is None and not watches:
             return []
         if is_pulled:
@@ -594,8 +596,8 @@ class Core:
         if question is None:
             return []
         is_awaited = question.token not in self._ownerless
-        settled = self._settle(question, message)
-        return [settled] if is_awaited else []
+        resolved = self._resolve(question, message)
+        return [resolved] if is_awaited else []
 
     def _refused(self, message: Message, question: _Question | None) -> list[Action]:
         code, detail = message.operands[0], message.field("detail") or ""
@@ -615,12 +617,12 @@ class Core:
             return []  # About an earlier message: the refusal of HELLO has no number.
         if self.phase is Phase.GREETING or code == "version":
             self.phase = Phase.USELESS
-            return [GiveUp(code, detail)]
+            return [CloseBus(code, detail)]
         key = self._fetches.get(message.number("to") or 0)
         if key is not None and self._take(key):
             return [Refuse(key, code, detail)]
         if question is not None:
-            return [self._settle(question, message)]
+            return [self._resolve(question, message)]
         # A PRIORITY may come after the end of its request.
         return [] if code == "unknown-request" else [Note(f"the broker refused a message with {code}: {detail}")]
 
@@ -629,7 +631,7 @@ class Core:
     def _reset(self) -> None:
         self._link += 1
         self._session = None
-        self._restart_numbers(0)
+        self._restart_numbering(0)
         self._notices.clear()
         self._held.clear()
         for requests in self._wanted.values():
@@ -644,11 +646,11 @@ class Core:
         """Returns the `seq` up to which all terminals are finished."""
         return next(iter(self._unfinished)) - 1 if self._unfinished else self._seen
 
-    def _say(self, head: bytes) -> Send:
-        self._said += 1
+    def _numbered(self, head: bytes) -> Send:
+        self._last_number += 1
         if not head.startswith((b"FETCH ", b"QUERY ")):
-            self._open[self._said] = None
-        return Send(head.replace(b"\n", b"\nnumber: %d\n" % self._said, 1), self._said)
+            self._open[self._last_number] = None
+        return Send(head.replace(b"\n", b"\nnumber: %d\n" % self._last_number, 1), self._last_number)
 
     def _pace(self, actions: list[Action]) -> list[Action]:
         """Holds back messages behind `MOST_OPEN` unanswered ones, and returns messages held before if these are fewer.
@@ -659,7 +661,7 @@ class Core:
         if not is_full and not self._held:
             return actions
         # The messages from the first one beyond the maximum on have to wait.
-        end = next(itertools.islice(self._open, MOST_OPEN, None)) if is_full else self._said + 1
+        end = next(itertools.islice(self._open, MOST_OPEN, None)) if is_full else self._last_number + 1
         waiting = [action for action in actions if isinstance(action, Send) and action.number >= end]
         rest = [action for action in actions if not (isinstance(action, Send) and action.number >= end)]
         released: list[Action] = []
@@ -668,28 +670,28 @@ class Core:
         self._held.extend(waiting)
         return released + rest
 
-    def _say_wanted(self, wanted: _Wanted) -> Send:
-        send = self._say(wanted.take_head())
-        wanted.number = self._said
-        self._fetches[self._said] = (wanted.fetch.handler, wanted.fetch.request)
+    def _send_fetch(self, wanted: _Wanted) -> Send:
+        send = self._numbered(wanted.take_head())
+        wanted.number = self._last_number
+        self._fetches[self._last_number] = (wanted.fetch.handler, wanted.fetch.request)
         return send
 
-    def _say_question(self, question: _Question) -> Send:
-        send = self._say(question.head())
-        self._numbers[question.token] = self._said
-        self._tokens[self._said] = question.token
+    def _send_question(self, question: _Question) -> Send:
+        send = self._numbered(question.head())
+        self._message_numbers[question.token] = self._last_number
+        self._tokens[self._last_number] = question.token
         return send
 
     def _notify(self, head: bytes) -> Send:
         """Sends a message without a relevant answer, and keeps it until the broker confirms it."""
-        sent = self._say(head)
+        sent = self._numbered(head)
         if self._session is not None:
-            self._notices.append((self._said, head))
+            self._notices.append((self._last_number, head))
             if len(self._notices) > MOST_NOTICES and self.phase is not Phase.READY:
                 self._session = None
         return sent
 
-    def _tell(self, head: bytes) -> list[Action]:
+    def _send_notice(self, head: bytes) -> list[Action]:
         """Sends a message now, or when the session resumes."""
         if self.phase is not Phase.READY and self._session is None:
             return []
@@ -704,34 +706,34 @@ class Core:
         ended = {p for p in self._watches.values() if not p.endswith("/") and matches(pattern, p)}
         return [encode("SUBSCRIBE", p) for p in sorted(ended)]
 
-    def _heard(self, number: int) -> None:
+    def _forget_notices(self, number: int) -> None:
         while self._notices and self._notices[0][0] <= number:
             self._notices.popleft()
 
-    def _ask(self, question: _Question) -> list[Action]:
+    def _start_question(self, question: _Question) -> list[Action]:
         if self.phase is not Phase.READY and not question.survives:
-            self._tell(question.head())
-            return [Settle(question.token, None)]
+            self._send_notice(question.head())
+            return [Resolve(question.token, None)]
         self._questions[question.token] = question
         if question.verb == "REMOVE":
             self._ending[question.operands] += 1
-        send = self._say_question(question)
+        send = self._send_question(question)
         return [send] if self.phase is Phase.READY else []
 
-    def _settle(self, question: _Question, answer: Message | None) -> Settle:
+    def _resolve(self, question: _Question, answer: Message | None) -> Resolve:
         del self._questions[question.token]
-        self._tokens.pop(self._numbers.pop(question.token), None)
+        self._tokens.pop(self._message_numbers.pop(question.token), None)
         self._ownerless.discard(question.token)
         if question.verb == "REMOVE":
             self._ending[question.operands] -= 1
             if not self._ending[question.operands]:
                 del self._ending[question.operands]
-        return Settle(question.token, answer)
+        return Resolve(question.token, answer)
 
-    def _disown(self, question: _Question) -> Settle:
-        """Tells the caller of a question that no answer comes. The next connection still repeats the question."""
+    def _disown(self, question: _Question) -> Resolve:
+        """Ends the wait of a caller of a question without an answer. The next connection still repeats the question."""
         self._ownerless.add(question.token)
-        return Settle(question.token, None)
+        return Resolve(question.token, None)
 
     def _is_ending(self, key: Key) -> bool:
         """Returns whether the terminal precedes a removal whose answer is pending."""

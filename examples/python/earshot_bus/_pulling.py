@@ -20,21 +20,21 @@ class Pull:
         self.terminal = terminal
         self.missing = terminal.number("length") or 0
         """Number of bytes that have not arrived."""
-        self.unasked = [(offset, min(PIECE_BYTES, self.missing - offset))
-                        for offset in reversed(range(0, self.missing, PIECE_BYTES))]
+        self.unrequested = [(offset, min(PIECE_BYTES, self.missing - offset))
+                            for offset in reversed(range(0, self.missing, PIECE_BYTES))]
         """Offset and length of the parts without a READ, the next one last."""
-        self.asked: dict[int, int] = {}
+        self.requested: dict[int, int] = {}
         """Length of each READ without an answer, by its offset."""
 
     def take(self, offset: int, data: bytes) -> bytes | None:
         """Returns the bytes of an answer; None if it answers no READ. Asks for missing ones again."""
-        length = self.asked.pop(offset, None)
+        length = self.requested.pop(offset, None)
         if length is None:
             return None
         data = data[:length]
         self.missing -= len(data)
         if len(data) < length:
-            self.unasked.append((offset + len(data), length - len(data)))
+            self.unrequested.append((offset + len(data), length - len(data)))
         return data
 
 
@@ -64,17 +64,17 @@ class Pulls:
     def detach(self) -> None:
         """Notes that the connection has ended: its READs have no answer."""
         for pull in self._pulls.values():
-            pull.unasked += sorted(pull.asked.items(), reverse=True)
-            pull.asked.clear()
+            pull.unrequested += sorted(pull.requested.items(), reverse=True)
+            pull.requested.clear()
 
     def reads(self) -> list[bytes]:
         """Returns the heads of the READs to send now."""
-        room = self._most - sum(len(pull.asked) for pull in self._pulls.values())
+        room = self._most - sum(len(pull.requested) for pull in self._pulls.values())
         heads = []
         for pull in self._pulls.values():
-            while room > 0 and pull.unasked:
-                offset, length = pull.unasked.pop()
-                pull.asked[offset] = length
+            while room > 0 and pull.unrequested:
+                offset, length = pull.unrequested.pop()
+                pull.requested[offset] = length
                 heads.append(encode("READ", str(pull.sequence), str(offset), str(length)))
                 room -= 1
         return heads

@@ -18,16 +18,16 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import IO, Protocol
 
-from . import _network, _place, _tunnel
+from . import _folders, _network, _tunnel
 from ._link import Link
 from ._messages import Bodies, Fetch, FetchOptions, Message, Progress
-from ._protocol import (MOST_LOSSES, Action, Core, Deliver, DeliveryID, Discard, Drop, GiveUp, Greeted, Key, Note,
-                        Phase, Refuse, Reopen, Report, Send, Settle, Store)
+from ._protocol import (MOST_LOSSES, Action, CloseBus, Core, Deliver, DeliveryID, Discard, Drop, Greeted, Key, Note,
+                        Phase, Refuse, Reopen, Report, Resolve, Send, Store)
 from ._pulling import NETWORK_READS, OPEN_READS
 from ._results import (NOTHING, Closed, EarshotError, FetchFailed, Hold, NoBroker, Refused, Result, Terminal, in_memory,
                        terminal)
 
-MOST_OWED, LONGEST_OWED = 32, 0.02
+MOST_UNACKNOWLEDGED, LONGEST_ACK_DELAY = 32, 0.02
 """Maximum number of terminals, and of seconds, that one acknowledgement may cover. An eighth of the window if that is
 less."""
 
@@ -75,7 +75,7 @@ class AnyTransfer(abc.ABC):
     def _report(self, step: Progress) -> None:
         """Reports progress."""
 
-    def _tell(self, step: Progress) -> None:
+    def _call_progress(self, step: Progress) -> None:
         """Calls the application's `on_progress`. Logs its exceptions."""
         if self._on_progress is not None:
             try:
@@ -92,14 +92,14 @@ class Answer(Protocol):
     def set_exception(self, error: EarshotError, /) -> None: ...
 
 
-class Hearing(Protocol):
+class TerminalQueue(Protocol):
     """Queue of results that a watch has not taken."""
 
     def put(self, found: Terminal, hold: Hold) -> None: ...
     def end(self) -> None: ...
 
 
-class Place:
+class BusLocation:
     """Bus to connect to: of this machine, private, or on a network.
 
     Raises `ValueError` for an invalid address or key, and `NoBroker` for an unusable key file, or without pyzmq.
@@ -124,11 +124,11 @@ class Shell(abc.ABC):
     After the end of a broker it repeats the pending requests at the next one.
     """
 
-    def __init__(self, place: Place, window: int, timeout: float, lease: float | None,
+    def __init__(self, location: BusLocation, window: int, timeout: float, lease: float | None,
                  bodies: Bodies = "path") -> None:
         _shells.add(self)
-        self._runtime, self._private = place.runtime, place.private
-        self._buses = place.buses
+        self._runtime, self._private = location.runtime, location.private
+        self._buses = location.buses
         self._tunnel: _tunnel.Tunnel | None = None
         reads = OPEN_READS
         if self._buses is not None:
@@ -139,7 +139,7 @@ class Shell(abc.ABC):
         # Random part of request IDs, so that requests of other connections never have the same ID.
         self._nonce = secrets.token_hex(6)
         self._core = Core(window, lease, bodies=bodies, reads=reads)
-        self._most_owed = min(MOST_OWED, window // 8)
+        self._most_unacknowledged = min(MOST_UNACKNOWLEDGED, window // 8)
         self._acknowledges_at_once = False
         self._last = 0
         self._folder: pathlib.Path
@@ -148,7 +148,7 @@ class Shell(abc.ABC):
         self._greeted: Answer
         self._transfers: dict[Key, AnyTransfer] = {}
         self._answers: dict[int, Answer] = {}
-        self._watches: dict[int, Hearing] = {}
+        self._watches: dict[int, TerminalQueue] = {}
         self._handlers: set[str] = set()
         self._parts: dict[DeliveryID, IO[bytes] | OSError] = {}
         """Unnamed files with bodies that are read by READ; the error of one that could not be written."""
@@ -182,7 +182,7 @@ class Shell(abc.ABC):
 
     @abc.abstractmethod
     def _acknowledge_in_time(self) -> None:
-        """Calls `_acknowledge` within `LONGEST_OWED` seconds."""
+        """Calls `_acknowledge` within `LONGEST_ACK_DELAY` seconds."""
 
     @abc.abstractmethod
     def _later(self, call: Callable[..., object], *arguments: object) -> None:
@@ -199,17 +199,17 @@ class Shell(abc.ABC):
         if self._buses is not None:
             return pathlib.Path()
         if self._private:
-            return _place.private_folder()
-        folder = _place.runtime_folder(self._runtime)
-        if not _place.is_served(folder):
-            raise _place.no_broker(folder)
+            return _folders.private_folder()
+        folder = _folders.runtime_folder(self._runtime)
+        if not _folders.is_served(folder):
+            raise _folders.no_broker(folder)
         return folder
 
     def _unanswered(self) -> EarshotError:
         if self._buses is not None:
-            return NoBroker(f"{self._buses.trouble} (waited {self._patience:g} s)")
+            return NoBroker(f"{self._buses.last_failure} (waited {self._patience:g} s)")
         why = f" ({self._obstacle.strerror or self._obstacle})" if self._obstacle is not None else ""
-        return _place.no_broker(self._folder, f"no broker answered within {self._patience:g} s{why}")
+        return _folders.no_broker(self._folder, f"no broker answered within {self._patience:g} s{why}")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -238,17 +238,17 @@ class Shell(abc.ABC):
         self._check_open()
         self._handlers.add(name)
 
-    def _ask(self, ask: Callable[[int], list[Action]], answer: Answer) -> int:
+    def _start_question(self, command: Callable[[int], list[Action]], answer: Answer) -> int:
         """Sends a question. Returns its token, the key of its future in `_answers`."""
         self._check_open()
         self._acknowledge()  # So an answer proves that all earlier messages and acknowledgements have arrived.
         token = self._next()
-        actions = ask(token)
+        actions = command(token)
         self._answers[token] = answer
         self._apply(actions)
         return token
 
-    def _hear(self, pattern: str, queue: Hearing) -> int:
+    def _start_watch(self, pattern: str, queue: TerminalQueue) -> int:
         self._check_open()
         token = self._next()
         self._watches[token] = queue
@@ -277,7 +277,7 @@ class Shell(abc.ABC):
 
     def _socket(self) -> str | socket.socket:
         if self._buses is None:
-            return _place.socket_path(self._folder, "bus")
+            return _folders.socket_path(self._folder, "bus")
         self._tunnel = _tunnel.Tunnel(self._buses.current, self._buses.failures)
         return self._tunnel.end
 
@@ -309,7 +309,7 @@ class Shell(abc.ABC):
         link = self._link
         if link is None:
             return
-        self._say_all()
+        self._flush()
         if is_readable:
             for frames in link.receive():
                 self._apply(self._core.received(frames))
@@ -319,14 +319,14 @@ class Shell(abc.ABC):
                 self._apply(self._core.lost())
                 return
             if link.waiting:
-                self._say_all()
-        if owed := self._core.owed():
-            if self._acknowledges_at_once or owed > self._most_owed:
+                self._flush()
+        if unacknowledged := self._core.unacknowledged():
+            if self._acknowledges_at_once or unacknowledged > self._most_unacknowledged:
                 self._acknowledge()
             else:
                 self._acknowledge_in_time()
 
-    def _say_all(self) -> None:
+    def _flush(self) -> None:
         """Sends the messages of one pass in one system call."""
         if self._link is not None and self._link.flush():
             self._await_room(self._link)
@@ -398,8 +398,8 @@ class Shell(abc.ABC):
             elif isinstance(action, Report):
                 if transfer := self._transfers.get(action.key):
                     transfer._report(Progress(action.received, action.total))
-            elif isinstance(action, Settle):
-                self._settle(action)
+            elif isinstance(action, Resolve):
+                self._resolve(action)
             elif isinstance(action, Refuse):
                 if transfer := self._transfers.pop(action.key, None):
                     transfer._fail(Refused(action.code, action.detail))
@@ -416,14 +416,14 @@ class Shell(abc.ABC):
                     self._greeted.set_result(None)
             elif isinstance(action, Reopen):
                 self._leave(action.after)
-            elif isinstance(action, GiveUp):
+            elif isinstance(action, CloseBus):
                 self._end(Refused(action.code, action.detail))
                 self._close()
             else:
                 assert isinstance(action, Note)
                 _log.warning("%s", action.text)
 
-    def _settle(self, action: Settle) -> None:
+    def _resolve(self, action: Resolve) -> None:
         answer = self._answers.get(action.token)
         if answer is None or answer.done():
             return

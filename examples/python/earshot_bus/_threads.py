@@ -1,4 +1,4 @@
-"""Shell for threads. A caller that waits reads for all callers. Without such a caller a thread, the keeper, reads.
+"""Shell for threads. A caller that waits reads for all callers. Without such a caller the background thread reads.
 
 So a single thread that requests and waits pays for no thread switch, which would be its largest cost. One lock protects
 the state of the shell. No thread holds it while it waits.
@@ -18,39 +18,39 @@ from ._link import Link
 from ._messages import Bodies, Message
 from ._protocol import Action
 from ._results import Closed
-from ._shell import LONGEST_OWED, Place, Shell
+from ._shell import LONGEST_ACK_DELAY, BusLocation, Shell
 from ._waiting import Pending, Poller, Waiter
 
 T = TypeVar("T")
 
 REST, LONG_REST = 0.02, 1.0
-"""Seconds between two checks of the keeper for a reader; the longer value holds while a caller reads."""
+"""Seconds between two checks of the background thread for a reader; the longer value holds while a caller reads."""
 
 PAUSE, MOST_WAITING = 0.001, 32
-"""Batching: a message within `PAUSE` seconds of the previous one waits until a caller waits, the keeper checks, or
-`MOST_WAITING` messages are queued."""
+"""Batching: a message within `PAUSE` seconds of the previous one waits until a caller waits, the background thread
+checks, or `MOST_WAITING` messages are queued."""
 
 _log = logging.getLogger("earshot_bus")
 
 
 class Reader(enum.Enum):
-    """Role of the current reader. A caller takes it over from the keeper, and passes it on at its end."""
+    """Role of the current reader. A caller takes it over from the background thread, and passes it on at its end."""
 
     NOBODY = enum.auto()
     CALLER = enum.auto()
-    KEEPER = enum.auto()
+    BACKGROUND = enum.auto()
 
 
 class ThreadedShell(Shell):
     """Connection to the broker. `_do` and `_wait` are thread-safe."""
 
-    def __init__(self, place: Place, window: int, timeout: float, lease: float | None, bodies: Bodies) -> None:
-        super().__init__(place, window, timeout, lease, bodies)
+    def __init__(self, location: BusLocation, window: int, timeout: float, lease: float | None, bodies: Bodies) -> None:
+        super().__init__(location, window, timeout, lease, bodies)
         self._lock = threading.Lock()
-        self._callers: Poller
-        self._keepers: Poller
-        """Pollers of the caller that reads, and of the keeper."""
-        self._keeper: threading.Thread
+        self._caller_poller: Poller
+        self._background_poller: Poller
+        """Pollers of the caller that reads, and of the background thread."""
+        self._background: threading.Thread
         self._reader = Reader.NOBODY
         self._turns = 0
         """Number of times that a caller started to read."""
@@ -60,8 +60,8 @@ class ThreadedShell(Shell):
         """The operation that this caller waits for."""
         self._followers: dict[Waiter, None] = {}
         """Callers that wait while another one reads."""
-        self._caller_polls = self._keeper_polls = False
-        self._keeper_sleeps = False
+        self._caller_polls = self._background_polls = False
+        self._background_sleeps = False
         self._nudge = threading.Event()
         self._soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._calls: deque[Callable[[], object]] = deque()
@@ -70,7 +70,7 @@ class ThreadedShell(Shell):
         self._reopen_at: float | None = None
         self._acknowledge_at: float | None = None
         self._is_due = False
-        self._said_at = 0.0
+        self._flushed_at = 0.0
         self._is_torn = False
         """Whether an interrupt (Ctrl-C) left a change half done."""
 
@@ -82,12 +82,12 @@ class ThreadedShell(Shell):
         self._folder = self._find()
         greeted: Pending[Message | None] = Pending()
         self._greeted = greeted
-        self._callers, self._keepers = Poller(), Poller()
-        self._keeper = threading.Thread(target=self._keep, name="earshot", daemon=True)
+        self._caller_poller, self._background_poller = Poller(), Poller()
+        self._background = threading.Thread(target=self._run_background, name="earshot", daemon=True)
         self._closed = False
         try:
             self._do(self._open_link)
-            self._keeper.start()
+            self._background.start()
             self._wait(greeted, self._patience)
             greeted.get()
         except TimeoutError:
@@ -103,8 +103,8 @@ class ThreadedShell(Shell):
             self._close()
             self._wake()
             self._nudge.set()
-        if self._keeper.is_alive() and self._keeper is not threading.current_thread():
-            self._keeper.join()
+        if self._background.is_alive() and self._background is not threading.current_thread():
+            self._background.join()
 
     def _abandon(self) -> None:
         # The thread that held them does not exist in the child.
@@ -122,20 +122,20 @@ class ThreadedShell(Shell):
             except BaseException:
                 self._is_torn = True
                 raise
-            if self._caller_polls or self._keeper_polls:
+            if self._caller_polls or self._background_polls:
                 # A thread that polls would send only after it wakes.
                 self._turn()
                 if self._calls or (self._led is not None and self._led.done()):
                     self._wake()
             elif waiting := self._waiting():
-                if waiting >= MOST_WAITING or time.monotonic() - self._said_at >= PAUSE:
-                    self._say_all()
+                if waiting >= MOST_WAITING or time.monotonic() - self._flushed_at >= PAUSE:
+                    self._flush()
         return found
 
-    def _question(self, ask: Callable[[int], list[Action]]) -> Message | None:
+    def _question(self, command: Callable[[int], list[Action]]) -> Message | None:
         """Sends a question and waits for its answer."""
         answer: Pending[Message | None] = Pending()
-        token = self._do(self._ask, ask, answer)
+        token = self._do(self._start_question, command, answer)
         try:
             self._wait(answer)
         finally:
@@ -168,8 +168,8 @@ class ThreadedShell(Shell):
                 self._reader = Reader.CALLER
                 self._led = pending
                 self._turns += 1
-                if self._keeper_polls:
-                    self._keepers.wake()
+                if self._background_polls:
+                    self._background_poller.wake()
             while True:
                 with self._lock:
                     self._turn(is_readable)
@@ -179,7 +179,7 @@ class ThreadedShell(Shell):
                     timeout = self._timeout(deadline)
                 if timeout is not None and timeout <= 0 and deadline is not None and time.monotonic() >= deadline:
                     return True
-                is_readable = self._callers.poll(timeout)
+                is_readable = self._caller_poller.poll(timeout)
                 self._caller_polls = False
         finally:
             # Without the lock: an interrupt during its acquisition would leave the bus without a reader.
@@ -207,55 +207,55 @@ class ThreadedShell(Shell):
                 self._pass_on()
 
     def _pass_on(self) -> None:
-        """Wakes the next caller, or the keeper if it sleeps."""
+        """Wakes the next caller, or the background thread if it sleeps."""
         try:
             follower, _ = self._followers.popitem()
             follower.set()
         except KeyError:
-            if self._keeper_sleeps:
+            if self._background_sleeps:
                 self._nudge.set()
 
-    def _keep(self) -> None:
-        """Body of the keeper's thread: reads if no caller does. While one caller reads for long, the keeper sleeps."""
+    def _run_background(self) -> None:
+        """Body of the background thread: reads if no caller does. Sleeps while one caller reads for long."""
         seen = -1
         while True:
             with self._lock:
                 if self._closed:
                     return
                 if self._waiting():
-                    self._say_all()
+                    self._flush()
                 is_still = seen == self._turns
                 seen = self._turns
                 if is_still and self._reader is Reader.NOBODY:
-                    self._reader = Reader.KEEPER
-                reads = self._reader is Reader.KEEPER
-                self._keeper_sleeps = is_still and self._reader is Reader.CALLER
+                    self._reader = Reader.BACKGROUND
+                reads = self._reader is Reader.BACKGROUND
+                self._background_sleeps = is_still and self._reader is Reader.CALLER
             if reads:
-                self._read_as_keeper()
+                self._read_in_background()
             else:
-                # The caller may have ended before it could see that the keeper sleeps.
-                sleeps = self._keeper_sleeps and self._reader is Reader.CALLER
+                # The caller may have ended before it could see that the background thread sleeps.
+                sleeps = self._background_sleeps and self._reader is Reader.CALLER
                 self._nudge.wait(LONG_REST if sleeps else REST)
                 self._nudge.clear()
 
-    def _read_as_keeper(self) -> None:
+    def _read_in_background(self) -> None:
         is_readable = False
         while True:
             with self._lock:
-                if self._closed or self._reader is not Reader.KEEPER:
+                if self._closed or self._reader is not Reader.BACKGROUND:
                     return
                 try:
                     self._turn(is_readable)
                 except Exception:
                     _log.exception("the connection to the broker")
-                self._keeper_polls = True
+                self._background_polls = True
                 timeout = self._timeout(None)
             if self._has_calls():
-                self._keeper_polls = is_readable = False
+                self._background_polls = is_readable = False
                 self._call_back()
             else:
-                is_readable = self._keepers.poll(timeout)
-                self._keeper_polls = False
+                is_readable = self._background_poller.poll(timeout)
+                self._background_polls = False
 
     def _timeout(self, deadline: float | None) -> float | None:
         """Returns the seconds to poll. Call it after the flag of polling is set, so that later events end the poll."""
@@ -326,29 +326,29 @@ class ThreadedShell(Shell):
             elif not self._core.wants(key):
                 self._begin(transfer)
         for token, answer in self._answers.items():
-            if not self._core.asks(token) and not answer.done():
+            if not self._core.is_unanswered(token) and not answer.done():
                 answer.set_result(None)
 
-    def _say_all(self) -> None:
-        super()._say_all()
-        self._said_at = time.monotonic()
+    def _flush(self) -> None:
+        super()._flush()
+        self._flushed_at = time.monotonic()
 
     def _wake(self) -> None:
         if self._caller_polls:
-            self._callers.wake()
-        if self._keeper_polls:
-            self._keepers.wake()
+            self._caller_poller.wake()
+        if self._background_polls:
+            self._background_poller.wake()
 
     def _attach(self, link: Link) -> None:
-        for poller in (self._callers, self._keepers):
+        for poller in (self._caller_poller, self._background_poller):
             poller.attach(link)
 
     def _detach(self, link: Link) -> None:
-        for poller in (self._callers, self._keepers):
+        for poller in (self._caller_poller, self._background_poller):
             poller.detach(link)
 
     def _await_room(self, link: Link) -> None:
-        for poller in (self._callers, self._keepers):
+        for poller in (self._caller_poller, self._background_poller):
             poller.await_room(link)
 
     def _waiting(self) -> int:
@@ -363,7 +363,7 @@ class ThreadedShell(Shell):
 
     def _acknowledge_in_time(self) -> None:
         if self._acknowledge_at is None:
-            self._acknowledge_at = time.monotonic() + LONGEST_OWED
+            self._acknowledge_at = time.monotonic() + LONGEST_ACK_DELAY
 
     def _acknowledge(self) -> None:
         self._acknowledge_at = None

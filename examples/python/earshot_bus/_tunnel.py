@@ -126,8 +126,8 @@ class Tunnel:
         while not (self._has_left and not self._outward):
             reads = zmq.POLLIN if self._is_open and not self._inward else 0
             poller.register(dealer, reads | (zmq.POLLOUT if self._is_open and self._outward else 0))
-            takes = zmq.POLLIN if len(self._outward) < MOST_MESSAGES and not self._has_left else 0
-            poller.register(self._own, takes | (zmq.POLLOUT if self._inward else 0))
+            events = zmq.POLLIN if len(self._outward) < MOST_MESSAGES and not self._has_left else 0
+            poller.register(self._own, events | (zmq.POLLOUT if self._inward else 0))
             rest = None if deadline is None else max(0, deadline - time.monotonic())
             ready = dict(poller.poll(None if rest is None else rest * 1000 + 1))
             if monitor in ready and self._has_ended(monitor):

@@ -101,7 +101,7 @@ class Line(Generic[T]):
             self._changed.set_result(None)
 
 
-class Heard(Line[tuple[Terminal, Hold]]):
+class WatchQueue(Line[tuple[Terminal, Hold]]):
     """Queue of results that a watch has not taken."""
 
     def put(self, found: Terminal, hold: Hold) -> None:

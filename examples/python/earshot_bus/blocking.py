@@ -21,9 +21,9 @@ from ._messages import (Bodies, Fetch, FetchOptions, Priority, Progress, check_h
 from ._network import Addresses
 from ._protocol import pages
 from ._results import EarshotError, FetchFailed, Result, Terminal
-from ._shell import AnyTransfer, Place
+from ._shell import AnyTransfer, BusLocation
 from ._threads import ThreadedShell
-from ._waiting import Heard, Line, Pending
+from ._waiting import WatchQueue, Line, Pending
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -120,7 +120,7 @@ class Transfer(AnyTransfer):
         if self._steps is not None:
             self._steps.add(step)
         if self._on_progress is not None:
-            self._bus._calls.append(functools.partial(self._tell, step))
+            self._bus._calls.append(functools.partial(self._call_progress, step))
 
 
 class Handler:
@@ -167,21 +167,21 @@ class Handler:
 class Watch:
     """Subscription made by `Bus.watch`: `for terminal in bus.watch("gallery/"):`. Otherwise as `earshot_bus.Watch`."""
 
-    def __init__(self, bus: Bus, token: int, heard: Heard) -> None:
+    def __init__(self, bus: Bus, token: int, queue: WatchQueue) -> None:
         self._bus = bus
         self._token = token
-        self._heard = heard
+        self._queue = queue
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Terminal:
         while True:
-            self._bus._wait(self._bus._do(self._heard.changed))
+            self._bus._wait(self._bus._do(self._queue.changed))
             try:
-                found, hold = self._heard.items.popleft()
+                found, hold = self._queue.items.popleft()
             except IndexError:
-                if self._heard.ended:
+                if self._queue.ended:
                     raise StopIteration from None
                 continue  # Another thread took it.
             if isinstance(found, FetchFailed) or found.body is not None:
@@ -221,8 +221,8 @@ class Bus(ThreadedShell):
 
     def watch(self, pattern: str) -> Watch:
         """Subscribes to a handler, or with a trailing slash to all handlers below it. See `earshot_bus.Bus.watch`."""
-        heard = Heard()
-        return Watch(self, self._do(self._hear, check_pattern(pattern), heard), heard)
+        queue = WatchQueue()
+        return Watch(self, self._do(self._start_watch, check_pattern(pattern), queue), queue)
 
     def _fetch(self, handler: str, url: str, options: FetchOptions, replace: bool) -> Transfer:
         transfer = Transfer(self, self._make(handler, url, options, replace), options.get("on_progress"))
@@ -246,7 +246,7 @@ class Bus(ThreadedShell):
     def retry(self, handler: str, request: str) -> None:
         """Repeats a durable request that has failed. Raises `Refused`. See `earshot_bus.Bus.retry`."""
         check_handler(handler)
-        self._question(lambda token: self._core.ask(token, "RETRY", handler, request))
+        self._question(lambda token: self._core.command(token, "RETRY", handler, request))
 
     def query(self, *subject: str) -> dict[str, Any]:
         """Returns the answer to a QUERY, as parsed JSON. See `earshot_bus.Bus.query`."""
@@ -279,7 +279,7 @@ class Bus(ThreadedShell):
 
     def set(self, name: str, *value: object) -> str:
         """Changes a setting of the broker, and returns it in normal form. Raises `Refused`. See `earshot_bus.Bus.set`."""
-        answer = self._question(lambda token: self._core.ask(token, "SET", name, *map(str, value)))
+        answer = self._question(lambda token: self._core.command(token, "SET", name, *map(str, value)))
         return " ".join(answer.operands) if answer else ""
 
 
@@ -287,4 +287,4 @@ def connect(runtime: Addresses = None, *, private: bool = False, window: int = 2
             lease: float | None = None, bodies: Bodies = "path", key: str | os.PathLike[str] | None = None,
             server_key: str | Sequence[str] | None = None) -> Bus:
     """Returns a bus, to be opened: `with earshot_bus.blocking.connect() as bus:`. Parameters as in `earshot_bus.connect`."""
-    return Bus(Place(runtime, private, key, server_key), window, timeout, lease, bodies)
+    return Bus(BusLocation(runtime, private, key, server_key), window, timeout, lease, bodies)

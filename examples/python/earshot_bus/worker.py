@@ -28,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from . import _network, _place, _tunnel
+from . import _folders, _network, _tunnel
 from ._link import Link
 from ._messages import Headers, Message, Priority, check_priority, decode_for_worker, encode
 from ._results import EarshotError, NoBroker, Refused
@@ -119,8 +119,8 @@ class Worker:
                                                         ("pid", os.getpid()), ("drain", "yes")))
         self._path = ""
         if self._buses is None:
-            self._folder = _place.runtime_folder(runtime)  # type: ignore[arg-type]
-            self._path = _place.socket_path(self._folder, "work")
+            self._folder = _folders.runtime_folder(runtime)  # type: ignore[arg-type]
+            self._path = _folders.socket_path(self._folder, "work")
         else:
             _tunnel.library()
         self._threads = ThreadPoolExecutor(slots, thread_name_prefix="earshot-job")
@@ -142,13 +142,13 @@ class Worker:
         Raises `NoBroker` if no broker runs at the start or no bus of a network accepts the worker, and `Refused` if the
         broker rejects the registration.
         """
-        if self._buses is None and not _place.is_served(self._folder):
+        if self._buses is None and not _folders.is_served(self._folder):
             raise NoBroker(f"no broker runs in {self._folder}: start one with `earshot serve`")
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
         self.registered = asyncio.Event()
         if self._buses is not None:
-            self._loop.call_later(NETWORK_PATIENCE, self._give_up)
+            self._loop.call_later(NETWORK_PATIENCE, self._time_out)
         self._connect()
         try:
             await self._ended
@@ -173,17 +173,17 @@ class Worker:
         except OSError:
             self._connect_later(RECONNECT_SECONDS)
             return
-        self._loop.add_reader(link.descriptor, self._heard)
-        self._say(self._ready)
+        self._loop.add_reader(link.descriptor, self._readable)
+        self._send(self._ready)
 
     def _connect_later(self, pause: float) -> None:
         if not self._is_leaving:
             self._loop.call_later(pause, lambda: None if self._ended.done() else self._connect())
 
-    def _give_up(self) -> None:
+    def _time_out(self) -> None:
         """Ends `run` if no bus has ever accepted the worker."""
         if self._buses is not None and not self._was_registered and not self._ended.done():
-            self._ended.set_exception(NoBroker(self._buses.trouble))
+            self._ended.set_exception(NoBroker(self._buses.last_failure))
 
     def _drop_link(self, linger: bool = False) -> None:
         link, self._link = self._link, None
@@ -211,7 +211,7 @@ class Worker:
                 return
         self._connect_later(pause)
 
-    def _say(self, head: bytes, body: bytes | None = None) -> None:
+    def _send(self, head: bytes, body: bytes | None = None) -> None:
         if self._link is not None:
             self._link.send(head, body)
             self._flush()
@@ -225,13 +225,13 @@ class Worker:
         else:
             self._loop.remove_writer(link.descriptor)
 
-    def _heard(self) -> None:
+    def _readable(self) -> None:
         link = self._link
         if link is None:
             return
         for frames in link.receive():
             try:
-                self._hear(decode_for_worker(frames))
+                self._handle(decode_for_worker(frames))
             except ValueError as error:
                 _log.warning("%s", error)
         if link.is_broken:
@@ -239,9 +239,9 @@ class Worker:
         elif link.waiting:
             self._flush()
 
-    def _hear(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         if message.verb == "PING":
-            self._say(b"PONG\n")
+            self._send(b"PONG\n")
         elif message.verb == "LIMITS":
             self._inline_bytes = message.number("inline-bytes") or 0
             spool = message.field("spool")
@@ -269,7 +269,7 @@ class Worker:
         if attempt in self._tasks:
             return
         if self._is_leaving:
-            self._say(encode("FAILED", attempt, "worker-lost"))
+            self._send(encode("FAILED", attempt, "worker-lost"))
             return
 
         def report(received: int, total: int | None) -> None:
@@ -284,7 +284,7 @@ class Worker:
 
     def _progress(self, attempt: str, counted: str) -> None:
         if attempt in self._tasks:
-            self._say(encode("PROGRESS", attempt, counted))
+            self._send(encode("PROGRESS", attempt, counted))
 
     def _cancel(self, attempt: str) -> None:
         if attempt in self._tasks:
@@ -298,7 +298,7 @@ class Worker:
         del self._tasks[attempt], self._jobs[attempt]
         # Another broker does not expect the response of a job from an earlier connection.
         if link is self._link:
-            self._say(head, body)
+            self._send(head, body)
         self._leave_if_done()
 
     async def _outcome(self, attempt: str, job: Job) -> tuple[bytes, bytes | None]:
@@ -345,7 +345,7 @@ class Worker:
 
     def _leave_if_done(self) -> None:
         if self._is_leaving and not self._tasks and not self._ended.done():
-            self._say(b"BYE\n")
+            self._send(b"BYE\n")
             self._ended.set_result(None)
 
 

@@ -7,7 +7,7 @@ import socket
 import tempfile
 
 import fixture  # noqa: F401 (it sets the paths)
-from earshot_bus import _place
+from earshot_bus import _folders
 from earshot_bus._zmtp import Decoder, encode
 from support import zmtp
 
@@ -22,7 +22,7 @@ class Played(contextlib.ExitStack):
         super().__init__()
         self.runtime = pathlib.Path(self.enter_context(tempfile.TemporaryDirectory()))
         lock = self.enter_context(open(self.runtime / "broker.lock", "wb"))
-        fcntl.fcntl(lock, fcntl.F_OFD_SETLK, _place._FLOCK.pack(fcntl.F_WRLCK, 0, 0, 0, 0))
+        fcntl.fcntl(lock, fcntl.F_OFD_SETLK, _folders._FLOCK.pack(fcntl.F_WRLCK, 0, 0, 0, 0))
 
     def listen(self, endpoint="bus"):
         self._listener = self.enter_context(socket.socket(socket.AF_UNIX))
@@ -36,22 +36,22 @@ class Played(contextlib.ExitStack):
         self._peer.settimeout(10)
         self._peer.sendall(zmtp.GREETING + READY)
         self._decoder = Decoder()
-        [message] = self.hear(1)
+        [message] = self.receive(1)
         return message
 
     def welcome(self):
         """Accepts a client and sends WELCOME."""
         self.accept()
-        self.say(WELCOME)
+        self.send(WELCOME)
 
-    def say(self, head, body=None):
+    def send(self, head, body=None):
         self._peer.sendall(encode(head, body))
 
-    def say_all(self, *heads):
+    def send_all(self, *heads):
         """Sends messages in one write, so that one read returns all of them."""
         self._peer.sendall(b"".join([encode(head) for head in heads]))
 
-    def hear(self, count):
+    def receive(self, count):
         """Receives this number of messages."""
         found = []
         while len(found) < count:

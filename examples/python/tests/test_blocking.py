@@ -12,7 +12,7 @@ import unittest
 
 import earshot_bus
 import earshot_bus.blocking
-from earshot_bus import _place
+from earshot_bus import _folders
 from fixture import PACKAGE, BusTestCase, environment
 from played import Played
 from support.harness import PYTHON, binary
@@ -126,7 +126,7 @@ class NoBusTests(unittest.TestCase):
     def test_a_folder_that_is_not_this_user_s_alone_is_not_trusted(self):
         with Played() as broker:
             broker.listen()
-            self.assertTrue(_place.is_served(broker.runtime))
+            self.assertTrue(_folders.is_served(broker.runtime))
             broker.runtime.chmod(0o750)
             link = broker.runtime / "link"
             link.symlink_to(broker.runtime)
@@ -139,26 +139,26 @@ class NoBusTests(unittest.TestCase):
         with Played() as broker:
             broker.listen()
             broker.runtime.chmod(0o755)
-            self.assertTrue(_place.is_served(broker.runtime))
-            self.assertEqual(_place.trusted_listeners(broker.runtime), {os.geteuid()})
+            self.assertTrue(_folders.is_served(broker.runtime))
+            self.assertEqual(_folders.trusted_listeners(broker.runtime), {os.geteuid()})
 
     @unittest.skipUnless(os.geteuid() == 0, "folders of other users need root")
     def test_a_folder_of_another_user_is_trusted_only_where_root_decides_its_owner(self):
-        place = pathlib.Path(tempfile.mkdtemp(prefix="ear-", dir="/run"))
-        self.addCleanup(shutil.rmtree, place)
-        folder = place / "bus"
+        above_folder = pathlib.Path(tempfile.mkdtemp(prefix="ear-", dir="/run"))
+        self.addCleanup(shutil.rmtree, above_folder)
+        folder = above_folder / "bus"
         folder.mkdir()
         folder.chmod(0o755)
         os.chown(folder, 7, 7)
-        self.assertEqual(_place.trusted_listeners(folder), {0, 7})
-        for above, mode in ((place, 0o777), (place, 0o1777), (folder, 0o775)):
+        self.assertEqual(_folders.trusted_listeners(folder), {0, 7})
+        for above, mode in ((above_folder, 0o777), (above_folder, 0o1777), (folder, 0o775)):
             above.chmod(mode)
             with self.assertRaisesRegex(earshot_bus.NoBroker, "directories of root"):
-                _place.trusted_listeners(folder)
+                _folders.trusted_listeners(folder)
             above.chmod(0o755)
-        os.chown(place, 7, 7)
+        os.chown(above_folder, 7, 7)
         with self.assertRaises(earshot_bus.NoBroker):
-            _place.trusted_listeners(folder)
+            _folders.trusted_listeners(folder)
 
     def test_why_a_broker_that_runs_cannot_be_reached_is_told(self):
         with Played() as broker, self.assertRaisesRegex(earshot_bus.NoBroker, "within 0.1 s .No such file"):
@@ -166,9 +166,9 @@ class NoBusTests(unittest.TestCase):
                 self.fail("connected to nothing")
 
     def test_a_path_that_no_socket_can_have_is_told(self):
-        self.assertEqual(_place.socket_path(pathlib.Path("/" + "x" * 102), "bus"), "/" + "x" * 102 + "/bus")
+        self.assertEqual(_folders.socket_path(pathlib.Path("/" + "x" * 102), "bus"), "/" + "x" * 102 + "/bus")
         with self.assertRaisesRegex(earshot_bus.NoBroker, "107 bytes"):
-            _place.socket_path(pathlib.Path("/" + "x" * 103), "bus")
+            _folders.socket_path(pathlib.Path("/" + "x" * 103), "bus")
 
     def test_the_runtime_folder_is_found_as_the_program_finds_it(self):
         kept = dict(os.environ)
@@ -179,12 +179,12 @@ class NoBusTests(unittest.TestCase):
             for name in ("EARSHOT_RUNTIME", "XDG_RUNTIME_DIR"):
                 os.environ.pop(name, None)
             os.environ.update(variables)
-            self.assertEqual(_place.runtime_folder(None), pathlib.Path(wanted))
-            self.assertEqual(_place.runtime_folder("/c"), pathlib.Path("/c"))
+            self.assertEqual(_folders.runtime_folder(None), pathlib.Path(wanted))
+            self.assertEqual(_folders.runtime_folder("/c"), pathlib.Path("/c"))
 
 
 class PrivateTests(unittest.TestCase):
-    SCRIPT = ("import earshot_bus.blocking as e, earshot_bus._place as p, sys\n"
+    SCRIPT = ("import earshot_bus.blocking as e, earshot_bus._folders as p, sys\n"
               "for _ in range(2):\n"
               "    with e.connect(private=True) as bus: bus.ping()\n"
               "print(p.private_folder(), flush=True)\n"
@@ -196,7 +196,7 @@ class PrivateTests(unittest.TestCase):
                           environment(EARSHOT_BINARY=binary(), XDG_CACHE_HOME=cache, **variables))
         folder = pathlib.Path(program.await_line("earshot", "stdout", timeout=20))
         [supervisor] = children(program.pid)
-        self.assertTrue(_place.is_served(folder))
+        self.assertTrue(_folders.is_served(folder))
         return program, folder, Watched(supervisor)
 
     def test_it_serves_several_connections_and_ends_with_the_process(self):

@@ -297,11 +297,11 @@ class WatchTests(BusTestCase):
                 self.assertEqual(len((await first.fetch(f"{self.url}/bytes/100000")).read()), 100_000)
                 with self.assertRaises(earshot_bus.FetchFailed):
                     await second.fetch(f"{self.url}/status/404")
-                heard = [await anext(watch) for _ in range(3)]
-            self.assertEqual([(end.handler, end.ok) for end in heard],
+                terminals = [await anext(watch) for _ in range(3)]
+            self.assertEqual([(end.handler, end.ok) for end in terminals],
                              [("gallery/1", True), ("gallery/1", True), ("gallery/2", False)])
-            self.assertTrue(heard[1].read() == body(100_000))
-            self.assertEqual((heard[2].code, heard[2].status), ("http-status", 404))
+            self.assertTrue(terminals[1].read() == body(100_000))
+            self.assertEqual((terminals[2].code, terminals[2].status), ("http-status", 404))
 
     @timed
     async def test_one_bus_watches_what_it_fetches_also_after_the_handler_was_left(self):
@@ -339,7 +339,7 @@ class WindowTests(BusTestCase):
                 await handler.fetch(f"{self.url}/bytes/{count}?together")
             while (await observer.query("ledger"))["deliveries"]["outstanding"]:
                 await asyncio.sleep(0)
-            self.assertEqual(bus._core.owed(), 0)
+            self.assertEqual(bus._core.unacknowledged(), 0)
 
     @timed
     async def test_no_more_results_than_the_window_are_held(self):
@@ -452,8 +452,8 @@ class PlayedBrokerTests(unittest.IsolatedAsyncioTestCase):
                 transfers = [handler.start(f"http://x/{'x' * 8000}") for _ in range(500)]
                 while not bus._link.is_full:
                     await asyncio.sleep(0)
-                heard = await asyncio.to_thread(broker.hear, len(transfers))
-                self.assertEqual([head.split()[2].decode() for head, in heard], [t.request for t in transfers])
+                terminals = await asyncio.to_thread(broker.receive, len(transfers))
+                self.assertEqual([head.split()[2].decode() for head, in terminals], [t.request for t in transfers])
 
     @timed
     async def test_a_broker_that_is_not_there_yet_is_looked_for_again(self):

@@ -27,7 +27,7 @@ class LinkTests(unittest.TestCase):
             self.addCleanup(self.link.close)
             self.peer = self.enterContext(listener.accept()[0])
         self.peer.settimeout(10)
-        self.heard = Decoder()
+        self.decoder = Decoder()
 
     def greet(self):
         self.peer.sendall(GREETING + READY)
@@ -38,11 +38,11 @@ class LinkTests(unittest.TestCase):
         self.assertTrue(select.select([self.link.descriptor], [], [], 10)[0], "nothing comes")
         return self.link.receive()
 
-    def hear(self, count):
+    def peer_receive(self, count):
         """Receives this number of messages, or fewer if the connection ends."""
         found = []
         while len(found) < count and (data := self.peer.recv(1 << 16)):
-            found += self.heard.feed(data)
+            found += self.decoder.feed(data)
         return found
 
     def fill(self):
@@ -74,9 +74,9 @@ class LinkTests(unittest.TestCase):
         self.assertFalse(self.link.flush(), "it is full as before")
         found = []
         while self.link.is_full:
-            found += self.hear(1)
+            found += self.peer_receive(1)
             self.link.flush()
-        found += self.hear(count + 1 - len(found))
+        found += self.peer_receive(count + 1 - len(found))
         self.assertEqual(found, [[b"head", LARGE]] * count + [[b"last"]])
 
     def test_what_was_said_last_leaves_after_the_end_and_holds_up_nobody(self):
@@ -86,7 +86,7 @@ class LinkTests(unittest.TestCase):
         # On a busy machine this thread may not run within the usual second.
         self.enterContext(mock.patch("earshot_bus._link.LINGER", 60))
         self.link.close(linger=True)
-        self.assertEqual(self.hear(count + 2), [[b"head", LARGE]] * count + [[b"last"]])
+        self.assertEqual(self.peer_receive(count + 2), [[b"head", LARGE]] * count + [[b"last"]])
         for thread in threading.enumerate():
             if thread.name == "earshot-linger":
                 thread.join()

@@ -49,9 +49,9 @@ class EncodingTests(unittest.TestCase):
         self.assertEqual(options.keys() | {"on_progress"}, FetchOptions.__annotations__.keys())
         fetch = Fetch.make("gallery/42", "7", "https://example.org/a.png", options, replace=True)
         top, _, rest = (VECTORS / "good/client/FETCH-all-fields.ear").read_bytes().partition(b"\n\n")
-        said, _, headers = fetch.encode(again=False).partition(b"\n\n")
-        self.assertLessEqual(set(said.split(b"\n")), set(top.split(b"\n")))
-        self.assertEqual(len(said.split(b"\n")), 1 + len(options), "each option is a field, and replace is one")
+        encoded, _, headers = fetch.encode(again=False).partition(b"\n\n")
+        self.assertLessEqual(set(encoded.split(b"\n")), set(top.split(b"\n")))
+        self.assertEqual(len(encoded.split(b"\n")), 1 + len(options), "each option is a field, and replace is one")
         self.assertEqual(headers.strip(), rest.strip())
         self.assertNotIn(b"replace", fetch.encode(again=True))
 

@@ -13,7 +13,7 @@ from unittest import mock
 
 import earshot_bus
 import earshot_bus.blocking
-from earshot_bus._network import LOYAL, Bus, Buses, find
+from earshot_bus._network import HOME_SECONDS, Bus, Buses, find
 from earshot_bus._pulling import NETWORK_READS, PIECE_BYTES
 from fixture import PACKAGE, BusTestCase, environment, timed
 from support.harness import check_ledgers
@@ -40,7 +40,7 @@ class NetworkTestCase(BusTestCase):
         check_ledgers(found)
         return found
 
-    async def settled(self, **requests):
+    async def await_status(self, **requests):
         """Waits until counts of the bus's requests match."""
         while True:
             found = (await asyncio.to_thread(self.ledger))["requests"]
@@ -119,7 +119,7 @@ class NetworkTests(NetworkTestCase):
                   "    handler.start(sys.argv[1])\n    bus.ping()\n")
         url = f"{self.url}/gate/{id(self)}"
         subprocess.run([sys.executable, "-c", script, url], env=environment(**self.relay.variables()), check=True, timeout=20)
-        await self.settled(pending=0)
+        await self.await_status(pending=0)
 
     @timed
     async def test_a_killed_program_keeps_its_requests_for_its_lease(self):
@@ -228,12 +228,12 @@ class BusesTests(unittest.TestCase):
     def test_a_lost_bus_is_tried_first_for_some_seconds(self):
         buses = self.buses()
         buses.connected()
-        for moment in (0.0, 1.0, LOYAL - 0.1):
+        for moment in (0.0, 1.0, HOME_SECONDS - 0.1):
             buses.failed("lost", moment)
             self.assertEqual(buses.current.port, 1)
-        buses.failed("unreachable", LOYAL)
+        buses.failed("unreachable", HOME_SECONDS)
         self.assertEqual(buses.current.port, 2)
-        buses.failed("unreachable", LOYAL + 1)
+        buses.failed("unreachable", HOME_SECONDS + 1)
         buses.connected()
         self.assertEqual((buses.current.port, buses.failures), (3, 0))
 

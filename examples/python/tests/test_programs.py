@@ -88,8 +88,8 @@ class ProgramTests(BusTestCase):
 
     @unittest.skipIf(sys.version_info < (3, 11), "asyncio.timeout is of Python 3.11")
     def test_the_readme_removes(self):
-        said = self.run_snippet("tutorial/page").splitlines()
-        self.assertEqual([said[1], *said[2:5]],
+        output = self.run_snippet("tutorial/page").splitlines()
+        self.assertEqual([output[1], *output[2:5]],
                          ["page: removed", "second: 200", "first: removed: it was replaced", "cancelled"])
 
     def test_the_readme_streams(self):

@@ -5,7 +5,7 @@ import unittest
 import fixture  # noqa: F401 (it sets the paths)
 from earshot_bus._messages import Fetch
 from earshot_bus._protocol import (LONGEST_PAUSE, MOST_NOTICES, MOST_OPEN, MOST_REFUSALS, Core, Deliver, Drop,
-                               GiveUp, Greeted, Note, Phase, Refuse, Reopen, Report, Send, Settle, pages)
+                               CloseBus, Greeted, Note, Phase, Refuse, Reopen, Report, Send, Resolve, pages)
 
 WELCOME = "WELCOME EAR/1\nbroker: 0000000000000001\nwindow: 4"
 LEASED = f"{WELCOME}\nlease: 5\ntoken: {'0f' * 16}"
@@ -21,20 +21,20 @@ class Script:
         self.open = {}
         self.brief(self.core.opened())
         if greeted:
-            self.hear(LEASED if lease else WELCOME)
+            self.receive(LEASED if lease else WELCOME)
 
-    def resume(self, heard):
+    def resume(self, received):
         """Breaks the connection, and resumes the session."""
         self.brief(self.core.lost())
         self.brief(self.core.opened())
-        return self.hear(f"{LEASED}\nresumed: {heard}")
+        return self.receive(f"{LEASED}\nresumed: {received}")
 
     def brief(self, actions):
         texts = []
         for action in actions:
             if isinstance(action, Send):
                 line = action.head.decode().split("\n")[0]
-                texts.append("say " + line)
+                texts.append("send " + line)
                 if line.startswith("HELLO "):
                     self.open = {}
                 if action.number:
@@ -47,8 +47,8 @@ class Script:
                 mine = ["me"] if action.wanted else []
                 to = ",".join([*mine, *map(str, action.watches)])
                 texts.append(f"deliver {' '.join(action.terminal.operands)} to {to}")
-            elif isinstance(action, Settle):
-                texts.append(f"settle {action.token} {action.answer.verb if action.answer else None}")
+            elif isinstance(action, Resolve):
+                texts.append(f"resolve {action.token} {action.answer.verb if action.answer else None}")
             elif isinstance(action, Drop):
                 texts.append("drop " + " ".join("/".join(key) for key in action.keys))
             elif isinstance(action, Refuse):
@@ -59,8 +59,8 @@ class Script:
                 texts.append(f"reopen {action.after:g}")
             elif isinstance(action, Greeted):
                 texts.append("greeted")
-            elif isinstance(action, GiveUp):
-                texts.append(f"give up {action.code}")
+            elif isinstance(action, CloseBus):
+                texts.append(f"close {action.code}")
             else:
                 assert isinstance(action, Note)
                 texts.append("note")
@@ -81,11 +81,11 @@ class Script:
         return None
 
     def refuse(self, line, code, *fields):
-        """Hears the refusal of the first open message that begins with `line`."""
-        number = next(number for number, said in self.open.items() if said.startswith(line))
-        return self.hear("\n".join([f"ERROR {code}", f"to: {number}", *fields]))
+        """Receives the refusal of the first open message that begins with `line`."""
+        number = next(number for number, sent in self.open.items() if sent.startswith(line))
+        return self.receive("\n".join([f"ERROR {code}", f"to: {number}", *fields]))
 
-    def hear(self, head, body=None):
+    def receive(self, head, body=None):
         if head.startswith("WELCOME "):
             known = int(head.partition("\nresumed: ")[2] or 0)
             self.open = {number: line for number, line in self.open.items()
@@ -102,7 +102,7 @@ class Script:
         return self.brief(self.core.fetch(Fetch.make(handler, request, "http://x/", {}, replace)))
 
     def result(self, handler, request, sequence):
-        return self.hear(f"RESULT {handler} {request} 200\nseq: {sequence}")
+        return self.receive(f"RESULT {handler} {request} 200\nseq: {sequence}")
 
     def acknowledged(self):
         return self.brief(self.core.acknowledge())
@@ -118,7 +118,7 @@ class SessionTests(unittest.TestCase):
         script.brief(script.core.lost())
         (hello,) = script.core.opened()
         self.assertIn(b"\nlease: 5.000\ntoken: 0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f\n", hello.head)
-        self.assertEqual(script.hear(NEXT), ["greeted", "say FETCH h 1 http://x/"])
+        self.assertEqual(script.receive(NEXT), ["greeted", "send FETCH h 1 http://x/"])
         script.brief(script.core.lost())
         (hello,) = script.core.opened()
         self.assertNotIn(b"token", hello.head)
@@ -131,46 +131,46 @@ class SessionTests(unittest.TestCase):
         script.brief(script.core.unwatch(7))
         script.brief(script.core.remove("gone", 8, survives=True))
         script.fetch("h", "3")
-        unheard = ["say UNSUBSCRIBE others/", "say REMOVE gone", "say FETCH h 3 http://x/"]
-        self.assertEqual(script.resume(3), ["greeted", *unheard])
-        self.assertEqual(script.resume(4), ["greeted", *unheard[1:]])
+        unreceived = ["send UNSUBSCRIBE others/", "send REMOVE gone", "send FETCH h 3 http://x/"]
+        self.assertEqual(script.resume(3), ["greeted", *unreceived])
+        self.assertEqual(script.resume(4), ["greeted", *unreceived[1:]])
         self.assertEqual(script.resume(6), ["greeted"])
-        self.assertEqual(script.resume(0), ["greeted", "say FETCH h 2 http://x/ instead", "say REMOVE gone",
-                                            "say FETCH h 3 http://x/"])
+        self.assertEqual(script.resume(0), ["greeted", "send FETCH h 2 http://x/ instead", "send REMOVE gone",
+                                            "send FETCH h 3 http://x/"])
 
     def test_a_removal_that_nobody_awaits_any_more_reaches_the_broker(self):
         script = Script(lease=5)
         script.fetch("h", "1")
         script.brief(script.core.remove("h", 8, survives=False))
-        self.assertEqual(script.brief(script.core.lost()), ["settle 8 None", "reopen 0"])
+        self.assertEqual(script.brief(script.core.lost()), ["resolve 8 None", "reopen 0"])
         script.fetch("g", "1")
         self.assertEqual(script.brief(script.core.cancel(("f", "1"), 9)), [])
         script.brief(script.core.opened())
-        self.assertEqual(script.hear(f"{LEASED}\nresumed: 1"),
-                         ["greeted", "say REMOVE h", "say REMOVE f 1", "say FETCH g 1 http://x/"])
-        self.assertEqual(script.hear("REMOVED h 1"), [])
-        self.assertEqual(script.hear("REMOVED f 1 0"), ["settle 9 REMOVED"])
+        self.assertEqual(script.receive(f"{LEASED}\nresumed: 1"),
+                         ["greeted", "send REMOVE h", "send REMOVE f 1", "send FETCH g 1 http://x/"])
+        self.assertEqual(script.receive("REMOVED h 1"), [])
+        self.assertEqual(script.receive("REMOVED f 1 0"), ["resolve 9 REMOVED"])
 
     def test_answers_that_were_lost_are_awaited_and_queries_asked_again(self):
         script = Script(lease=5)
         script.fetch("h", "1")
-        script.brief(script.core.ask(7, "QUERY", "ping"))
-        script.hear("ANSWER ping", b"{}")
-        script.hear("PROGRESS h 1 2/3")
+        script.brief(script.core.command(7, "QUERY", "ping"))
+        script.receive("ANSWER ping", b"{}")
+        script.receive("PROGRESS h 1 2/3")
         script.brief(script.core.remove("gone", 8, survives=False))
         script.brief(script.core.remove("kept", 9, survives=True))
-        script.brief(script.core.ask(10, "QUERY", "status"))
-        script.hear("FAILED other 1 not-stored")
-        self.assertEqual(script.brief(script.core.lost()), ["settle 8 None", "reopen 0"])
+        script.brief(script.core.command(10, "QUERY", "status"))
+        script.receive("FAILED other 1 not-stored")
+        self.assertEqual(script.brief(script.core.lost()), ["resolve 8 None", "reopen 0"])
         (hello,) = script.core.opened()
         self.assertTrue(hello.head.endswith(b"\nunanswered: 3\n"), hello.head)
-        self.assertEqual(script.hear(f"{LEASED}\nresumed: 5"), ["greeted", "say QUERY status"])
-        self.assertEqual(script.brief(script.core.remove("gone", 11, survives=True)), ["say REMOVE gone"])
-        self.assertEqual(script.hear("REMOVED gone 1"), [], "that was the first removal's")
-        self.assertEqual(script.hear("REMOVED kept 1"), ["settle 9 REMOVED"])
+        self.assertEqual(script.receive(f"{LEASED}\nresumed: 5"), ["greeted", "send QUERY status"])
+        self.assertEqual(script.brief(script.core.remove("gone", 11, survives=True)), ["send REMOVE gone"])
+        self.assertEqual(script.receive("REMOVED gone 1"), [], "that was the first removal's")
+        self.assertEqual(script.receive("REMOVED kept 1"), ["resolve 9 REMOVED"])
         self.assertEqual(script.refuse("FETCH h 1 ", "too-many-handlers"), ["refuse h/1 too-many-handlers"])
-        self.assertEqual(script.hear("ANSWER status", b"{}"), ["settle 10 ANSWER"])
-        self.assertEqual(script.hear("REMOVED gone 0"), ["settle 11 REMOVED"])
+        self.assertEqual(script.receive("ANSWER status", b"{}"), ["resolve 10 ANSWER"])
+        self.assertEqual(script.receive("REMOVED gone 0"), ["resolve 11 REMOVED"])
         script.brief(script.core.lost())
         (hello,) = script.core.opened()
         self.assertIn(b"\nunanswered: 8\n", hello.head)
@@ -181,26 +181,26 @@ class SessionTests(unittest.TestCase):
             script.fetch("h", request)
         script.result("h", "1", 1)
         script.finish(0)
-        self.assertEqual(script.acknowledged(), ["say ACK 1"])
+        self.assertEqual(script.acknowledged(), ["send ACK 1"])
         script.result("h", "2", 2)
-        self.assertEqual(script.resume(4), ["greeted", "say ACK 1"])
+        self.assertEqual(script.resume(4), ["greeted", "send ACK 1"])
         self.assertEqual(script.result("h", "1", 1) + script.result("h", "2", 2), [])
         self.assertEqual(script.result("h", "3", 3), ["deliver h 3 200 to me"])
         script.finish(2)
         self.assertEqual(script.acknowledged(), [], "the second is in use")
         script.finish(1)
-        self.assertEqual(script.acknowledged(), ["say ACK 3"])
+        self.assertEqual(script.acknowledged(), ["send ACK 3"])
 
     def test_each_answer_to_a_retry_ends_its_own_question(self):
         script = Script()
         for token, request in enumerate(("1", "2", "3", "4")):
-            script.brief(script.core.ask(token, "RETRY", "h", request))
-        self.assertEqual(script.hear("ACCEPTED h 3"), ["settle 2 ACCEPTED"])
-        self.assertEqual(script.refuse("RETRY h 2", "unknown-request"), ["settle 1 ERROR"])
-        self.assertEqual(script.hear("FAILED h 4 not-stored"), ["settle 3 FAILED"])
-        self.assertEqual(script.hear("FAILED h 5 not-stored"), [])
-        self.assertEqual(script.hear("ACCEPTED h 5"), [])
-        self.assertTrue(script.core.asks(0))
+            script.brief(script.core.command(token, "RETRY", "h", request))
+        self.assertEqual(script.receive("ACCEPTED h 3"), ["resolve 2 ACCEPTED"])
+        self.assertEqual(script.refuse("RETRY h 2", "unknown-request"), ["resolve 1 ERROR"])
+        self.assertEqual(script.receive("FAILED h 4 not-stored"), ["resolve 3 FAILED"])
+        self.assertEqual(script.receive("FAILED h 5 not-stored"), [])
+        self.assertEqual(script.receive("ACCEPTED h 5"), [])
+        self.assertTrue(script.core.is_unanswered(0))
 
     def test_a_session_whose_connection_stands_is_tried_again_and_given_up_at_last(self):
         script = Script(lease=5)
@@ -208,7 +208,7 @@ class SessionTests(unittest.TestCase):
         for attempt in range(MOST_REFUSALS):
             (hello,) = script.core.opened()
             self.assertIn(b"token", hello.head, attempt)
-            (again,) = script.hear("ERROR session-in-use")
+            (again,) = script.receive("ERROR session-in-use")
             self.assertTrue(again.startswith("reopen "), again)
         (hello,) = script.core.opened()
         self.assertNotIn(b"token", hello.head)
@@ -223,17 +223,17 @@ class SessionTests(unittest.TestCase):
     def test_more_than_256_messages_without_an_answer_wait_and_an_acknowledgement_does_not(self):
         script = Script(lease=5)
         count = MOST_OPEN + 300
-        said = [line for token in range(count) for line in script.brief(script.core.watch(token, f"h/{token}"))]
-        said += script.fetch("x", "1")
-        self.assertEqual(said, [f"say SUBSCRIBE h/{token}" for token in range(MOST_OPEN)])
+        sent = [line for token in range(count) for line in script.brief(script.core.watch(token, f"h/{token}"))]
+        sent += script.fetch("x", "1")
+        self.assertEqual(sent, [f"send SUBSCRIBE h/{token}" for token in range(MOST_OPEN)])
         script.result("other", "1", 1)
-        self.assertEqual(script.acknowledged(), ["say ACK 1"])
+        self.assertEqual(script.acknowledged(), ["send ACK 1"])
         for _ in range(count):
-            said += script.hear("OK")
-        self.assertEqual(said, [*(f"say SUBSCRIBE h/{token}" for token in range(count)), "say FETCH x 1 http://x/"])
-        self.assertEqual(script.fetch("x", "2"), ["say FETCH x 2 http://x/"])
+            sent += script.receive("OK")
+        self.assertEqual(sent, [*(f"send SUBSCRIBE h/{token}" for token in range(count)), "send FETCH x 1 http://x/"])
+        self.assertEqual(script.fetch("x", "2"), ["send FETCH x 2 http://x/"])
         # The session is resumed, with the numbers of the order on the wire.
-        self.assertEqual(script.resume(len(said)), ["greeted", "say ACK 1", "say FETCH x 2 http://x/"])
+        self.assertEqual(script.resume(len(sent)), ["greeted", "send ACK 1", "send FETCH x 2 http://x/"])
 
     def test_messages_that_waited_when_the_connection_broke_are_said_to_the_next_session(self):
         script = Script(lease=5)
@@ -242,18 +242,18 @@ class SessionTests(unittest.TestCase):
         self.assertEqual(script.fetch("x", "1"), [])
         script.brief(script.core.lost())
         self.assertNotIn(b"token", script.core.opened()[0].head)
-        said = script.hear(LEASED)
-        self.assertEqual(len(said), MOST_OPEN + 1)
+        sent = script.receive(LEASED)
+        self.assertEqual(len(sent), MOST_OPEN + 1)
         for _ in range(MOST_NOTICES + 2):
-            said += script.hear("OK")
-        self.assertEqual(len([line for line in said if "SUBSCRIBE" in line]), MOST_NOTICES + 2)
-        self.assertTrue(said[-1].startswith("say FETCH x 1 http://x/"), said[-1])
+            sent += script.receive("OK")
+        self.assertEqual(len([line for line in sent if "SUBSCRIBE" in line]), MOST_NOTICES + 2)
+        self.assertTrue(sent[-1].startswith("send FETCH x 1 http://x/"), sent[-1])
 
     def test_an_answer_confirms_earlier_messages(self):
         script = Script(lease=5)
         for token in range(MOST_NOTICES + 1):
             script.brief(script.core.watch(token, f"h/{token}"))
-            self.assertEqual(script.hear("OK"), [])
+            self.assertEqual(script.receive("OK"), [])
         script.brief(script.core.lost())
         self.assertTrue(script.core.opened()[0].head.endswith(b"\nunanswered: %d\n" % (MOST_NOTICES + 2)))
 
@@ -263,25 +263,25 @@ class SessionTests(unittest.TestCase):
         script.brief(script.core.opened())
         for token in range(MOST_NOTICES + 1):
             script.brief(script.core.watch(token, f"h/{token}"))
-        self.assertEqual(script.hear(f"{LEASED}\nresumed: 0"), ["reopen 0"])
+        self.assertEqual(script.receive(f"{LEASED}\nresumed: 0"), ["reopen 0"])
         self.assertNotIn(b"token", script.core.opened()[0].head)
 
     def test_a_malformed_answer_ends_the_question_that_it_names(self):
         script = Script(lease=5)
         script.brief(script.core.cancel(("h", "1"), 1))
         script.brief(script.core.remove("h", 2, survives=True))
-        script.brief(script.core.ask(3, "QUERY", "status"))
-        script.brief(script.core.ask(4, "SET", "slots", "8"))
-        script.brief(script.core.ask(5, "QUERY", "status"))
-        self.assertEqual(script.hear("REMOVED h\nto: 1"), ["settle 1 None", "note"])
-        self.assertEqual(script.hear("REMOVED h\nto: 2"), ["settle 2 None", "note"])
-        self.assertEqual(script.hear("ANSWER\nto: 3", b"{}"), ["settle 3 ERROR", "note"])
-        self.assertEqual(script.hear("CHANGED\nto: 4"), ["settle 4 ERROR", "note"])
-        self.assertEqual(script.hear("ERROR a b"), ["note"])
-        self.assertEqual(script.hear("FAILED h"), ["note"])
-        self.assertEqual(script.hear("PROGRESS h"), ["note"], "no reply")
-        self.assertEqual(script.hear("FAILED h 2 timeout\nseq: x"), ["note"], "no reply")
-        self.assertEqual(script.hear("ANSWER status", b"{}"), ["settle 5 ANSWER"])
+        script.brief(script.core.command(3, "QUERY", "status"))
+        script.brief(script.core.command(4, "SET", "slots", "8"))
+        script.brief(script.core.command(5, "QUERY", "status"))
+        self.assertEqual(script.receive("REMOVED h\nto: 1"), ["resolve 1 None", "note"])
+        self.assertEqual(script.receive("REMOVED h\nto: 2"), ["resolve 2 None", "note"])
+        self.assertEqual(script.receive("ANSWER\nto: 3", b"{}"), ["resolve 3 ERROR", "note"])
+        self.assertEqual(script.receive("CHANGED\nto: 4"), ["resolve 4 ERROR", "note"])
+        self.assertEqual(script.receive("ERROR a b"), ["note"])
+        self.assertEqual(script.receive("FAILED h"), ["note"])
+        self.assertEqual(script.receive("PROGRESS h"), ["note"], "no reply")
+        self.assertEqual(script.receive("FAILED h 2 timeout\nseq: x"), ["note"], "no reply")
+        self.assertEqual(script.receive("ANSWER status", b"{}"), ["resolve 5 ANSWER"])
         script.brief(script.core.lost())
         (hello,) = script.core.opened()
         self.assertTrue(hello.head.endswith(b"\nunanswered: 6\n"), hello.head)
@@ -290,9 +290,9 @@ class SessionTests(unittest.TestCase):
         script = Script()
         script.fetch("h", "1")
         script.fetch("h", "2")
-        self.assertEqual(script.hear("RESULT h 1\nseq: 1"), ["refuse h/1 internal", "note"])
-        self.assertEqual(script.acknowledged(), ["say ACK 1"])
-        self.assertEqual(script.hear("RESULT h 2\nseq: 1"), ["note"], "a repetition")
+        self.assertEqual(script.receive("RESULT h 1\nseq: 1"), ["refuse h/1 internal", "note"])
+        self.assertEqual(script.acknowledged(), ["send ACK 1"])
+        self.assertEqual(script.receive("RESULT h 2\nseq: 1"), ["note"], "a repetition")
         self.assertEqual(script.result("h", "2", 2), ["deliver h 2 200 to me"])
 
 
@@ -300,13 +300,13 @@ class DeliveryTests(unittest.TestCase):
     def test_a_terminal_is_delivered_once_and_acknowledged_when_it_is_finished(self):
         script = Script()
         script.brief(script.core.watch(7, "h"))
-        self.assertEqual(script.fetch("h", "1"), ["say FETCH h 1 http://x/"])
+        self.assertEqual(script.fetch("h", "1"), ["send FETCH h 1 http://x/"])
         self.assertEqual(script.result("h", "1", 1), ["deliver h 1 200 to me,7"])
         self.assertEqual(script.result("h", "1", 1), [], "the same seq")
         script.finish(0)
         self.assertEqual(script.acknowledged(), [])
         script.finish(0)
-        self.assertEqual(script.acknowledged(), ["say ACK 1"])
+        self.assertEqual(script.acknowledged(), ["send ACK 1"])
         self.assertEqual(script.acknowledged(), [], "once")
 
     def test_an_acknowledgement_stops_before_the_first_that_is_held(self):
@@ -314,7 +314,7 @@ class DeliveryTests(unittest.TestCase):
         for number in range(1, 5):
             script.fetch("h", str(number))
             script.result("h", str(number), number)
-        for index, wanted in [(1, []), (3, []), (0, ["say ACK 2"]), (2, ["say ACK 4"])]:
+        for index, wanted in [(1, []), (3, []), (0, ["send ACK 2"]), (2, ["send ACK 4"])]:
             script.finish(index)
             self.assertEqual(script.acknowledged(), wanted, index)
         script.finish(0)
@@ -323,7 +323,7 @@ class DeliveryTests(unittest.TestCase):
     def test_what_nobody_wants_is_acknowledged_unseen(self):
         script = Script()
         self.assertEqual(script.result("other", "1", 1), [])
-        self.assertEqual(script.acknowledged(), ["say ACK 1"])
+        self.assertEqual(script.acknowledged(), ["send ACK 1"])
 
     def test_several_who_hear_of_it_finish_each(self):
         script = Script()
@@ -331,38 +331,38 @@ class DeliveryTests(unittest.TestCase):
         script.brief(script.core.watch(8, "h/a"))
         script.fetch("h/a", "1")
         self.assertEqual(script.result("h/a", "1", 1), ["deliver h/a 1 200 to me,7,8"])
-        for wanted in ([], [], ["say ACK 1"]):
+        for wanted in ([], [], ["send ACK 1"]):
             script.finish(0)
             self.assertEqual(script.acknowledged(), wanted)
 
     def test_progress_of_what_is_wanted_alone(self):
         script = Script()
         script.fetch("h", "1")
-        self.assertEqual(script.hear("PROGRESS h 1 5/10"), ["report h/1 5 10"])
-        self.assertEqual(script.hear("PROGRESS h 1 5/-"), ["report h/1 5 None"])
-        self.assertEqual(script.hear("PROGRESS h 2 5/10"), [])
+        self.assertEqual(script.receive("PROGRESS h 1 5/10"), ["report h/1 5 10"])
+        self.assertEqual(script.receive("PROGRESS h 1 5/-"), ["report h/1 5 None"])
+        self.assertEqual(script.receive("PROGRESS h 2 5/10"), [])
         for none in ("x/y", "/", "9" * 5000 + "/-"):
-            self.assertEqual(script.hear(f"PROGRESS h 1 {none}"), [], none[:9])
+            self.assertEqual(script.receive(f"PROGRESS h 1 {none}"), [], none[:9])
         self.assertEqual(script.brief(script.core.received([b"PROGRESS h 1 \xb2/9\n"])), [])
         self.assertEqual(script.brief(script.core.received([b"PROGRESS h 1 9/\xb2\n"])), ["report h/1 9 None"])
 
     def test_what_is_no_message_is_noted(self):
         for head in ("RESULT h", "NONSENSE", "", "RESULT h 1 200"):
-            self.assertEqual(Script().hear(head), ["note"], head)
+            self.assertEqual(Script().receive(head), ["note"], head)
 
 
 class RemovalTests(unittest.TestCase):
     def test_nothing_is_delivered_of_what_was_removed(self):
-        for words, ask in [("REMOVE h/a 1", lambda core: core.cancel(("h/a", "1"), 9)),
-                           ("REMOVE h/a", lambda core: core.remove("h/a", 9, False)),
-                           ("REMOVE h/", lambda core: core.remove("h/", 9, False))]:
+        for words, command in [("REMOVE h/a 1", lambda core: core.cancel(("h/a", "1"), 9)),
+                               ("REMOVE h/a", lambda core: core.remove("h/a", 9, False)),
+                               ("REMOVE h/", lambda core: core.remove("h/", 9, False))]:
             with self.subTest(words):
                 script = Script()
                 script.brief(script.core.watch(7, "h/"))
                 script.fetch("h/a", "1")
-                self.assertEqual(script.brief(ask(script.core)), ["drop h/a/1", f"say {words}"])
+                self.assertEqual(script.brief(command(script.core)), ["drop h/a/1", f"send {words}"])
                 self.assertEqual(script.result("h/a", "1", 1), [], "it was on its way")
-                self.assertEqual(script.hear(words.replace("REMOVE", "REMOVED") + " 1"), ["settle 9 REMOVED"])
+                self.assertEqual(script.receive(words.replace("REMOVE", "REMOVED") + " 1"), ["resolve 9 REMOVED"])
                 self.assertEqual(script.result("h/a", "2", 2), ["deliver h/a 2 200 to 7"], "another's, afterwards")
 
     def test_what_was_asked_after_the_removal_lives(self):
@@ -370,35 +370,35 @@ class RemovalTests(unittest.TestCase):
         script.fetch("h", "1")
         script.brief(script.core.remove("h", 9, False))
         script.fetch("h", "2")
-        self.assertEqual(script.hear("REMOVED h 1"), ["settle 9 REMOVED"])
+        self.assertEqual(script.receive("REMOVED h 1"), ["resolve 9 REMOVED"])
         self.assertEqual(script.result("h", "2", 1), ["deliver h 2 200 to me"])
 
     def test_replacing_forgets_and_is_not_repeated(self):
         script = Script()
         script.fetch("h", "1")
         script.fetch("other", "2")
-        self.assertEqual(script.fetch("h", "3", replace=True), ["drop h/1", "say FETCH h 3 http://x/ instead"])
+        self.assertEqual(script.fetch("h", "3", replace=True), ["drop h/1", "send FETCH h 3 http://x/ instead"])
         self.assertEqual(script.result("h", "1", 1), [])
         script.brief(script.core.lost())
         script.brief(script.core.opened())
-        self.assertEqual(script.hear(NEXT), ["greeted", "say FETCH other 2 http://x/", "say FETCH h 3 http://x/"])
+        self.assertEqual(script.receive(NEXT), ["greeted", "send FETCH other 2 http://x/", "send FETCH h 3 http://x/"])
 
     def test_a_replacement_that_was_never_said_still_replaces(self):
         script = Script(greeted=False)
         self.assertEqual(script.fetch("h", "1", replace=True), [])
         self.assertEqual(script.fetch("h", "2", replace=True), ["drop h/1"])
-        self.assertEqual(script.hear(WELCOME), ["greeted", "say FETCH h 2 http://x/ instead"])
+        self.assertEqual(script.receive(WELCOME), ["greeted", "send FETCH h 2 http://x/ instead"])
 
     def test_a_removal_for_a_leaving_handler_ends_with_the_connection_and_another_does_not(self):
         script = Script()
         script.brief(script.core.remove("mine", 1, False))
         script.brief(script.core.remove("all/", 2, True))
-        self.assertEqual(script.brief(script.core.lost()), ["settle 1 None", "reopen 0"])
-        self.assertEqual(script.brief(script.core.remove("mine", 3, False)), ["settle 3 None"], "nobody to ask")
+        self.assertEqual(script.brief(script.core.lost()), ["resolve 1 None", "reopen 0"])
+        self.assertEqual(script.brief(script.core.remove("mine", 3, False)), ["resolve 3 None"], "nobody to ask")
         script.brief(script.core.opened())
-        self.assertEqual(script.hear(NEXT), ["greeted", "say REMOVE mine", "say REMOVE all/"])
-        self.assertEqual(script.hear("REMOVED mine 0"), [], "its caller has its answer")
-        self.assertEqual(script.hear("REMOVED all/ 0"), ["settle 2 REMOVED"])
+        self.assertEqual(script.receive(NEXT), ["greeted", "send REMOVE mine", "send REMOVE all/"])
+        self.assertEqual(script.receive("REMOVED mine 0"), [], "its caller has its answer")
+        self.assertEqual(script.receive("REMOVED all/ 0"), ["resolve 2 REMOVED"])
 
 
     def test_a_cancellation_without_an_answer_is_repeated_before_all_else(self):
@@ -406,24 +406,24 @@ class RemovalTests(unittest.TestCase):
         script.brief(script.core.watch(7, "w"))
         script.fetch("h", "1")
         script.fetch("h", "2")
-        self.assertEqual(script.brief(script.core.cancel(("h", "1"), 8)), ["drop h/1", "say REMOVE h 1"])
+        self.assertEqual(script.brief(script.core.cancel(("h", "1"), 8)), ["drop h/1", "send REMOVE h 1"])
         self.assertEqual(script.brief(script.core.lost()), ["reopen 0"])
         self.assertEqual(script.brief(script.core.cancel(("others", "1"), 9)), [], "another program may own it")
-        self.assertEqual(script.brief(script.core.cancel(("h", "2"), 10)), ["drop h/2", "settle 10 None"],
+        self.assertEqual(script.brief(script.core.cancel(("h", "2"), 10)), ["drop h/2", "resolve 10 None"],
                          "it ended with the session")
         script.brief(script.core.opened())
-        self.assertEqual(script.hear(NEXT), ["greeted", "say REMOVE h 1", "say REMOVE others 1", "say SUBSCRIBE w"])
-        self.assertEqual(script.hear("REMOVED h 1 0"), ["settle 8 REMOVED"])
-        self.assertEqual(script.hear("REMOVED others 1 1"), ["settle 9 REMOVED"])
+        self.assertEqual(script.receive(NEXT), ["greeted", "send REMOVE h 1", "send REMOVE others 1", "send SUBSCRIBE w"])
+        self.assertEqual(script.receive("REMOVED h 1 0"), ["resolve 8 REMOVED"])
+        self.assertEqual(script.receive("REMOVED others 1 1"), ["resolve 9 REMOVED"])
 
 
 class WatchTests(unittest.TestCase):
     def test_one_subscription_for_several_watches(self):
         script = Script()
-        self.assertEqual(script.brief(script.core.watch(1, "h")), ["say SUBSCRIBE h"])
+        self.assertEqual(script.brief(script.core.watch(1, "h")), ["send SUBSCRIBE h"])
         self.assertEqual(script.brief(script.core.watch(2, "h")), [])
         self.assertEqual(script.brief(script.core.unwatch(1)), [])
-        self.assertEqual(script.brief(script.core.unwatch(2)), ["say UNSUBSCRIBE h"])
+        self.assertEqual(script.brief(script.core.unwatch(2)), ["send UNSUBSCRIBE h"])
         self.assertEqual(script.brief(script.core.unwatch(2)), [], "once")
 
     def test_a_handler_in_use_stays_subscribed_to(self):
@@ -436,9 +436,9 @@ class WatchTests(unittest.TestCase):
         script = Script()
         script.brief(script.core.watch(1, "h/a"))
         script.brief(script.core.watch(2, "h/"))
-        self.assertEqual(script.brief(script.core.remove("h/a", 9, False)), ["say REMOVE h/a", "say SUBSCRIBE h/a"])
-        self.assertEqual(script.brief(script.core.remove("h/", 9, False)), ["say REMOVE h/", "say SUBSCRIBE h/a"])
-        self.assertEqual(script.brief(script.core.remove("g", 9, False)), ["say REMOVE g"])
+        self.assertEqual(script.brief(script.core.remove("h/a", 9, False)), ["send REMOVE h/a", "send SUBSCRIBE h/a"])
+        self.assertEqual(script.brief(script.core.remove("h/", 9, False)), ["send REMOVE h/", "send SUBSCRIBE h/a"])
+        self.assertEqual(script.brief(script.core.remove("g", 9, False)), ["send REMOVE g"])
 
     def test_a_removal_that_is_said_later_does_not_take_it_either(self):
         for lease in (0, 5):
@@ -449,15 +449,15 @@ class WatchTests(unittest.TestCase):
                 script.brief(script.core.lost())
                 script.brief(script.core.remove("h", 3, survives=True))
                 script.brief(script.core.opened())
-                self.assertEqual(script.hear(NEXT)[-2:], ["say REMOVE h", "say SUBSCRIBE h"])
+                self.assertEqual(script.receive(NEXT)[-2:], ["send REMOVE h", "send SUBSCRIBE h"])
         script = Script(lease=5)
         script.brief(script.core.watch(1, "h"))
         script.brief(script.core.lost())
         script.brief(script.core.remove("h", 2, survives=False))
         script.brief(script.core.remove("h", 3, survives=True))
         script.brief(script.core.opened())
-        self.assertEqual(script.hear(f"{LEASED}\nresumed: 1"),
-                         ["greeted", "say REMOVE h", "say SUBSCRIBE h", "say REMOVE h", "say SUBSCRIBE h"])
+        self.assertEqual(script.receive(f"{LEASED}\nresumed: 1"),
+                         ["greeted", "send REMOVE h", "send SUBSCRIBE h", "send REMOVE h", "send SUBSCRIBE h"])
 
 
 class AnswerTests(unittest.TestCase):
@@ -465,20 +465,20 @@ class AnswerTests(unittest.TestCase):
         script = Script()
         for token, words in enumerate((("QUERY", "status"), ("QUERY", "why", "h", "1"), ("SET", "slots", "08"),
                                        ("QUERY", "status"), ("SET", "slots", "x"))):
-            self.assertEqual(script.brief(script.core.ask(token, *words)), ["say " + " ".join(words)])
-        self.assertEqual(script.hear("ANSWER why h 1", b"{}"), ["settle 1 ANSWER"])
-        self.assertEqual(script.hear("ANSWER status", b"{}"), ["settle 0 ANSWER"])
-        self.assertEqual(script.hear("CHANGED slots 8"), ["settle 2 CHANGED"])
-        self.assertEqual(script.refuse("SET", "bad-setting", "detail: no"), ["settle 4 ERROR"])
-        self.assertEqual(script.hear("ANSWER status", b"{}"), ["settle 3 ANSWER"])
-        self.assertEqual(script.hear("ANSWER status", b"{}"), [], "nobody asked")
+            self.assertEqual(script.brief(script.core.command(token, *words)), ["send " + " ".join(words)])
+        self.assertEqual(script.receive("ANSWER why h 1", b"{}"), ["resolve 1 ANSWER"])
+        self.assertEqual(script.receive("ANSWER status", b"{}"), ["resolve 0 ANSWER"])
+        self.assertEqual(script.receive("CHANGED slots 8"), ["resolve 2 CHANGED"])
+        self.assertEqual(script.refuse("SET", "bad-setting", "detail: no"), ["resolve 4 ERROR"])
+        self.assertEqual(script.receive("ANSWER status", b"{}"), ["resolve 3 ANSWER"])
+        self.assertEqual(script.receive("ANSWER status", b"{}"), [], "nobody asked")
 
     def test_a_table_is_asked_for_page_by_page(self):
         script = Script()
         questions = pages(("status",))
-        self.assertEqual(script.brief(script.core.query(next(questions), 1)), ["say QUERY status"])
+        self.assertEqual(script.brief(script.core.query(next(questions), 1)), ["send QUERY status"])
         second = questions.send({"phase": "serving", "workers": [], "origins": [1], "origins-next": "7"})
-        self.assertEqual(script.brief(script.core.query(second, 2)), ["say QUERY origins"])
+        self.assertEqual(script.brief(script.core.query(second, 2)), ["send QUERY origins"])
         self.assertEqual(second, (("origins",), "7"))
         self.assertEqual(questions.send({"origins": [2], "origins-next": "9"}), (("origins",), "9"))
         with self.assertRaises(StopIteration) as end:
@@ -493,13 +493,13 @@ class AnswerTests(unittest.TestCase):
 
     def test_other_errors(self):
         for head, wanted in [("ERROR unknown-request\nto: 7", []), ("ERROR too-many-handlers\nto: 7", ["note"]),
-                             ("ERROR limit", ["note"]), ("ERROR version", ["give up version"])]:
-            self.assertEqual(Script().hear(head), wanted, head)
+                             ("ERROR limit", ["note"]), ("ERROR version", ["close version"])]:
+            self.assertEqual(Script().receive(head), wanted, head)
 
     def test_a_priority_is_said_now_and_to_the_next_broker(self):
         script = Script()
         script.fetch("h", "1")
-        self.assertEqual(script.brief(script.core.prioritize(("h", "1"), "high")), ["say PRIORITY h 1 high"])
+        self.assertEqual(script.brief(script.core.prioritize(("h", "1"), "high")), ["send PRIORITY h 1 high"])
         self.assertEqual(script.brief(script.core.prioritize(("h", "2"), "high")), [])
         script.core.lost()
         script.core.opened()
@@ -511,60 +511,60 @@ class BrokerTests(unittest.TestCase):
         """Starts one watch, one question, and three requests, and answers the second."""
         script = Script()
         script.brief(script.core.watch(1, "w/"))
-        script.brief(script.core.ask(2, "QUERY", "status"))
+        script.brief(script.core.command(2, "QUERY", "status"))
         for number in "123":
             script.fetch("h", number)
         self.assertEqual(script.result("h", "2", 1), ["deliver h 2 200 to me"])
         return script
 
-    AGAIN = ["greeted", "say SUBSCRIBE w/", "say FETCH h 1 http://x/", "say FETCH h 3 http://x/", "say QUERY status"]
+    AGAIN = ["greeted", "send SUBSCRIBE w/", "send FETCH h 1 http://x/", "send FETCH h 3 http://x/", "send QUERY status"]
 
     def test_the_next_broker_is_asked_for_all_that_is_still_wanted(self):
         script = self.busy()
         self.assertEqual(script.brief(script.core.lost()), ["reopen 0"])
         self.assertEqual(script.fetch("h", "4"), [])
-        self.assertEqual(script.brief(script.core.opened()), ["say HELLO EAR/1"])
-        self.assertEqual(script.hear(NEXT), [*self.AGAIN[:-1], "say FETCH h 4 http://x/", self.AGAIN[-1]])
+        self.assertEqual(script.brief(script.core.opened()), ["send HELLO EAR/1"])
+        self.assertEqual(script.receive(NEXT), [*self.AGAIN[:-1], "send FETCH h 4 http://x/", self.AGAIN[-1]])
         self.assertEqual(script.result("h", "1", 1), ["deliver h 1 200 to me"], "seq begins anew")
         self.assertEqual(script.result("h", "2", 2), [], "it was answered by the one before")
 
     def test_a_broker_that_asks_for_a_hello_gets_it_once(self):
         script = self.busy()
-        self.assertEqual(script.hear("ERROR hello-required"), ["say HELLO EAR/1"])
-        self.assertEqual(script.hear("ERROR hello-required"), [])
+        self.assertEqual(script.receive("ERROR hello-required"), ["send HELLO EAR/1"])
+        self.assertEqual(script.receive("ERROR hello-required"), [])
         self.assertEqual(script.result("h", "1", 2), [], "of before the greeting")
-        self.assertEqual(script.hear("ERROR limit\nto: 2\ndetail: of a message before HELLO"), [])
-        self.assertEqual(script.hear(NEXT), self.AGAIN)
+        self.assertEqual(script.receive("ERROR limit\nto: 2\ndetail: of a message before HELLO"), [])
+        self.assertEqual(script.receive(NEXT), self.AGAIN)
 
     def test_an_error_without_a_number_refuses_the_greeting(self):
         script = self.busy()
         script.core.lost()
         script.core.opened()
-        self.assertEqual(script.hear("ERROR limit\ndetail: too much"), ["give up limit"])
+        self.assertEqual(script.receive("ERROR limit\ndetail: too much"), ["close limit"])
 
     def test_what_was_held_of_an_earlier_broker_acknowledges_nothing_of_the_next(self):
         script = self.busy()
         script.core.lost()
         script.core.opened()
-        script.hear(NEXT)
+        script.receive(NEXT)
         script.result("h", "1", 1)
         script.finish(0)
         self.assertEqual(script.acknowledged(), [])
         script.finish(1)
-        self.assertEqual(script.acknowledged(), ["say ACK 1"])
+        self.assertEqual(script.acknowledged(), ["send ACK 1"])
 
     def test_a_draining_broker_is_asked_nothing_new_and_its_refusals_are_no_answers(self):
         script = self.busy()
-        self.assertEqual(script.hear("GOODBYE\nreason: draining"), [])
+        self.assertEqual(script.receive("GOODBYE\nreason: draining"), [])
         self.assertEqual(script.fetch("h", "4"), [])
-        self.assertEqual(script.hear("FAILED h 1 stopping\nseq: 2"), [])
+        self.assertEqual(script.receive("FAILED h 1 stopping\nseq: 2"), [])
         self.assertEqual(script.result("h", "3", 3), ["deliver h 3 200 to me"])
         script.core.lost()
         script.core.opened()
-        self.assertEqual(script.hear(NEXT)[-3:-1], ["say FETCH h 1 http://x/", "say FETCH h 4 http://x/"])
+        self.assertEqual(script.receive(NEXT)[-3:-1], ["send FETCH h 1 http://x/", "send FETCH h 4 http://x/"])
 
     def test_one_that_was_too_slow_connects_again(self):
-        self.assertEqual(self.busy().hear("GOODBYE\nreason: too-slow"), ["reopen 0"])
+        self.assertEqual(self.busy().receive("GOODBYE\nreason: too-slow"), ["reopen 0"])
 
     def test_connections_that_are_closed_without_a_welcome_are_made_ever_more_slowly(self):
         script = Script(greeted=False)
@@ -574,12 +574,12 @@ class BrokerTests(unittest.TestCase):
             script.core.opened()
         self.assertEqual(pauses[:3], ["reopen 0.01", "reopen 0.02", "reopen 0.04"])
         self.assertEqual(pauses[-1], f"reopen {LONGEST_PAUSE:g}")
-        script.hear(WELCOME)
+        script.receive(WELCOME)
         self.assertEqual(script.brief(script.core.lost()), ["reopen 0"])
 
     def test_a_broker_of_another_version_is_not_tried_again(self):
         script = Script(greeted=False)
-        self.assertEqual(script.hear("ERROR version\ndetail: EAR/2"), ["give up version"])
+        self.assertEqual(script.receive("ERROR version\ndetail: EAR/2"), ["close version"])
         self.assertEqual(script.brief(script.core.lost()), [])
         self.assertIs(script.core.phase, Phase.USELESS)
 

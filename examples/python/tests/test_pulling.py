@@ -52,9 +52,9 @@ class PullTests(BusTestCase):
         async with self.connect(bodies="pull") as bus, bus.handler("both") as handler:
             async with bus.watch("both") as watch:
                 own = await handler.fetch(f"{self.url}/bytes/400000")
-                heard = await anext(watch)
-            self.assertEqual((own.read(), heard.read()), (body(400_000), body(400_000)))
-            self.assertEqual(own.sha256, heard.sha256)
+                watched = await anext(watch)
+            self.assertEqual((own.read(), watched.read()), (body(400_000), body(400_000)))
+            self.assertEqual(own.sha256, watched.sha256)
 
     @timed
     async def test_a_resumed_session_reads_on_and_a_new_one_requests_again(self):
@@ -110,14 +110,14 @@ class CoreTests(unittest.TestCase):
     def setUp(self):
         self.core = Core(256, 20, bodies="pull")
         self.hello = self.core.opened()[0].head
-        self.hear("WELCOME EAR/1", "broker: 0123456789abcdef", "window: 256", "lease: 20", f"token: {'0' * 32}")
+        self.receive("WELCOME EAR/1", "broker: 0123456789abcdef", "window: 256", "lease: 20", f"token: {'0' * 32}")
         self.core.fetch(Fetch.make("h", "1", "http://a.example/", {}, False))
 
-    def hear(self, *lines, body=None):
+    def receive(self, *lines, body=None):
         return self.core.received([("\n".join(lines) + "\n").encode(), *([] if body is None else [body])])
 
     def result(self, length):
-        return self.hear("RESULT h 1 200", "seq: 1", f"length: {length}", "pull: yes")
+        return self.receive("RESULT h 1 200", "seq: 1", f"length: {length}", "pull: yes")
 
     def heads(self, actions):
         return [action.head.decode().strip() for action in actions if isinstance(action, Send)]
@@ -127,17 +127,17 @@ class CoreTests(unittest.TestCase):
 
     def test_at_most_four_reads_are_open_and_data_comes_in_any_order(self):
         self.assertEqual(self.heads(self.result(5 * PIECE + 1)), [f"READ 1 {n * PIECE} {PIECE}" for n in range(4)])
-        stored, *more = self.hear(f"DATA 1 {PIECE}", body=b"b" * PIECE)
+        stored, *more = self.receive(f"DATA 1 {PIECE}", body=b"b" * PIECE)
         self.assertEqual(stored, Store((self.core._link, 1), PIECE, b"b" * PIECE))
         self.assertEqual(self.heads(more), [f"READ 1 {4 * PIECE} {PIECE}"])
         # Fewer bytes than asked: the rest is asked for again.
-        self.assertEqual(self.heads(self.hear("DATA 1 0", body=b"a")), [f"READ 1 1 {PIECE - 1}"])
-        self.assertEqual(self.hear("DATA 1 0", body=b"a"), [], "it answers no READ")
-        self.assertEqual(self.core.owed(), 0)
+        self.assertEqual(self.heads(self.receive("DATA 1 0", body=b"a")), [f"READ 1 1 {PIECE - 1}"])
+        self.assertEqual(self.receive("DATA 1 0", body=b"a"), [], "it answers no READ")
+        self.assertEqual(self.core.unacknowledged(), 0)
 
     def test_the_terminal_follows_the_last_byte(self):
         self.result(10)
-        stored, delivered = self.hear("DATA 1 0", body=b"0123456789 and more")
+        stored, delivered = self.receive("DATA 1 0", body=b"0123456789 and more")
         self.assertEqual((stored.data, delivered.id, delivered.wanted), (b"0123456789", stored.id, True))
         self.assertFalse(self.core.wants(("h", "1")))
         self.core.finish(delivered.id)
@@ -148,24 +148,24 @@ class CoreTests(unittest.TestCase):
             with self.subTest(answer):
                 self.setUp()
                 self.result(10)
-                self.assertEqual([type(action) for action in self.hear(*answer)], [Discard, Deliver])
-        self.assertEqual(self.hear("DATA 1 0", "error: unknown-body"), [], "it is no longer read")
+                self.assertEqual([type(action) for action in self.receive(*answer)], [Discard, Deliver])
+        self.assertEqual(self.receive("DATA 1 0", "error: unknown-body"), [], "it is no longer read")
 
     def test_a_removal_ends_reading(self):
         for remove in (lambda: self.core.cancel(("h", "1"), 9), lambda: self.core.remove("h", 9, True)):
             self.setUp()
             self.result(10)
             self.assertEqual({type(action) for action in remove()}, {Drop, Discard, Send})
-            self.assertEqual(self.hear("DATA 1 0", body=b"0123456789"), [])
-            self.assertEqual(self.core.owed(), 1)
+            self.assertEqual(self.receive("DATA 1 0", body=b"0123456789"), [])
+            self.assertEqual(self.core.unacknowledged(), 1)
 
     def test_a_resumed_session_repeats_the_open_reads(self):
         self.result(3 * PIECE)
-        self.hear("DATA 1 0", body=b"a" * PIECE)
+        self.receive("DATA 1 0", body=b"a" * PIECE)
         self.core.lost()
         self.core.opened()
-        actions = self.hear("WELCOME EAR/1", "broker: 0123456789abcdef", "window: 256", "lease: 20", f"token: {'0' * 32}",
-                            "resumed: 1")
+        actions = self.receive("WELCOME EAR/1", "broker: 0123456789abcdef", "window: 256", "lease: 20", f"token: {'0' * 32}",
+                               "resumed: 1")
         self.assertEqual(self.heads(actions), [f"READ 1 {PIECE} {PIECE}", f"READ 1 {2 * PIECE} {PIECE}"])
         self.assertEqual(self.result(3 * PIECE), [], "the repetition of the terminal")
 
@@ -173,7 +173,7 @@ class CoreTests(unittest.TestCase):
         self.result(10)
         self.core.lost()
         self.core.opened()
-        actions = self.hear("WELCOME EAR/1", "broker: 0123456789abcdef", "window: 256")
+        actions = self.receive("WELCOME EAR/1", "broker: 0123456789abcdef", "window: 256")
         self.assertEqual([head.split("\n")[0] for head in self.heads(actions)], ["FETCH h 1 http://a.example/"])
 
 

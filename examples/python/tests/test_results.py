@@ -16,7 +16,7 @@ class ResultTests(unittest.TestCase):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.released = []
 
-    def hear(self, line, file, *fields):
+    def receive(self, line, file, *fields):
         head = "\n".join([line, "seq: 1", f"file: {file}", *fields])
         return terminal(decode([head.encode()]), lambda: self.released.append(line))
 
@@ -31,7 +31,7 @@ class ResultTests(unittest.TestCase):
             # The maximum length of a file name.
             target = self.folder / f"{number}{'n' * 254}"
             with self.subTest(request):
-                result, _ = self.hear(f"RESULT h {request} 200", self.file())
+                result, _ = self.receive(f"RESULT h {request} 200", self.file())
                 result.save(target)
                 self.assertEqual(target.read_bytes(), b"body")
                 self.assertEqual(sorted(path.name for path in self.folder.iterdir()), sorted(["spooled", target.name]))
@@ -40,7 +40,7 @@ class ResultTests(unittest.TestCase):
     def test_a_result_that_cannot_be_saved_is_released(self):
         for target in (self.folder / "none" / "a", self.file() / "a", self.folder):
             with self.subTest(target):
-                result, _ = self.hear("RESULT h 1 200", self.file())
+                result, _ = self.receive("RESULT h 1 200", self.file())
                 self.assertRaises(OSError, result.save, target)
                 self.assertEqual(len(self.released), 1)
                 self.released.clear()
@@ -54,7 +54,7 @@ class ResultTests(unittest.TestCase):
         # The last free descriptor: the file can be opened, and no other.
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, limits[1]))
         try:
-            failure, hold = self.hear("FAILED h 1 http-status", path, "status: 404", "length: 4")
+            failure, hold = self.receive("FAILED h 1 http-status", path, "status: 404", "length: 4")
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         self.assertIsInstance(failure, FetchFailed)

@@ -10,7 +10,7 @@ from unittest import mock
 
 import earshot_bus
 import earshot_bus.blocking
-from earshot_bus import _place, _shell, _threads
+from earshot_bus import _folders, _shell, _threads
 from fixture import BusTestCase
 from played import Played
 from support.harness import check_ledgers
@@ -96,13 +96,13 @@ class ReadingTests(ThreadsTestCase):
                 transfers = [handler.start(f"http://x/{'x' * 8000}") for _ in range(500)]
                 waiting = in_thread(transfers[0].result)
                 eventually(lambda: bus._link.is_full, "the kernel takes no more")
-                heard = broker.hear(len(transfers))
-                self.assertEqual([head.split()[2].decode() for head, in heard], [t.request for t in transfers])
+                messages = broker.receive(len(transfers))
+                self.assertEqual([head.split()[2].decode() for head, in messages], [t.request for t in transfers])
             with self.assertRaises(earshot_bus.Closed):
                 waiting()
 
     def test_what_is_asked_for_while_another_waits_leaves_at_once(self):
-        # The keeper would send it later.
+        # The background thread would send it later.
         self.enterContext(mock.patch.multiple(_threads, REST=1000, LONG_REST=1000))
         with self.open() as bus, bus.handler("at-once") as handler:
             waiting = in_thread(handler.fetch, f"{self.url}/gate/at-once")
@@ -138,7 +138,7 @@ class ReadingTests(ThreadsTestCase):
             transfers = [handler.start(f"{self.url}/gate/locks{number}") for number in range(2)]
             ends = [in_thread(transfer.result) for transfer in transfers]
             eventually(lambda: len(bus._followers) == 1, "one reads, one follows")
-            held = [bus._lock, _place._lock, bus._nudge._cond]
+            held = [bus._lock, _folders._lock, bus._nudge._cond]
             # A waiter that is set without a lock has none.
             held += [follower._cond for follower in bus._followers if isinstance(follower, threading.Event)]
             with contextlib.ExitStack() as stack:
@@ -151,7 +151,7 @@ class ReadingTests(ThreadsTestCase):
                         bus.__exit__()
                         with self.assertRaises(earshot_bus.Closed):
                             transfers[0].result()
-                        with _place._lock, self.open() as own:
+                        with _folders._lock, self.open() as own:
                             own.ping()
                         os._exit(0)
                     finally:
@@ -168,10 +168,10 @@ class ReadingTests(ThreadsTestCase):
 
     def test_many_threads_ask_and_none_waits_for_ever(self):
         with self.open() as bus, bus.handler("many") as handler:
-            def ask(seed):
+            def run_requests(seed):
                 transfers = [handler.start(f"{self.url}/bytes/{n}?seed={seed}") for n in range(40)]
                 return [transfer.result(20).read() for transfer in transfers]
-            ends = [in_thread(ask, seed) for seed in range(6)]
+            ends = [in_thread(run_requests, seed) for seed in range(6)]
             for seed, end in enumerate(ends):
                 self.assertEqual(end(), [body(n, seed) for n in range(40)])
             ledger = bus.query("ledger")
@@ -189,7 +189,7 @@ class ReadingTests(ThreadsTestCase):
                 end()
 
 
-class KeeperTests(ThreadsTestCase):
+class BackgroundThreadTests(ThreadsTestCase):
     def test_what_nobody_waits_for_is_said_heard_and_acknowledged(self):
         with self.open() as observer, self.open() as bus, bus.handler("alone") as handler:
             transfers = [handler.start(f"{self.url}/bytes/{n}?alone") for n in range(50)]
@@ -212,22 +212,22 @@ class KeeperTests(ThreadsTestCase):
             self.assertEqual(transfer.result().read(), body(100))
 
     def test_progress_is_told_one_call_after_the_other_and_a_call_may_ask(self):
-        calling, told, asked = threading.Lock(), [], []
+        calling, counts, followers = threading.Lock(), [], []
         with self.open() as bus, bus.handler("told") as handler:
-            def tell(step):
+            def on_progress(step):
                 self.assertTrue(calling.acquire(blocking=False), "another call has not ended")
-                told.append(step.received)
-                if not asked:
-                    asked.append(handler.fetch(f"{self.url}/bytes/7?told").read())
+                counts.append(step.received)
+                if not followers:
+                    followers.append(handler.fetch(f"{self.url}/bytes/7?told").read())
                 calling.release()
-            transfer = handler.start(f"{self.url}/steps/rest?bytes=90000", progress_ms=50, on_progress=tell)
-            eventually(lambda: told, "somebody tells, though nobody waits")
+            transfer = handler.start(f"{self.url}/steps/rest?bytes=90000", progress_ms=50, on_progress=on_progress)
+            eventually(lambda: counts, "somebody tells, though nobody waits")
             # The handler must stay open during the call.
-            eventually(lambda: asked, "the request of the call ends while its transfer runs")
+            eventually(lambda: followers, "the request of the call ends while its transfer runs")
             self.origin.open_gate("rest")
             self.assertEqual(len(transfer.result().read()), 90_000)
-        self.assertEqual(asked, [body(7)])
-        self.assertEqual(told, sorted(told))
+        self.assertEqual(followers, [body(7)])
+        self.assertEqual(counts, sorted(counts))
 
     def test_a_call_may_ask_while_others_are_still_to_be_called(self):
         with Played() as broker:
@@ -236,26 +236,27 @@ class KeeperTests(ThreadsTestCase):
             with earshot_bus.blocking.connect(broker.runtime) as bus:
                 welcome()
                 handler = bus.handler("asks").__enter__()
-                told, asked = [], []
+                counts, followers = [], []
 
-                def tell(step):
-                    told.append(step.received)
-                    if len(told) == 1:
-                        asked.append(handler.start("http://x/2").result(10).status)
-                transfer = handler.start("http://x/1", on_progress=tell)
+                def on_progress(step):
+                    counts.append(step.received)
+                    if len(counts) == 1:
+                        followers.append(handler.start("http://x/2").result(10).status)
+                transfer = handler.start("http://x/1", on_progress=on_progress)
                 waiting = in_thread(transfer.result)
-                broker.hear(1)
-                broker.say_all(*(f"PROGRESS asks {transfer.request} {count}/9\n".encode() for count in range(1, 4)))
-                [[head]] = broker.hear(1)
-                broker.say(f"RESULT asks {head.split()[2].decode()} 200\nseq: 1\n".encode())
-                eventually(lambda: len(told) == 3, "the others are called when that one has ended")
-                broker.say(f"RESULT asks {transfer.request} 201\nseq: 2\n".encode())
-                self.assertEqual((waiting().status, told, asked), (201, [1, 2, 3], [200]))
+                broker.receive(1)
+                broker.send_all(*(f"PROGRESS asks {transfer.request} {count}/9\n".encode() for count in range(1, 4)))
+                [[head]] = broker.receive(1)
+                broker.send(f"RESULT asks {head.split()[2].decode()} 200\nseq: 1\n".encode())
+                eventually(lambda: len(counts) == 3, "the others are called when that one has ended")
+                broker.send(f"RESULT asks {transfer.request} 201\nseq: 2\n".encode())
+                self.assertEqual((waiting().status, counts, followers), (201, [1, 2, 3], [200]))
 
     def test_the_keeper_goes_when_a_caller_reads_and_comes_back(self):
         with self.open() as bus, bus.handler("back") as handler:
             for count in range(20):
-                eventually(lambda: bus._reader is _threads.Reader.KEEPER and bus._keeper_polls, "the keeper reads")
+                eventually(lambda: bus._reader is _threads.Reader.BACKGROUND and bus._background_polls,
+                           "the background thread reads")
                 handler.fetch(f"{self.url}/bytes/{count}?back")
 
 
@@ -282,17 +283,17 @@ class InterruptTests(ThreadsTestCase):
             with self.open(lease=lease) as bus, bus.handler(f"torn{lease}") as handler:
                 # An interrupted connection is discarded and replaced.
                 steps = [*((lambda: bus._core, name) for name in ("received", "acknowledge", "_take")),
-                         *((lambda: bus, name) for name in ("_deliver", "_say_all", "_apply")),
+                         *((lambda: bus, name) for name in ("_deliver", "_flush", "_apply")),
                          *((lambda: bus._link, name) for name in ("send", "receive", "flush")),
                          (lambda: _shell, "in_memory")]
                 for number, (find, name) in enumerate(steps):
                     for after in (False, True):
                         with self.subTest(name, after=after, lease=lease):
-                            place = find()
+                            target = find()
                             path = f"{self.url}/bytes/{{}}?seed={lease}-{number}-{after}"
                             kept = [handler.start(path.format(n)) for n in range(5)]
-                            step = Interrupted(getattr(place, name), after)
-                            with mock.patch.object(place, name, step):
+                            step = Interrupted(getattr(target, name), after)
+                            with mock.patch.object(target, name, step):
                                 # The interrupt hits any thread that arrives there; this thread notices if it was the one.
                                 try:
                                     for n in range(5, 50):
@@ -308,23 +309,23 @@ class InterruptTests(ThreadsTestCase):
         for name, after in (("wake", False), ("wake", True), ("_read", False)):
             with self.subTest(name, after=after), self.open() as bus, bus.handler("way") as handler:
                 transfer = handler.start(f"{self.url}/gate/way{name}{after}")
-                eventually(lambda: bus._keeper_polls, "the keeper polls")
-                place = bus._keepers if name == "wake" else bus
-                with mock.patch.object(place, name, Interrupted(getattr(place, name), after)):
+                eventually(lambda: bus._background_polls, "the background thread polls")
+                target = bus._background_poller if name == "wake" else bus
+                with mock.patch.object(target, name, Interrupted(getattr(target, name), after)):
                     with self.assertRaises(KeyboardInterrupt):
                         bus._wait(transfer._ending)
                 self.origin.open_gate(f"way{name}{after}")
                 self.assertEqual(transfer.result(10).read(), body(100))
 
     def test_an_interrupt_while_the_next_connection_is_made_is_got_over(self):
-        for owner, name in (("_callers", "detach"), ("_keepers", "detach"), ("_link", "close"), ("_callers", "attach"),
-                            ("_keepers", "attach")):
+        for owner, name in (("_caller_poller", "detach"), ("_background_poller", "detach"), ("_link", "close"),
+                            ("_caller_poller", "attach"), ("_background_poller", "attach")):
             for after in (False, True):
                 with self.subTest(owner, name=name, after=after), self.open() as bus, bus.handler("next") as handler:
                     transfer = handler.start(f"{self.url}/bytes/7?next")
-                    place = getattr(bus, owner)
-                    step = Interrupted(getattr(place, name), after)
-                    with mock.patch.object(place, name, step), self.assertRaises(KeyboardInterrupt):
+                    target = getattr(bus, owner)
+                    step = Interrupted(getattr(target, name), after)
+                    with mock.patch.object(target, name, step), self.assertRaises(KeyboardInterrupt):
                         bus._do(lambda: (bus._apply(bus._core.lost()), bus._turn()))
                     self.assertEqual(transfer.result(10).read(), body(7))
                     bus.ping()
@@ -332,8 +333,8 @@ class InterruptTests(ThreadsTestCase):
     def test_a_fetch_that_is_interrupted_while_it_waits_is_cancelled_and_the_connection_stays(self):
         with self.open() as bus, bus.handler("waits") as handler:
             link = bus._link
-            poll = Interrupted(bus._callers.poll, after=False)
-            with mock.patch.object(bus._callers, "poll", poll), self.assertRaises(KeyboardInterrupt):
+            poll = Interrupted(bus._caller_poller.poll, after=False)
+            with mock.patch.object(bus._caller_poller, "poll", poll), self.assertRaises(KeyboardInterrupt):
                 handler.fetch(f"{self.url}/gate/waits")
             bus.ping()
             self.assertIs(bus._link, link)
@@ -344,8 +345,8 @@ class SpeedTests(ThreadsTestCase):
     def test_one_who_asks_and_waits_needs_no_other_thread(self):
         with self.open() as bus, bus.handler("single") as handler:
             handler.fetch(f"{self.url}/bytes/1")
-            eventually(lambda: bus._reader is _threads.Reader.KEEPER, "the keeper reads")
-            # Long enough for this thread to run on a busy machine; otherwise the keeper reads again.
+            eventually(lambda: bus._reader is _threads.Reader.BACKGROUND, "the background thread reads")
+            # Long enough for this thread to run on a busy machine; otherwise the background thread reads again.
             self.enterContext(mock.patch.object(_threads, "REST", 0.25))
             for _ in range(10):
                 if self.readers(bus, handler) == {threading.current_thread()}:
@@ -355,8 +356,8 @@ class SpeedTests(ThreadsTestCase):
 
     def readers(self, bus, handler):
         """Returns the threads that read while one thread requests and waits."""
-        # The keeper may read an answer before the caller waits for it.
-        while bus._reader is _threads.Reader.KEEPER:
+        # The background thread may read an answer before the caller waits for it.
+        while bus._reader is _threads.Reader.BACKGROUND:
             handler.fetch(f"{self.url}/bytes/2")
         threads = set()
         pump = bus._pump

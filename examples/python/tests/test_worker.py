@@ -133,21 +133,21 @@ class WorkerTests(WorkerTestCase):
 
     @timed
     async def test_progress_is_told(self):
-        told = asyncio.Event()
-        heard = []
+        reported = asyncio.Event()
+        progresses = []
 
         async def slow(job):
             job.report(5, 10)
-            await told.wait()
+            await reported.wait()
             return b"0123456789"
 
         def note(progress):
-            heard.append(progress)
-            told.set()
+            progresses.append(progress)
+            reported.set()
 
         async with self.serving(slow, "slow"), self.connect() as bus, bus.handler() as handler:
             await handler.fetch("slow:1", on_progress=note, progress_ms=50)
-        self.assertEqual(heard[0], (5, 10))
+        self.assertEqual(progresses[0], (5, 10))
 
     @timed
     async def test_two_pools_side_by_side_have_slots_of_their_own(self):
@@ -200,19 +200,19 @@ class PlayedBrokerTests(unittest.IsolatedAsyncioTestCase):
             broker.listen("work")
             [head] = await asyncio.to_thread(broker.accept)
             self.assertTrue(head.startswith(b"READY EARW/1\n"))
-            broker.say(b"LIMITS\nspool: /nowhere\ninline-bytes: 2000000\n")
-            broker.say(b"JOB b.1.1 large:1\n")
+            broker.send(b"LIMITS\nspool: /nowhere\ninline-bytes: 2000000\n")
+            broker.send(b"JOB b.1.1 large:1\n")
             while worker._link is None or not worker._link.is_full:
                 await asyncio.sleep(0)
-            [(head, made)] = await asyncio.to_thread(broker.hear, 1)
+            [(head, made)] = await asyncio.to_thread(broker.receive, 1)
             self.assertTrue(head.startswith(b"DONE b.1.1 200\n"))
             self.assertTrue(made == body)
-            broker.say(b"DRAIN\n")
-            broker.say(b"PING\n")
-            self.assertEqual(await asyncio.to_thread(broker.hear, 1), [[b"PONG\n"]])
+            broker.send(b"DRAIN\n")
+            broker.send(b"PING\n")
+            self.assertEqual(await asyncio.to_thread(broker.receive, 1), [[b"PONG\n"]])
             self.assertFalse(running.done(), "a broker that ends does not end the worker")
             worker.stop()
-            self.assertEqual(await asyncio.to_thread(broker.hear, 1), [[b"BYE\n"]])
+            self.assertEqual(await asyncio.to_thread(broker.receive, 1), [[b"BYE\n"]])
             await running
 
     @timed
@@ -226,10 +226,10 @@ class PlayedBrokerTests(unittest.IsolatedAsyncioTestCase):
             running = asyncio.create_task(worker.run())
             await asyncio.to_thread(broker.accept)
             # The worker reads both messages together.
-            broker.say_all(b"LIMITS\nspool: /nowhere\ninline-bytes: 1\n", b"JOB b.1.1 never:1\n", b"CANCEL b.1.1\n")
-            self.assertEqual(await asyncio.to_thread(broker.hear, 1), [[b"FAILED b.1.1 cancelled\n"]])
+            broker.send_all(b"LIMITS\nspool: /nowhere\ninline-bytes: 1\n", b"JOB b.1.1 never:1\n", b"CANCEL b.1.1\n")
+            self.assertEqual(await asyncio.to_thread(broker.receive, 1), [[b"FAILED b.1.1 cancelled\n"]])
             worker.stop()
-            self.assertEqual(await asyncio.to_thread(broker.hear, 1), [[b"BYE\n"]])
+            self.assertEqual(await asyncio.to_thread(broker.receive, 1), [[b"BYE\n"]])
             await running
 
 

@@ -17,7 +17,7 @@ import collections
 import json
 import os
 
-from bench import cpu, places
+from bench import cpu, folders
 from bench.data import Files, empty_folder
 from bench.frame import Contender, Failed, Sample, Target
 from bench.programs import environment, run
@@ -91,7 +91,7 @@ class Batch:
         ]
 
     def _ours(self, how, check):
-        words = [places.earshot(), "get", "-i", self._list(self._all), *how]
+        words = [folders.earshot(), "get", "-i", self._list(self._all), *how]
         limit = {"EARSHOT_ORIGIN_LIMIT": PARALLEL}
         alone = environment(EARSHOT_RUNTIME=self._bus.folder / "nobody", **limit)
         return [self._contender("get, running", words, check, self._bus.env, beside=self._bus),
@@ -123,7 +123,7 @@ class Batch:
         return self._write(f"curl-{output('name').strip('/').replace('/', '-')}", lines)
 
     def _write(self, name, lines):
-        path = places.outputs() / name
+        path = folders.outputs() / name
         path.write_text("".join(lines))
         return path
 
@@ -155,10 +155,10 @@ class Lines:
         self._expected = {f"{origin.url}/{path}": name for path, name in zip(files.paths(), files.names)}
 
     def __call__(self, folder, finished, whole):
-        told = [json.loads(line) for line in finished.stdout.splitlines()]
-        if {line["url"] for line in told} != self._expected.keys() or len(told) != self.files.count:
-            raise Failed(f"told of {len(told)} files instead of {self.files.count}")
-        for line in told:
+        results = [json.loads(line) for line in finished.stdout.splitlines()]
+        if {line["url"] for line in results} != self._expected.keys() or len(results) != self.files.count:
+            raise Failed(f"reported {len(results)} files instead of {self.files.count}")
+        for line in results:
             name = self._expected[line["url"]]
             if (line["status"], line["length"]) != (200, self.files.size):
                 raise Failed(f"{name}: {line}")

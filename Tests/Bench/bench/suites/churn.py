@@ -37,19 +37,19 @@ class Origin(peers.Program):
     def url(self):
         return f"http://127.0.0.1:{self.port}"
 
-    def told(self):
-        with urllib.request.urlopen(f"{self.url}/told", timeout=10) as answer:
+    def statistics(self):
+        with urllib.request.urlopen(f"{self.url}/statistics", timeout=10) as answer:
             return json.load(answer)
 
 
-def scroll(script, origin, plan, place, pids):
+def scroll(script, origin, plan, server, pids):
     """One round: answers a second that arrived while their request was open, and the share of wasted bytes."""
-    before = origin.told()
+    before = origin.statistics()
     arguments = [peers.python(), peers.script(script), "--prefix", f"{origin.url}/", "--handlers", HANDLERS,
-                 "--tick", TICK_MS, "--size", SIZE, *plan, "--place", place]
+                 "--tick", TICK_MS, "--size", SIZE, *plan, "--server", server]
     with cpu.Meter(pids) as meter:
         found = json.loads(run(arguments, env=peers.scripts_environment(), timeout=120).stdout)
-    after = origin.told()
+    after = origin.statistics()
     did = {name: after[name] - before[name] for name in after}
     if found["rows"] > did["answered"] or found["asked"] < found["wanted"]:
         raise Failed(f"more answers than there were: {found}, origin {did}")
@@ -61,17 +61,17 @@ def scroll(script, origin, plan, place, pids):
 
 
 def ours(origin, plan, connections, has_cache):
-    def ask(_):
+    def run_round(_):
         with servers.Bus(1, connections, slots=200, cache=has_cache) as bus:
             return scroll("churn_earshot.py", origin, plan, bus.runtime, bus.pids)
     command = f"earshot serve --origin-limit {connections} --workers 1 --slots 200" + ("" if has_cache else " --no-cache")
-    return Contender("earshot, asyncio", f"{command}; churn_earshot.py {' '.join(map(str, plan))}", ask, True)
+    return Contender("earshot, asyncio", f"{command}; churn_earshot.py {' '.join(map(str, plan))}", run_round, True)
 
 
 def aiohttp(origin, plan):
-    def ask(_):
+    def run_round(_):
         return scroll("churn_aiohttp.py", origin, plan, "none", [])
-    return Contender("aiohttp", f"churn_aiohttp.py {' '.join(map(str, plan))}", ask)
+    return Contender("aiohttp", f"churn_aiohttp.py {' '.join(map(str, plan))}", run_round)
 
 
 def rows(context, quick):

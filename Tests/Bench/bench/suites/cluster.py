@@ -8,7 +8,7 @@ import concurrent.futures
 import contextlib
 import time
 
-from bench import cpu, engine, peers, places, servers
+from bench import cpu, engine, peers, folders, servers
 from bench.data import Files
 from bench.frame import Contender, Failed, Sample, Target
 from bench.programs import Server, eventually, run
@@ -86,7 +86,7 @@ def nodes_of(number, **options):
         redis = running.enter_context(Redis())
         folder = servers.private_folder("cluster")
         shared = folder / "cluster.toml"
-        run([places.earshot(), "cluster", "new", "bench", "--node", "127.0.0.1:1", "--server", f"127.0.0.1:{redis.port}",
+        run([folders.earshot(), "cluster", "new", "bench", "--node", "127.0.0.1:1", "--server", f"127.0.0.1:{redis.port}",
              "--output", shared])
         nodes = []
         for index in range(number):
@@ -105,14 +105,14 @@ def _name(number):
 
 
 def _list(name, urls):
-    path = places.outputs() / f"{name}.list"
+    path = folders.outputs() / f"{name}.list"
     path.write_text("\n".join(urls) + "\n")
     return path
 
 
 def _get(node, path):
     """Fetches a list of URLs. Returns the number of whole answers and the time."""
-    done = run([places.earshot(), "get", "--json", "-i", path], env=node.env, timeout=300)
+    done = run([folders.earshot(), "get", "--json", "-i", path], env=node.env, timeout=300)
     return done.stdout.count(b'"status":200,"length":1024,'), done.seconds
 
 

@@ -7,13 +7,13 @@
 - zurl, gearmand and libcurl are set up as in the suite `service`, and the cold command is measured as in `latency`.
 
 CPU is that of all processes but the origin. That of a bus includes its work after the last response. All outputs are in
-memory, since `places.outputs` names an effect of ext4, and the suite fails if there is no room.
+memory, since `folders.outputs` names an effect of ext4, and the suite fails if there is no room.
 """
 
 import contextlib
 import statistics
 
-from bench import asking, cpu, places
+from bench import load, cpu, folders
 from bench.data import Files, Pictures, empty_folder
 from bench.frame import Contender, Failed, Sample, Target
 from bench.programs import await_rest, environment, run
@@ -34,7 +34,7 @@ UNCACHED = {ours: f"{ours}, no cache" for ours in OURS}
 
 
 def rows(context, quick):
-    places.check_room(ROOM)
+    folders.check_room(ROOM)
     files = Files(1_000 if quick else 10_000, 1_024)
     title = f"{files.count:,} files of 1 KiB into a folder"
     with Nginx() as origin:
@@ -72,9 +72,9 @@ class Work:
         self._files = files
         self._origin = origin
         self._times = times
-        self._list = places.outputs() / "default-list"
+        self._list = folders.outputs() / "default-list"
         self._list.write_text("".join(f"{origin.url}/{path}\n" for path in files.paths()))
-        self._curl_list = places.outputs() / "default-curl-list"
+        self._curl_list = folders.outputs() / "default-curl-list"
         self._curl_list.write_text("".join(f'url = "{origin.url}/{path}"\noutput = "{name}"\n'
                                            for path, name in zip(files.paths(), files.names)))
 
@@ -95,7 +95,7 @@ class Work:
         return [self._contender(name, words, Alone, is_ours=False) for name, words in programs.items()]
 
     def _get(self, *more):
-        return [places.earshot(), "get", "-i", self._list, "-d", ".", *more]
+        return [folders.earshot(), "get", "-i", self._list, "-d", ".", *more]
 
     def _contender(self, name, words, setting, beside="", again=None, is_ours=True):
         words = [str(word) for word in words]
@@ -152,19 +152,19 @@ def _cold(context, origin, times):
     url = f"{origin.url}/{file.paths()[0]}"
     return context.measure(
         f"One command and nothing runs, the median of {times}", "ms",
-        [latency.cold("earshot get", [places.earshot(), "get"], url, file, times, is_ours=True),
+        [latency.cold("earshot get", [folders.earshot(), "get"], url, file, times, is_ours=True),
          latency.cold("curl", ["curl"], url, file, times)], [Target("earshot get", "curl", at_most=2.5)], is_rate=False)
 
 
 def _lone(context, services, count):
     """Requests of a client, one after the other. The bus gets new URLs in each round, since its cache has the others."""
-    files = asking.Files(services.origin.url, count, 1_024)
+    files = load.Files(services.origin.url, count, 1_024)
 
-    def asked(client):
+    def run_of(client):
         def go(number):
             files.suffix = f".bin?{number}"
-            return client.ask(asking.Plan(files, 1, count), number)
+            return client.run_round(load.Plan(files, 1, count), number)
         return Contender(client.name, client.describe, go, client.is_ours)
     return context.measure(f"One request at a time beside a running bus, {count:,} files of 1 KiB", "answers/s",
-                           [asked(client) for client in services.clients("C")],
+                           [run_of(client) for client in services.clients("C")],
                            [Target("earshot", peer, of="p50_us", at_most=1) for peer in ("zurl", "gearman")])

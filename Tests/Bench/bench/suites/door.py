@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import re
 
-from bench import asking, peers, servers
+from bench import load, peers, servers
 from bench.frame import Contender, Target
 from bench.suites import service, shared
 
@@ -114,21 +114,21 @@ def rows(context, quick):
 def hits(context, size, requests):
     with contextlib.ExitStack() as running:
         origin = running.enter_context(servers.Nginx(counted=True, more=FRESH))
-        plan = asking.Plan(asking.Files(origin.url, URLS, size), CONNECTIONS, requests)
+        plan = load.Plan(load.Files(origin.url, URLS, size), CONNECTIONS, requests)
         contenders = []
         for name, kind in SERVERS.items():
             server = running.enter_context(kind(origin))
-            ask(server, origin, dataclasses.replace(plan, requests=URLS), 0)  # Fills the cache.
-            contenders.append(contender(name, plan, lambda number, server=server: ask(server, origin, plan, number)))
+            run_round(server, origin, dataclasses.replace(plan, requests=URLS), 0)  # Fills the cache.
+            contenders.append(contender(name, plan, lambda number, server=server: run_round(server, origin, plan, number)))
         return context.measure(f"hits, {size >> 10} KiB", "answers/s", contenders, [Target("earshot", "squid", at_least=1)])
 
 
 def misses(context, size, kind, urls):
     def fresh(server, number):
         with server(origin) as running:
-            return ask(running, origin, plan, number)
+            return run_round(running, origin, plan, number)
     with servers.Nginx(counted=True, more=FIELDS[kind]) as origin:
-        plan = asking.Plan(asking.Files(origin.url, urls, size), 1, urls, CONNECTIONS)
+        plan = load.Plan(load.Files(origin.url, urls, size), 1, urls, CONNECTIONS)
         return context.measure(
             f"{kind} misses, {size >> 10} KiB", "answers/s",
             [contender(name, plan, lambda number, server=server: fresh(server, number)) for name, server in SERVERS.items()],
@@ -137,11 +137,11 @@ def misses(context, size, kind, urls):
 
 
 def contender(name, plan, run):
-    command = f"{SERVERS[name].COMMAND}; ask-curl --clients {plan.clients} --outstanding {plan.outstanding}"
+    command = f"{SERVERS[name].COMMAND}; load-curl --clients {plan.clients} --outstanding {plan.outstanding}"
     return Contender(name, command, run, name == "earshot")
 
 
-def ask(server, origin, plan, number):
+def run_round(server, origin, plan, number):
     roles = {"server": lambda: server.pids, "origin": lambda: origin.pids}
-    client = asking.Client("", asking.compiled("ask-curl"), "", "none", "", roles, counted=origin.requests)
-    return client.ask(dataclasses.replace(plan, files=asking.Behind(plan.files, server.base)), number)
+    client = load.Client("", load.compiled("load-curl"), "", "none", "", roles, counted=origin.requests)
+    return client.run_round(dataclasses.replace(plan, files=load.Behind(plan.files, server.base)), number)

@@ -1,6 +1,6 @@
 """One large body into a file. The origin's file and all outputs, the spool included, are in memory, since the disk is not measured."""
 
-from bench import cpu, places
+from bench import cpu, folders
 from bench.data import LargeFile, empty_folder
 from bench.frame import Contender, Failed, Sample, Target
 from bench.programs import run
@@ -17,7 +17,7 @@ def rows(context, quick):
         url = f"{origin.url}/{file.path}"
         yield context.measure(
             f"{size} into a file", "MiB/s",
-            [_to_file("earshot get", [places.earshot(), "get", "-o", "FILE", "URL"], url, file, bus),
+            [_to_file("earshot get", [folders.earshot(), "get", "-o", "FILE", "URL"], url, file, bus),
              _to_file("curl", ["curl", "-q", "-s", "-o", "FILE", "URL"], url, file)],
             [Target("earshot get", "curl", at_least=0.95)])
 

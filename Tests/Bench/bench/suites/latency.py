@@ -6,7 +6,7 @@ The time of a request covers the whole round trip: the request, the check of the
 
 import statistics
 
-from bench import cpu, places
+from bench import cpu, folders
 from bench.data import Files
 from bench.frame import Contender, Failed, Sample, Target
 from bench.programs import environment, run
@@ -33,7 +33,7 @@ def rows(context, quick):
         times = 5 if quick else 20
         yield context.measure(
             f"Cold: nothing runs, the median of {times}", "ms",
-            [cold("earshot get", [places.earshot(), "get"], url, file, times, is_ours=True),
+            [cold("earshot get", [folders.earshot(), "get"], url, file, times, is_ours=True),
              cold("curl", ["curl", "-q", "-s"], url, file, times)],
             [Target("earshot get", "curl", at_most=5)], is_rate=False)
 
@@ -47,7 +47,7 @@ def _loop(name, words, url, file, count, bus=None):
     def go(_):
         program, how = words.split()
         with cpu.Meter(bus.pids if bus else []) as meter:
-            done = run([places.PROGRAMS / program, how, url, count + WARM_UP, file.folder / file.names[0]],
+            done = run([folders.PROGRAMS / program, how, url, count + WARM_UP, file.folder / file.names[0]],
                        env=bus.env if bus else None)
         times = sorted(float(line) for line in done.stdout.split()[WARM_UP:])
         if len(times) != count:
@@ -63,7 +63,7 @@ def cold(name, words, url, file, times, is_ours=False):
     expected = file.expected(file.names[0])
 
     def go(number):
-        env = environment(EARSHOT_RUNTIME=places.outputs() / "nobody")
+        env = environment(EARSHOT_RUNTIME=folders.outputs() / "nobody")
         seconds, used = [], []
         for turn in range(times):
             # A new URL each time, since a private broker caches responses.

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from bench import asking, peers, servers, swift
+from bench import load, peers, servers, swift
 from bench.frame import Target
 
 NAME = "service"
@@ -43,34 +43,34 @@ class Services:
         return {"C": self._c, "Python": self._python, "Swift": self._swift}[language]()
 
     def _c(self):
-        yield self._earshot("earshot", asking.compiled("ask-earshot"), "ask-earshot")
-        yield self.of_zurl("zurl", asking.compiled("ask-zurl"), "ask-zurl")
+        yield self._earshot("earshot", load.compiled("load-earshot"), "load-earshot")
+        yield self.of_zurl("zurl", load.compiled("load-zurl"), "load-zurl")
         yield self.of_gearman()
-        yield self._alone("libcurl in process", asking.compiled("ask-curl"), "ask-curl")
+        yield self._alone("libcurl in process", load.compiled("load-curl"), "load-curl")
 
     def _python(self):
         for form in ("blocking", "asyncio", "uvloop"):
-            yield self._earshot(f"earshot, {form}", asking.scripted("ask_earshot.py"), "ask_earshot.py", form)
+            yield self._earshot(f"earshot, {form}", load.scripted("load_earshot.py"), "load_earshot.py", form)
         yield self.of_aiohttp("aiohttp", "asyncio")
         yield self.of_aiohttp("aiohttp, uvloop", "uvloop")
         yield self.of_pycurl()
-        yield self.of_zurl("zurl", asking.scripted("ask_zurl.py"), "ask_zurl.py")
+        yield self.of_zurl("zurl", load.scripted("load_zurl.py"), "load_zurl.py")
 
     def _swift(self):
-        yield self._earshot("earshot", swift.program("bus", "ask-earshot"), "swift/bus ask-earshot")
-        yield self._alone("async-http-client", swift.program("http", "ask-http"), "swift/http ask-http")
+        yield self._earshot("earshot", swift.program("bus", "load-earshot"), "swift/bus load-earshot")
+        yield self._alone("async-http-client", swift.program("http", "load-http"), "swift/http load-http")
 
     def of_aiohttp(self, name, loop):
-        return self._alone(name, asking.scripted("ask_aiohttp.py"), "ask_aiohttp.py", loop)
+        return self._alone(name, load.scripted("load_aiohttp.py"), "load_aiohttp.py", loop)
 
     def of_pycurl(self):
-        return self._alone("pycurl multi", asking.scripted("ask_pycurl.py"), "ask_pycurl.py")
+        return self._alone("pycurl multi", load.scripted("load_pycurl.py"), "load_pycurl.py")
 
     def of_gearman(self, extra=""):
         name = "gearman, " + extra if extra else "gearman"
-        command = f"{peers.Gearmand.COMMAND}; gearman-worker PORT {GEARMAN_WORKERS}; ask-gearman"
+        command = f"{peers.Gearmand.COMMAND}; gearman-worker PORT {GEARMAN_WORKERS}; load-gearman"
         roles = {"server": lambda: self.gearmand.pids, "workers": lambda: self._pool.pids}
-        return self._client(name, asking.compiled("ask-gearman"), command, self.gearmand.port, extra, roles)
+        return self._client(name, load.compiled("load-gearman"), command, self.gearmand.port, extra, roles)
 
     def of_zurl(self, name, program, command):
         roles = {"server": lambda: self.zurl.pids}
@@ -83,23 +83,23 @@ class Services:
     def _alone(self, name, program, command, extra=""):
         return self._client(name, program, command, "none", extra, {})
 
-    def _client(self, name, program, command, place, extra, roles, is_ours=False):
+    def _client(self, name, program, command, server, extra, roles, is_ours=False):
         roles = {**roles, "origin": lambda: self.origin.pids}
         command += f" --extra {extra}" if extra else ""
-        return asking.Client(name, program, command, place, extra, roles, is_ours, self.counted)
+        return load.Client(name, program, command, server, extra, roles, is_ours, self.counted)
 
 
 def rows(context, quick):
     with contextlib.ExitStack() as running:
         services = Services(running)
-        files = asking.Files(services.origin.url, 10000, 1024)
+        files = load.Files(services.origin.url, 10000, 1024)
         for language in LANGUAGES[:1] if quick else LANGUAGES:
             for outstanding in (1, 10, 100, 1000):
                 if quick and not TARGETS.get((language, outstanding)):
                     continue
                 requests = REQUESTS[outstanding] * (1 if language == "C" else SLOW) / (10 if quick else 1)
                 requests = max(outstanding, int(requests))
-                plan = asking.Plan(files, outstanding, requests)
+                plan = load.Plan(files, outstanding, requests)
                 contenders = [client.contender(plan) for client in services.clients(language)]
                 yield context.measure(f"{language}, {outstanding} outstanding", "answers/s", contenders,
                                       TARGETS.get((language, outstanding), []))

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import shutil
 
-from bench import asking, servers
+from bench import load, servers
 from bench.frame import Contender, Target
 from bench.suites import service
 
@@ -53,9 +53,9 @@ def rows(context, quick):
     with contextlib.ExitStack() as running:
         services = service.Services(running, counted=True, more=servers.FRESH)
         origin = services.origin
-        files = asking.Files(origin.url, 1000, 1024)
+        files = load.Files(origin.url, 1000, 1024)
         for clients in (10,) if quick else (10, 100):
-            plan = asking.Plan(files, OUTSTANDING, 100 if quick else 1000, clients)
+            plan = load.Plan(files, OUTSTANDING, 100 if quick else 1000, clients)
             contenders = [ours(origin, plan), locked(origin, plan)]
             some = dataclasses.replace(plan, requests=min(plan.requests, SAMPLED // clients))
             contenders += [client.contender(some if client.name in FETCHES_EACH_TIME else plan)
@@ -75,23 +75,23 @@ def peers_of(services, quick):
 
 
 def ours(origin, plan):
-    def ask(number):
+    def run_round(number):
         with servers.Bus(None, service.ORIGIN_LIMIT, service.SLOTS, cache=True) as bus:
             roles = {"server": lambda: [bus.broker], "workers": lambda: bus.workers, "origin": lambda: origin.pids}
-            client = asking.Client("earshot", asking.compiled("ask-earshot"), "", bus.runtime, "", roles,
-                                   counted=origin.requests)
-            return client.ask(plan, number)
+            client = load.Client("earshot", load.compiled("load-earshot"), "", bus.runtime, "", roles,
+                                 counted=origin.requests)
+            return client.run_round(plan, number)
     limits = f"--origin-limit {service.ORIGIN_LIMIT} --slots {service.SLOTS}"
     command = f"earshot serve {limits} --cache-folder"
-    return Contender("earshot", f"{command}; ask-earshot --clients {plan.clients}", ask, True)
+    return Contender("earshot", f"{command}; load-earshot --clients {plan.clients}", run_round, True)
 
 
 def locked(origin, plan):
-    def ask(number):
+    def run_round(number):
         with Locked(origin) as front:
-            files = asking.Behind(plan.files, f"http://127.0.0.1:{front.front}")
+            files = load.Behind(plan.files, f"http://127.0.0.1:{front.front}")
             roles = {"server": lambda: front.pids, "origin": lambda: origin.pids}
-            client = asking.Client("", asking.compiled("ask-curl"), "", "none", "", roles, counted=origin.requests)
-            return client.ask(dataclasses.replace(plan, files=files), number)
-    command = f"nginx with proxy_cache_lock; ask-curl --clients {plan.clients}"
-    return Contender("nginx cache lock, libcurl", command, ask)
+            client = load.Client("", load.compiled("load-curl"), "", "none", "", roles, counted=origin.requests)
+            return client.run_round(dataclasses.replace(plan, files=files), number)
+    command = f"nginx with proxy_cache_lock; load-curl --clients {plan.clients}"
+    return Contender("nginx cache lock, libcurl", command, run_round)

@@ -22,7 +22,7 @@ import dataclasses
 import functools
 import subprocess
 
-from bench import asking, cpu, network, places, swift
+from bench import load, cpu, network, folders, swift
 from bench.data import Files, empty_folder
 from bench.frame import Contender, Failed, Sample, Target
 from bench.programs import environment, run
@@ -46,7 +46,7 @@ def rows(context, quick):
         yield from _kept(context, setting, [(300, 1_024)] if quick else [(10_000, 1_024), (2_000, 65_536)], "")
     against = network.reason_against()
     if against:
-        context.say(f"no network with delay: {against}")
+        context.report(f"no network with delay: {against}")
         return
     with network.delayed(ROUND_TRIP_MS), _setting(network.THERE) as setting:
         yield from _kept(context, setting, [(100, 1_024)] if quick else [(2_000, 1_024), (500, 65_536)],
@@ -90,7 +90,7 @@ def _bus(origin):
 @functools.cache
 def knows_http2():
     """Whether this version of the program has HTTP/2."""
-    return b"--http2" in run([places.earshot(), "serve", "--help"]).stdout
+    return b"--http2" in run([folders.earshot(), "serve", "--help"]).stdout
 
 
 class Origin(Nginx):
@@ -121,7 +121,7 @@ class Origin(Nginx):
     def _server(self, kind):
         words, more = self.KINDS[kind]
         log = f"access_log {self._log(kind)} resumption;" if kind in ("full", "resumed") else ""
-        return f"server {{ listen {self._ports[kind]} {words} backlog=4096; root {places.DATA}; {log} {more} }}"
+        return f"server {{ listen {self._ports[kind]} {words} backlog=4096; root {folders.DATA}; {log} {more} }}"
 
     def _log(self, kind):
         return self._certificates / f"{kind}.log"
@@ -155,7 +155,7 @@ class Work:
         self._setting = setting
         self._origin = setting.origin
         self._files = Files(count, size)
-        self._asked = {}
+        self._files_by_kind = {}
 
     def targets(self, *versions):
         return [Target(f"get, {version}", f"curl -Z, {version}", at_least=1.0) for version in self._ours(*versions)]
@@ -165,9 +165,9 @@ class Work:
         url = self._origin.url_of(kind)
         found = [self._get(f"get, {version}", kind, self._setting.new_bus) for version in self._ours(version)]
         found += [self._curl(kind, version, url),
-                  self._asking("async-http-client", swift.program("http", "ask-http"), kind, version, url)]
+                  self._load_client("async-http-client", swift.program("http", "load-http"), kind, version, url)]
         if version == "HTTP/1.1":
-            found += [self._asking("aiohttp", asking.scripted("ask_aiohttp.py"), kind, version, url)]
+            found += [self._load_client("aiohttp", load.scripted("load_aiohttp.py"), kind, version, url)]
         return found
 
     def warm(self):
@@ -183,14 +183,14 @@ class Work:
 
     def _get(self, name, kind, bus_of_round):
         url = self._origin.url_of(kind)
-        words = [places.earshot(), "get", "-i", self._list(kind, url), "--json"]
-        return self._contender(name, words, kind, Lines(self._files, Place(url)), bus_of_round)
+        words = [folders.earshot(), "get", "-i", self._list(kind, url), "--json"]
+        return self._contender(name, words, kind, Lines(self._files, OriginAddress(url)), bus_of_round)
 
     def _curl(self, kind, version, url):
         words = ["curl", "-q", "-s", "-Z", "--parallel-max", PARALLEL, "--cacert", self._origin.authority,
                  "--http2" if version == "HTTP/2" else "--http1.1",
                  "-w", "%{http_code} %{size_download} %{url}\\n", "--config", self._curl_list(kind, url)]
-        return self._contender(f"curl -Z, {version}", words, kind, Written(self._files, Place(url)))
+        return self._contender(f"curl -Z, {version}", words, kind, Written(self._files, OriginAddress(url)))
 
     def _contender(self, name, words, kind, check, bus_of_round=None):
         words = [str(word) for word in words]
@@ -205,16 +205,16 @@ class Work:
         beside = self._setting.bus if bus_of_round else None
         return Contender(name, command(words, beside, {}), self._counted(kind, go), is_ours=bool(bus_of_round))
 
-    def _asking(self, name, program, kind, version, url):
+    def _load_client(self, name, program, kind, version, url):
         """A client that sends the requests in its own process."""
-        files = self._asked.setdefault(kind, asking.Files(url, self._files.count, self._files.size))
+        files = self._files_by_kind.setdefault(kind, load.Files(url, self._files.count, self._files.size))
         is_older = version == "HTTP/1.1" and name == "async-http-client"
-        client = asking.Client(f"{name}, {version}", program, f"{name}, {PARALLEL} at once", extra="http1" if is_older else "",
-                               env={"SSL_CERT_FILE": str(self._origin.authority)})
-        plan = asking.Plan(files, PARALLEL, self._files.count)
+        client = load.Client(f"{name}, {version}", program, f"{name}, {PARALLEL} at once", extra="http1" if is_older else "",
+                             env={"SSL_CERT_FILE": str(self._origin.authority)})
+        plan = load.Plan(files, PARALLEL, self._files.count)
 
         def go(number):
-            sample = client.ask(plan, number)
+            sample = client.run_round(plan, number)
             return Sample(sample.value, {"cpu_us": sample.extra["cpu_us"]})
         return Contender(client.name, client.describe, self._counted(kind, go))
 
@@ -238,12 +238,12 @@ class Work:
                                                 for path in self._files.paths()))
 
     def _write(self, name, lines):
-        path = places.outputs() / f"{name}-{self._files.count}-{self._files.size}"
+        path = folders.outputs() / f"{name}-{self._files.count}-{self._files.size}"
         path.write_text("".join(lines))
         return path
 
 
-class Place:
+class OriginAddress:
     """The origin for the checks of responses."""
 
     def __init__(self, url):

@@ -3,12 +3,12 @@ import PackageDescription
 
 let package = Package(
     name: "bench-bus",
-    dependencies: [.package(name: "earshot", path: "../../../.."), .package(path: "../asking")],
+    dependencies: [.package(name: "earshot", path: "../../../.."), .package(path: "../load")],
     targets: [
         .executableTarget(
-            name: "ask-earshot",
+            name: "load-earshot",
             dependencies: [
-                .product(name: "EarshotClient", package: "earshot"), .product(name: "Asking", package: "asking"),
+                .product(name: "EarshotClient", package: "earshot"), .product(name: "Load", package: "load"),
             ])
     ]
 )

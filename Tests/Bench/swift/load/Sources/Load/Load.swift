@@ -3,7 +3,7 @@ import Glibc
 /// Sends all requests of the plan, a number of them at once, and prints one line of JSON.
 ///
 /// - Parameter fetch: returns the body of a URL.
-public func ask(_ plan: Plan, fetch: @escaping @Sendable (String) async throws -> [UInt8]) async throws {
+public func load(_ plan: Plan, fetch: @escaping @Sendable (String) async throws -> [UInt8]) async throws {
     let began = now()
     // Task n of N sends the requests n, n + N, …: the tasks share no state.
     let results = try await withThrowingTaskGroup(of: Part.self) { group in
@@ -40,10 +40,10 @@ private struct Part: Sendable {
         var part = Part()
         for number in stride(from: first, to: plan.requests, by: plan.outstanding) {
             let url = plan.url(number)
-            let asked = now()
+            let sent = now()
             let body = try await fetch(url)
             guard body.count == plan.size else { throw WrongAnswer(size: body.count) }
-            part.times.append(now() - asked)
+            part.times.append(now() - sent)
             part.bytes += body.count
             if plan.sums { part.sum += Int(checksum(body)) }
         }

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "ask.h"
+#include "load.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -16,7 +16,7 @@
 #include <zlib.h>
 
 /* Results of all clients, in memory that their processes share. */
-struct ask_ledger {
+struct load_ledger {
     pthread_barrier_t ready;
     const char *prefix, *suffix;
     long files;
@@ -48,26 +48,26 @@ static void *shared(size_t size)
     return memory;
 }
 
-void ask_ready(ask_client *client)
+void load_ready(load_client *client)
 {
     if (pthread_barrier_wait(&client->ledger->ready) == PTHREAD_BARRIER_SERIAL_THREAD) client->ledger->began = now();
 }
 
-long ask_next(ask_client *client, char url[ASK_URL_BYTES])
+long load_next(load_client *client, char url[LOAD_URL_BYTES])
 {
-    if (client->asked == client->requests || client->asked - client->answered >= client->outstanding) return -1;
-    struct ask_ledger *ledger = client->ledger;
-    long file = client->asked % ledger->files;
-    snprintf(url, ASK_URL_BYTES, "%s%06ld%s", ledger->prefix, file, ledger->suffix);
-    client->times[client->asked] = now();
-    return client->asked++;
+    if (client->requested == client->requests || client->requested - client->answered >= client->outstanding) return -1;
+    struct load_ledger *ledger = client->ledger;
+    long file = client->requested % ledger->files;
+    snprintf(url, LOAD_URL_BYTES, "%s%06ld%s", ledger->prefix, file, ledger->suffix);
+    client->times[client->requested] = now();
+    return client->requested++;
 }
 
-int ask_answered(ask_client *client, long number, const void *body, size_t size)
+int load_answered(load_client *client, long number, const void *body, size_t size)
 {
-    struct ask_ledger *ledger = client->ledger;
-    if (number < 0 || number >= client->asked || client->times[number] & ENDED) {
-        fprintf(stderr, "an answer that was not asked for: %ld\n", number);
+    struct load_ledger *ledger = client->ledger;
+    if (number < 0 || number >= client->requested || client->times[number] & ENDED) {
+        fprintf(stderr, "a surplus answer: %ld\n", number);
         return -1;
     }
     if (size != ledger->size) {
@@ -107,30 +107,30 @@ static double processor_seconds(int who)
 static int usage(const char *program)
 {
     fprintf(stderr,
-        "usage: %s --place PLACE --prefix TEXT [--suffix TEXT] [--requests N] [--outstanding N] [--clients N]\n"
+        "usage: %s --server SERVER --prefix TEXT [--suffix TEXT] [--requests N] [--outstanding N] [--clients N]\n"
         "       [--files N] [--size BYTES] [--extra TEXT] [--sums]\n"
-        "asks for URLs of prefix, number (000000 …) and suffix, and prints what it took as JSON\n", program);
+        "requests URLs of prefix, number (000000 …) and suffix, and prints its measurements as JSON\n", program);
     return 64;
 }
 
-int ask_main(int count, char **arguments, int (*run)(ask_client *client))
+int load_main(int count, char **arguments, int (*run)(load_client *client))
 {
     static const struct option options[] = {
-        {"place", required_argument, NULL, 'p'}, {"prefix", required_argument, NULL, 'u'},
+        {"server", required_argument, NULL, 'p'}, {"prefix", required_argument, NULL, 'u'},
         {"suffix", required_argument, NULL, 'x'},
         {"requests", required_argument, NULL, 'r'}, {"outstanding", required_argument, NULL, 'o'},
         {"clients", required_argument, NULL, 'c'}, {"files", required_argument, NULL, 'f'},
         {"size", required_argument, NULL, 's'}, {"extra", required_argument, NULL, 'e'},
         {"sums", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-    struct ask_ledger *ledger = shared(sizeof *ledger);
-    ask_client plan = {.extra = "", .outstanding = 100, .requests = 10000, .ledger = ledger};
+    struct load_ledger *ledger = shared(sizeof *ledger);
+    load_client plan = {.extra = "", .outstanding = 100, .requests = 10000, .ledger = ledger};
     int clients = 1;
     ledger->suffix = "";
     ledger->size = 1024;
     ledger->files = 10000;
     for (int option; (option = getopt_long(count, arguments, "", options, NULL)) != -1;)
         switch (option) {
-        case 'p': plan.place = optarg; break;
+        case 'p': plan.server = optarg; break;
         case 'u': ledger->prefix = optarg; break;
         case 'x': ledger->suffix = optarg; break;
         case 'r': plan.requests = atol(optarg); break;
@@ -142,7 +142,7 @@ int ask_main(int count, char **arguments, int (*run)(ask_client *client))
         case 'h': ledger->sums = 1; break;
         default: return usage(arguments[0]);
         }
-    if (optind != count || !plan.place || !ledger->prefix || plan.requests < 1 || plan.outstanding < 1 || clients < 1
+    if (optind != count || !plan.server || !ledger->prefix || plan.requests < 1 || plan.outstanding < 1 || clients < 1
         || ledger->files < 1)
         return usage(arguments[0]);
 
@@ -157,7 +157,7 @@ int ask_main(int count, char **arguments, int (*run)(ask_client *client))
         pid_t child = fork();
         if (child < 0) return perror("fork"), 70;
         if (child == 0) {
-            ask_client client = plan;
+            load_client client = plan;
             client.times = times + plan.requests * i;
             exit(run(&client) == 0 ? 0 : 1);
         }

@@ -1,5 +1,5 @@
 #define _DEFAULT_SOURCE
-#include "place.h"
+#include "address.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,17 +3,17 @@ retriever-multi.py."""
 
 import io
 
-import asking
+import load
 import pycurl
 
 
 def begin(multi, handle, client):
-    wish = client.next()
-    if wish is None:
+    request = client.next()
+    if request is None:
         return
     handle.body = io.BytesIO()
-    handle.asked = wish[1]
-    handle.setopt(pycurl.URL, wish[0])
+    handle.requested = request[1]
+    handle.setopt(pycurl.URL, request[0])
     handle.setopt(pycurl.WRITEDATA, handle.body)
     multi.add_handle(handle)
 
@@ -38,7 +38,7 @@ def run(client):
                 raise SystemExit(text)
             for handle in done:
                 multi.remove_handle(handle)
-                client.took(handle.asked, handle.body.getvalue())
+                client.record(handle.requested, handle.body.getvalue())
                 begin(multi, handle, client)
             if not left:
                 break
@@ -46,4 +46,4 @@ def run(client):
             multi.select(1.0)
 
 
-asking.main(run)
+load.main(run)

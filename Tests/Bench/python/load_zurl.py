@@ -1,7 +1,7 @@
-"""Requests from zurl over its request interface in TNetStrings, as ask-zurl.c does: PLACE is the endpoint
+"""Requests from zurl over its request interface in TNetStrings, as load-zurl.c does: SERVER is the endpoint
 `in_req_spec`."""
 
-import asking
+import load
 import zmq
 
 
@@ -24,20 +24,20 @@ def fields(text):
 def run(client):
     socket = zmq.Context.instance().socket(zmq.DEALER)
     socket.set_hwm(0)
-    socket.connect(client.plan.place)
+    socket.connect(client.plan.server)
     client.ready()
-    asked = {}
+    requested = {}
     while client.answered < client.plan.requests:
-        while len(asked) < client.plan.outstanding and (wish := client.next()):
-            number, url = str(client.asked), wish[0]
-            asked[number.encode()] = wish[1]
+        while len(requested) < client.plan.outstanding and (request := client.next()):
+            number, url = str(client.requested), request[0]
+            requested[number.encode()] = request[1]
             inner = f"2:id,{len(number)}:{number},6:method,3:GET,3:uri,{len(url)}:{url},"
             socket.send_multipart([b"", f"T{len(inner)}:{inner}}}".encode()])
         answer = fields(socket.recv_multipart()[-1])
         if answer.get(b"code") != b"200":
             raise SystemExit(f"zurl: {answer}")
-        client.took(asked.pop(answer[b"id"]), answer[b"body"])
+        client.record(requested.pop(answer[b"id"]), answer[b"body"])
     socket.close(0)
 
 
-asking.main(run)
+load.main(run)

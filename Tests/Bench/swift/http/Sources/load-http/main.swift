@@ -1,7 +1,7 @@
 // Requests from the origin by async-http-client in the client's process, as its README shows, with as many connections
 // as requests at once (its default is 8 to a host). EXTRA `http1` selects HTTP/1.1 where the origin also offers HTTP/2.
 // SSL_CERT_FILE names certificates to trust instead of the system's.
-import Asking
+import Load
 import AsyncHTTPClient
 import Foundation
 import NIOCore
@@ -17,7 +17,7 @@ if let file = ProcessInfo.processInfo.environment["SSL_CERT_FILE"] {
     configuration.tlsConfiguration = tls
 }
 let client = HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
-try await ask(plan) { url in
+try await load(plan) { url in
     let response = try await client.execute(HTTPClientRequest(url: url), timeout: .seconds(60))
     let body = try await response.body.collect(upTo: 1 << 20)
     return Array(body.readableBytesView)

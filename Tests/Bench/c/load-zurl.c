@@ -1,7 +1,7 @@
 /* Requests from zurl over its request interface (README of zurl, "Sockets": a DEALER multiplexes, requests have an
-   ID), in TNetStrings, which carry bodies unchanged. PLACE is the endpoint `in_req_spec`. */
+   ID), in TNetStrings, which carry bodies unchanged. SERVER is the endpoint `in_req_spec`. */
 #define _GNU_SOURCE
-#include "ask.h"
+#include "load.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static int is(const element *key, const char *name)
 }
 
 /* Reads a response. */
-static int answer(ask_client *client, const char *text, size_t size)
+static int answer(load_client *client, const char *text, size_t size)
 {
     const char *end = text + size;
     element map, key, value, body = {0}, code = {0}, id = {0};
@@ -45,20 +45,20 @@ static int answer(ask_client *client, const char *text, size_t size)
     }
     if (!id.data || !code.data || atoi(code.data) != 200)
         return fprintf(stderr, "zurl: %.*s\n", (int)size - 1, end - size + 1), -1;
-    return ask_answered(client, atol(id.data), body.data, body.size);
+    return load_answered(client, atol(id.data), body.data, body.size);
 }
 
-static int client(ask_client *client)
+static int client(load_client *client)
 {
     void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_DEALER);
     int none = 0;
     zmq_setsockopt(socket, ZMQ_SNDHWM, &none, sizeof none);
     zmq_setsockopt(socket, ZMQ_RCVHWM, &none, sizeof none);
-    if (zmq_connect(socket, client->place) != 0) return perror(client->place), 1;
-    char url[ASK_URL_BYTES], id[24], fields[ASK_URL_BYTES + 100], request[ASK_URL_BYTES + 120];
-    ask_ready(client);
+    if (zmq_connect(socket, client->server) != 0) return perror(client->server), 1;
+    char url[LOAD_URL_BYTES], id[24], fields[LOAD_URL_BYTES + 100], request[LOAD_URL_BYTES + 120];
+    load_ready(client);
     while (client->answered < client->requests) {
-        for (long number; (number = ask_next(client, url)) >= 0;) {
+        for (long number; (number = load_next(client, url)) >= 0;) {
             int length = snprintf(id, sizeof id, "%ld", number);
             int inner = snprintf(fields, sizeof fields, "2:id,%d:%s,6:method,3:GET,3:uri,%zu:%s,", length, id,
                 strlen(url), url);
@@ -82,5 +82,5 @@ static int client(ask_client *client)
 
 int main(int count, char **arguments)
 {
-    return ask_main(count, arguments, client);
+    return load_main(count, arguments, client);
 }

@@ -1,6 +1,6 @@
 /* Internal to the client: where the bus is, and the keys of a bus on a network. */
-#ifndef EARSHOT_PLACE_H
-#define EARSHOT_PLACE_H
+#ifndef EARSHOT_ADDRESS_H
+#define EARSHOT_ADDRESS_H
 
 #include "earshot.h"
 

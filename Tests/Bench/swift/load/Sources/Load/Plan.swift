@@ -1,8 +1,8 @@
 import Glibc
 
-/// Requests of a client, with the arguments of `ask.c`.
+/// Requests of a client, with the arguments of `load.c`.
 public struct Plan: Sendable {
-    public var place = ""
+    public var server = ""
     public var prefix = ""
     public var suffix = ""
     public var requests = 10000
@@ -22,7 +22,7 @@ public struct Plan: Sendable {
             }
             guard let value = rest.popFirst() else { Self.refuse(name) }
             switch name {
-            case "--place": place = value
+            case "--server": server = value
             case "--extra": extra = value
             case "--prefix": prefix = value
             case "--suffix": suffix = value

@@ -1,7 +1,7 @@
-/* Requests from gearmand: jobs of the function `fetch` with a URL as workload. PLACE is gearmand's port on
+/* Requests from gearmand: jobs of the function `fetch` with a URL as workload. SERVER is gearmand's port on
    127.0.0.1. With EXTRA `coalesce` jobs for one URL that wait or run at once are one, by gearman's unique ID. */
 #define _GNU_SOURCE
-#include "ask.h"
+#include "load.h"
 
 #include <libgearman/gearman.h>
 #include <stdio.h>
@@ -9,13 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
-static ask_client *asking;
+static load_client *current;
 static int failed;
 
 static gearman_return_t completed(gearman_task_st *task)
 {
     long number = (long)(intptr_t)gearman_task_context(task);
-    if (ask_answered(asking, number, gearman_task_data(task), gearman_task_data_size(task)) != 0)
+    if (load_answered(current, number, gearman_task_data(task), gearman_task_data_size(task)) != 0)
         failed = 1;
     return GEARMAN_SUCCESS;
 }
@@ -28,19 +28,19 @@ static gearman_return_t was_failed(gearman_task_st *task)
     return GEARMAN_SUCCESS;
 }
 
-static int client(ask_client *client)
+static int client(load_client *client)
 {
-    asking = client;
+    current = client;
     int coalesce = strcmp(client->extra, "coalesce") == 0;
     gearman_client_st *gearman = gearman_client_create(NULL);
     gearman_client_add_options(gearman, GEARMAN_CLIENT_NON_BLOCKING | GEARMAN_CLIENT_FREE_TASKS);
-    gearman_client_add_server(gearman, "127.0.0.1", (in_port_t)atoi(client->place));
+    gearman_client_add_server(gearman, "127.0.0.1", (in_port_t)atoi(client->server));
     gearman_client_set_complete_fn(gearman, completed);
     gearman_client_set_fail_fn(gearman, was_failed);
-    char url[ASK_URL_BYTES], unique[64];
-    ask_ready(client);
+    char url[LOAD_URL_BYTES], unique[64];
+    load_ready(client);
     while (client->answered < client->requests && !failed) {
-        for (long number; (number = ask_next(client, url)) >= 0;) {
+        for (long number; (number = load_next(client, url)) >= 0;) {
             gearman_return_t result;
             snprintf(unique, sizeof unique, "%ld-%d", number, (int)getpid());
             gearman_client_add_task(gearman, NULL, (void *)(intptr_t)number, "fetch", coalesce ? url : unique, url,
@@ -57,5 +57,5 @@ static int client(ask_client *client)
 
 int main(int count, char **arguments)
 {
-    return ask_main(count, arguments, client);
+    return load_main(count, arguments, client);
 }

@@ -1,5 +1,5 @@
 """Common part of the Python clients: a number of requests with a number outstanding, timed and checked, as in
-ask.c."""
+load.c."""
 
 import argparse
 import json
@@ -10,13 +10,13 @@ import time
 import zlib
 
 
-class Asking:
+class LoadClient:
     """Requests of one client, numbered from 0."""
 
     def __init__(self, plan, index):
         self.plan = plan
         self.index = index
-        self.asked = 0
+        self.requested = 0
         self.answered = 0
         self.bytes = 0
         self.sum = 0
@@ -26,25 +26,25 @@ class Asking:
     def ready(self):
         """Call when the client is connected. Returns when all are connected and the clock runs."""
         if self.plan.gate is not None:
-            told, go = self.plan.gate
-            os.write(told, b".")
+            ready_reader, go = self.plan.gate
+            os.write(ready_reader, b".")
             os.read(go, 1)
         self.began = time.monotonic()
 
     def next(self):
         """Returns a URL and the time of the request; None after the last one."""
-        if self.asked == self.plan.requests:
+        if self.requested == self.plan.requests:
             return None
-        number = self.asked % self.plan.files
-        self.asked += 1
+        number = self.requested % self.plan.files
+        self.requested += 1
         return f"{self.plan.prefix}{number:06}{self.plan.suffix}", time.monotonic()
 
-    def took(self, asked, body):
+    def record(self, requested, body):
         """Counts a response. Surplus responses are a fault."""
         now = time.monotonic()
         if len(body) != self.plan.size:
             raise SystemExit(f"an answer of {len(body)} bytes")
-        self.times.append(now - asked)
+        self.times.append(now - requested)
         self.bytes += len(body)
         if self.plan.sums:
             self.sum += zlib.crc32(body)
@@ -53,9 +53,9 @@ class Asking:
 
 
 def main(run):
-    """Runs `run(asking)` in each of the clients' processes and prints one line of JSON."""
+    """Runs `run(load)` in each of the clients' processes and prints one line of JSON."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--place", default="")
+    parser.add_argument("--server", default="")
     parser.add_argument("--prefix", required=True)
     parser.add_argument("--suffix", default="")
     parser.add_argument("--requests", type=int, default=10000)
@@ -66,35 +66,35 @@ def main(run):
     parser.add_argument("--extra", default="")
     parser.add_argument("--sums", action="store_true")
     plan = parser.parse_args()
-    (told, tell), (go, start) = os.pipe(), os.pipe()
-    plan.gate = tell, go
+    (ready_reader, ready_writer), (go, start) = os.pipe(), os.pipe()
+    plan.gate = ready_writer, go
     results = []
     for index in range(plan.clients):
         result, write = os.pipe()
         if os.fork() == 0:
-            os.close(told)
+            os.close(ready_reader)
             os.close(start)
-            client(run, Asking(plan, index), write)
+            client(run, LoadClient(plan, index), write)
         os.close(write)
         results.append(result)
-    os.close(tell)
+    os.close(ready_writer)
     os.close(go)
     for _ in results:
-        if not os.read(told, 1):
+        if not os.read(ready_reader, 1):
             raise SystemExit("a client did not come up")
     os.write(start, b"." * len(results))
     report(plan, [read(result) for result in results])
 
 
-def client(run, asking, write):
+def client(run, load, write):
     """A client's process, which writes its result to the pipe."""
     status = 1
     try:
-        run(asking)
-        if asking.answered != asking.plan.requests:
-            raise SystemExit(f"{asking.answered} answers of {asking.plan.requests}")
+        run(load)
+        if load.answered != load.plan.requests:
+            raise SystemExit(f"{load.answered} answers of {load.plan.requests}")
         with open(write, "w") as pipe:
-            json.dump([asking.began, asking.ended, asking.bytes, asking.sum, asking.times], pipe)
+            json.dump([load.began, load.ended, load.bytes, load.sum, load.times], pipe)
         status = 0
     except SystemExit as end:
         print(end, file=sys.stderr)

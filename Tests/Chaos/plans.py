@@ -27,7 +27,7 @@ LEASES = (0, 0, 1, 5)
 LANGUAGES = ("python", "swift")
 
 
-class Wish:
+class PlannedRequest:
     """One request of a plan."""
 
     def __init__(self, name, handler, url, options):
@@ -43,7 +43,7 @@ class Wish:
 
     @classmethod
     def of(cls, line):
-        """Returns the wish of a step; None for other steps."""
+        """Returns the request of a step; None for other steps."""
         _, verb, *words = line.split(" ")
         if verb != "ask":
             return None
@@ -102,12 +102,12 @@ class Planner:
             if pattern not in self.watched:
                 self.watched.append(pattern)
                 return f"watch {pattern}"
-        return self.ask(at)
+        return self.submit(at)
 
     def handler(self):
         return f"{root(self.number)}/{self.chance.choice('abcde')}"
 
-    def ask(self, at):
+    def submit(self, at):
         self.count += 1
         name = f"{self.number}.{self.life}-{self.count}"
         self.recent = [*self.recent[-4:], name]

@@ -1,34 +1,34 @@
-"""Requests from an Earshot bus by examples/python: PLACE is its runtime folder, EXTRA `blocking`, `asyncio` or
+"""Requests from an Earshot bus by examples/python: SERVER is its runtime folder, EXTRA `blocking`, `asyncio` or
 `uvloop`."""
 
 import asyncio
 import collections
 import sys
 
-import asking
+import load
 import earshot_bus
 import earshot_bus.blocking
 
 
 def blocking(client):
-    with earshot_bus.blocking.connect(client.plan.place) as bus, bus.handler() as handler:
+    with earshot_bus.blocking.connect(client.plan.server) as bus, bus.handler() as handler:
         client.ready()
         outstanding = collections.deque()
         while client.answered < client.plan.requests:
-            while len(outstanding) < client.plan.outstanding and (wish := client.next()):
-                outstanding.append((handler.start(wish[0]), wish[1]))
-            transfer, asked = outstanding.popleft()
-            client.took(asked, transfer.result().read())
+            while len(outstanding) < client.plan.outstanding and (request := client.next()):
+                outstanding.append((handler.start(request[0]), request[1]))
+            transfer, requested = outstanding.popleft()
+            client.record(requested, transfer.result().read())
 
 
 async def asynchronous(client):
-    async with earshot_bus.connect(client.plan.place) as bus, bus.handler() as handler:
+    async with earshot_bus.connect(client.plan.server) as bus, bus.handler() as handler:
         client.ready()
 
         async def one_after_the_other():
-            while wish := client.next():
-                result = await handler.fetch(wish[0])
-                client.took(wish[1], result.read())
+            while request := client.next():
+                result = await handler.fetch(request[0])
+                client.record(request[1], result.read())
         await asyncio.gather(*(one_after_the_other() for _ in range(client.plan.outstanding)))
 
 
@@ -45,4 +45,4 @@ def run(client):
         sys.exit("EXTRA is blocking, asyncio or uvloop")
 
 
-asking.main(run)
+load.main(run)

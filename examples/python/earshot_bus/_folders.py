@@ -170,9 +170,9 @@ class PrivateBus:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="earshot-"))
         self._started = threading.Event()
         # The kernel ends the bus together with the thread that started it, so that thread stays alive.
-        self._keeper = threading.Thread(target=self._keep, name="earshot-private", daemon=True)
+        self._supervisor = threading.Thread(target=self._supervise, name="earshot-private", daemon=True)
         self._reader, self._writer = os.pipe()
-        self._keeper.start()
+        self._supervisor.start()
 
     def await_ready(self) -> None:
         """Waits until clients can connect. Raises `NoBroker` if the bus does not start."""
@@ -189,7 +189,7 @@ class PrivateBus:
     @property
     def is_alive(self) -> bool:
         """Whether the bus belongs to this process and runs."""
-        return self._owner == os.getpid() and self._keeper.is_alive()
+        return self._owner == os.getpid() and self._supervisor.is_alive()
 
     def end(self) -> None:
         """Ends the bus and removes its directory. Does nothing in a forked child, which does not own the bus."""
@@ -197,12 +197,12 @@ class PrivateBus:
             return
         if self._process is not None:
             self._process.terminate()
-            self._keeper.join(END_SECONDS)
-            if self._keeper.is_alive():
+            self._supervisor.join(END_SECONDS)
+            if self._supervisor.is_alive():
                 self._process.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _keep(self) -> None:
+    def _supervise(self) -> None:
         try:
             self._process = subprocess.Popen(
                 [str(self._program), "serve", "--runtime", str(self.folder), "--log-level", "error", "--ready-fd",

@@ -4,7 +4,7 @@ requests ("Client Quickstart"), with its speedups ("Library Installation"). EXTR
 import asyncio
 
 import aiohttp
-import asking
+import load
 
 
 async def fetch_all(client):
@@ -14,10 +14,10 @@ async def fetch_all(client):
         client.ready()
 
         async def one_after_the_other():
-            while wish := client.next():
-                async with session.get(wish[0]) as response:
+            while request := client.next():
+                async with session.get(request[0]) as response:
                     response.raise_for_status()
-                    client.took(wish[1], await response.read())
+                    client.record(request[1], await response.read())
         await asyncio.gather(*(one_after_the_other() for _ in range(client.plan.outstanding)))
 
 
@@ -30,4 +30,4 @@ def run(client):
         asyncio.run(fetch_all(client))
 
 
-asking.main(run)
+load.main(run)

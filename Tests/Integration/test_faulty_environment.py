@@ -9,7 +9,7 @@ from support.origin import Origin
 from support.processes import children, eventually, kill, process_name
 
 
-class FaultyPlaceTests(TestCase):
+class FaultyEnvironmentTests(TestCase):
     def setUp(self):
         self.folder = temporary_folder()
         self.commands = Commands(self.folder / "run", self.folder)
@@ -26,11 +26,11 @@ class FaultyPlaceTests(TestCase):
 
     def test_a_spool_that_cannot_be_written_ends_serve(self):
         (self.folder / "file").touch()
-        said = self.refused(73, "--spool", self.folder / "file" / "spool")
-        self.assertRegex(said, r"earshot: cannot use the folder .*/file/spool: .*: Not a directory\n")
+        message = self.refused(73, "--spool", self.folder / "file" / "spool")
+        self.assertRegex(message, r"earshot: cannot use the folder .*/file/spool: .*: Not a directory\n")
         # The kernel permits nobody to write here, not even root.
-        said = self.refused(73, "--spool", "/proc/earshot/spool")
-        self.assertIn("earshot: cannot use the folder /proc/earshot", said)
+        message = self.refused(73, "--spool", "/proc/earshot/spool")
+        self.assertIn("earshot: cannot use the folder /proc/earshot", message)
 
     def test_a_home_that_is_read_only_ends_serve(self):
         self.commands.environment["HOME"] = "/proc/self"
@@ -38,7 +38,7 @@ class FaultyPlaceTests(TestCase):
 
     def test_options_are_checked_before_anything_starts(self):
         (self.folder / "folder").mkdir()
-        for option, value, said in (
+        for option, value, message in (
                 ("--dns-server", "foo", "--dns-server foo: give a numeric address"),
                 ("--dns-server", "127.0.0.1:0", "--dns-server 127.0.0.1:0: "),
                 ("--dns-server", "127.0.0.1:99999", "--dns-server 127.0.0.1:99999: "),
@@ -46,7 +46,7 @@ class FaultyPlaceTests(TestCase):
                 ("--ca-file", "nothing.pem", "--ca-file: cannot read nothing.pem: No such file or directory"),
                 ("--ca-file", "folder", "--ca-file: folder is a directory")):
             with self.subTest(option=option, value=value):
-                self.assertIn(said, self.refused(78, option, value))
+                self.assertIn(message, self.refused(78, option, value))
                 self.assertFalse((self.folder / "run").exists())
         got = self.commands.run("get", "--ca-file", "nothing.pem", "http://127.0.0.1/")
         self.assertEqual(got.status, 64, got.describe())
@@ -55,8 +55,8 @@ class FaultyPlaceTests(TestCase):
         (self.folder / "libraries").mkdir()
         self.commands.environment["LD_LIBRARY_PATH"] = str(self.folder / "libraries")
         (self.folder / "libraries" / "libcurl.so.4").write_bytes(b"no library")
-        said = self.refused(73)
-        self.assertRegex(said, "earshot: cannot start a worker: .*libcurl.so.4.*; install libcurl 7.88 or later")
+        message = self.refused(73)
+        self.assertRegex(message, "earshot: cannot start a worker: .*libcurl.so.4.*; install libcurl 7.88 or later")
 
     def test_a_certificate_file_that_is_removed_is_told_of_and_found_again(self):
         file = self.folder / "ca.pem"
@@ -101,7 +101,7 @@ class FaultyPlaceTests(TestCase):
             get.await_line(f"earshot: waiting for the broker in {self.folder}/run")
             os.kill(broker, signal.SIGCONT)
             self.assertEqual(get.wait(), 0, get.describe())
-        self.assertEqual(len(get.stderr.splitlines()), 1, get.stderr)
+        self.assertEqual(get.stderr.count("waiting for the broker"), 1, get.stderr)
         serve.signal(signal.SIGTERM)
         serve.wait()
 

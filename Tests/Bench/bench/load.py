@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable
 
-from bench import data, peers, places
+from bench import data, peers, folders
 from bench.cpu import Meter
 from bench.frame import Contender, Failed, Sample
 from bench.programs import run
@@ -70,7 +70,7 @@ class Client:
     name: str
     program: list
     describe: str
-    place: object = ""
+    server: object = ""
     extra: str = ""
     servers: dict = dataclasses.field(default_factory=dict)
     is_ours: bool = False
@@ -78,13 +78,13 @@ class Client:
     env: dict = dataclasses.field(default_factory=dict)
 
     def contender(self, plan):
-        return Contender(self.name, self.describe, lambda number: self.ask(plan, number), self.is_ours)
+        return Contender(self.name, self.describe, lambda number: self.run_round(plan, number), self.is_ours)
 
-    def ask(self, plan, number):
+    def run_round(self, plan, number):
         """Runs one round. Returns responses per second and the CPU time."""
         arguments = [*self._resolved(), *plan.arguments()]
-        if self.place:
-            arguments += ["--place", self.place() if callable(self.place) else self.place]
+        if self.server:
+            arguments += ["--server", self.server() if callable(self.server) else self.server]
         if self.extra:
             arguments += ["--extra", self.extra]
         if number == 0:
@@ -114,7 +114,7 @@ class Client:
 
 
 def compiled(name):
-    return [places.PROGRAMS / name]
+    return [folders.PROGRAMS / name]
 
 
 def scripted(name):

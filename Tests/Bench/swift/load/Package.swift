@@ -3,7 +3,7 @@ import PackageDescription
 
 // Common part of the two clients. Each client is a separate package, so that its build needs only its dependencies.
 let package = Package(
-    name: "asking",
-    products: [.library(name: "Asking", targets: ["Asking"])],
-    targets: [.target(name: "Asking")]
+    name: "load",
+    products: [.library(name: "Load", targets: ["Load"])],
+    targets: [.target(name: "Load")]
 )

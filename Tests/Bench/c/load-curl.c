@@ -1,7 +1,7 @@
 /* Requests from the origin by libcurl's multi interface in the client's process. It reuses easy handles, and the
-   multi handle keeps the connections (libcurl-tutorial(3), libcurl-multi(3)). PLACE is unused. */
+   multi handle keeps the connections (libcurl-tutorial(3), libcurl-multi(3)). SERVER is unused. */
 #define _GNU_SOURCE
-#include "ask.h"
+#include "load.h"
 
 #include <curl/curl.h>
 #include <stdio.h>
@@ -30,17 +30,17 @@ static size_t write_body(char *data, size_t one, size_t size, void *context)
     return size;
 }
 
-static int begin(CURLM *multi, transfer *new, ask_client *client)
+static int begin(CURLM *multi, transfer *new, load_client *client)
 {
-    char url[ASK_URL_BYTES];
-    new->number = ask_next(client, url);
+    char url[LOAD_URL_BYTES];
+    new->number = load_next(client, url);
     if (new->number < 0) return 0;
     new->size = 0;
     curl_easy_setopt(new->easy, CURLOPT_URL, url);
     return curl_multi_add_handle(multi, new->easy) == CURLM_OK;
 }
 
-static int client(ask_client *client)
+static int client(load_client *client)
 {
     curl_global_init(CURL_GLOBAL_ALL);
     CURLM *multi = curl_multi_init();
@@ -54,7 +54,7 @@ static int client(ask_client *client)
         curl_easy_setopt(all[i].easy, CURLOPT_FAILONERROR, 1L);
         curl_easy_setopt(all[i].easy, CURLOPT_NOSIGNAL, 1L);
     }
-    ask_ready(client);
+    load_ready(client);
     for (int i = 0; i < client->outstanding; i++) begin(multi, &all[i], client);
     while (client->answered < client->requests) {
         int running, left;
@@ -67,7 +67,7 @@ static int client(ask_client *client)
             curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&ended);
             if (code != CURLE_OK) return fprintf(stderr, "%s\n", curl_easy_strerror(code)), 1;
             curl_multi_remove_handle(multi, easy);
-            if (ask_answered(client, ended->number, ended->body, ended->size) != 0) return 1;
+            if (load_answered(client, ended->number, ended->body, ended->size) != 0) return 1;
             begin(multi, ended, client);
             some = 1;
         }
@@ -84,5 +84,5 @@ static int client(ask_client *client)
 
 int main(int count, char **arguments)
 {
-    return ask_main(count, arguments, client);
+    return load_main(count, arguments, client);
 }
