@@ -14,7 +14,6 @@ from unittest import mock
 import places  # noqa: F401
 from door import HOST, Door, RawOrigin, Site, more, read
 from support.harness import Bus, Commands, TestCase, binary, temporary_folder, web
-from support.injection import IS_SUPPORTED, LANDLOCK, Injected
 from support.origin import Origin, body
 from support.processes import eventually, watch_all
 from web import Web
@@ -151,25 +150,6 @@ class UserTests(TestCase):
             small, large = (site.publish(f"/{count}", "text/html", link * count) for count in (1, 10_000))
             self.assertIn(b'"http://localhost/http://files', door.get("/" + small)[2])
             self.assertTrue(door.get("/" + large)[2] == link.encode() * 10_000)
-
-    @unittest.skipUnless(IS_SUPPORTED, "system calls are injected on x86-64 only")
-    def test_the_door_reaches_bodies_and_the_socket_of_the_broker_only(self):
-        from test_confined import file_tries, kernel_tries, process_tries, socket_tries
-        with Door(workers=1) as door:
-            self.assertEqual(door.get(self.origin.url + "/bytes/200000")[0], 200)
-            secret = door.folder / "secret"
-            secret.write_text("secret")
-            outside = [os.fspath(secret), f"/proc/{door.broker}/mem", os.fspath(door.runtime / "broker.lock")]
-            with Injected(door.door) as process:
-                tries = [*file_tries(outside, None), *process_tries(process.pid, [door.broker, os.getpid()]), *kernel_tries(),
-                         *socket_tries(True)]
-                if LANDLOCK:
-                    tries += [("list", "open", (folder, os.O_RDONLY | os.O_DIRECTORY, 0), {"EACCES"})
-                              for folder in ("/etc", "/tmp", os.fspath(door.runtime))]
-                wrong = [(title, call, arguments) for title, call, arguments, expected in tries
-                         if process.outcome(call, *arguments) not in expected]
-            self.assertEqual(wrong, [])
-            self.assertEqual(door.get(self.url)[0], 200)
 
     def test_a_door_that_dies_is_replaced_and_its_requests_end(self):
         with Door(crashes=True) as door, door.client() as client:
