@@ -1,8 +1,13 @@
-internal import EarshotWeb
+internal import EarshotLoop
+internal import EarshotWire
 
-/// Fuzz target: requests of HTTP clients. The head and a chunked body must not depend on how the input is split.
+@testable internal import EarshotWeb
+
+/// Fuzz target: requests of HTTP clients. The head and a chunked body must not depend on how the input is split, and the broker
+/// reads each FETCH that the proxy, the prefix and the API make of a request.
 ///
-/// The first byte selects the number of bytes per step; the second, whether the input is a body.
+/// The first byte selects the number of bytes per step; the second, whether the input is a body. Input after a head is the body
+/// of its request.
 enum RequestTarget {
     static func run(_ bytes: [UInt8]) {
         guard bytes.count > 2 else { return }
@@ -23,9 +28,35 @@ enum RequestTarget {
         // A head that is split at the limit may be rejected for its size before a later fault is seen.
         guard read.count < 16_384 else { return }
         precondition(reading == whole, "\(reading), and \(whole)")
-        if case .complete(_, let length) = whole {
+        if case .complete(let head, let length) = whole {
             precondition(input[..<length].suffix(4).elementsEqual([13, 10, 13, 10]))
+            carryOut(head, Array(input[length...]))
         }
+    }
+
+    /// Carries out a request without a broker.
+    private static func carryOut(_ head: RequestHead, _ body: [UInt8]) {
+        guard let handler = HandlerID("a"), let id = RequestID("1") else { return }
+        let proxy = ProxyRequest(pseudonym: "earshot-x", ports: [5_768], rewrites: ["b"], waitMilliseconds: 1)
+        if case .fetch(let fetch) = proxy.read(head, body, handler: handler, id: id) { check(fetch) }
+        guard head.target.hasPrefix("/v1"), let loop = try? EventLoop(), let ends = try? UnixSocket.makePair() else {
+            return
+        }
+        defer { UnixSocket.close(ends.1) }
+        let rules = WebPeer.Rules(reject: { WebResponse($0, text: "") }, request: { _, _, _ in }, closed: { _ in })
+        guard let peer = try? WebPeer(ends.0, rules, loop: loop) else { return UnixSocket.close(ends.0) }
+        defer { peer.close() }
+        let api = API(origins: [], ownUser: 1, via: "1.1 earshot-x", loop: loop) { _, _, _ in nil }
+        for user in 1...2 as ClosedRange<UInt32> where api.refusal(of: head, isProved: false) == nil {
+            if case .fetch(let fetch)? = api.answer(peer, head, body, user: user, handler, id) { check(fetch) }
+        }
+    }
+
+    private static func check(_ fetch: Fetch) {
+        var fetch = fetch
+        let again = try? ClientMessage(head: ClientMessage.fetch(fetch).encoded())
+        fetch.body = nil
+        precondition(again == .fetch(fetch), "\(fetch) is read again as \(String(describing: again))")
     }
 
     private static func readBody(_ input: [UInt8], _ step: Int) {
