@@ -91,6 +91,7 @@ import Testing
             ("GET http://b/ HTTP/1.1", "Via: 1.1 a, 1.1 earshot-x (c)", "", 508),
             ("GET http://b/ HTTP/1.1", "A: b", "x", 400),
             ("GET http://b/ HTTP/1.1", "Earshot-Priority: highest", "", 400),
+            (String(repeating: "m", count: 120) + " http://b/ HTTP/1.1", "A: b", "", 400),
             ("OPTIONS http://b/ HTTP/1.1", "Max-Forwards: 0", "", 200),
             ("GET http://b/" + String(repeating: "a", count: 8_192) + " HTTP/1.1", "A: b", "", 414),
         ] {

@@ -15,9 +15,9 @@ from support.tools import tool
 
 class Browser:
     """`with Browser() as browser:` opens one page. `console` collects its errors and warnings. `proxy`: URL of a proxy for all
-    addresses, those of loopback included."""
+    addresses, those of loopback included. `resolver`: rule for the addresses of names."""
 
-    def __init__(self, proxy=None):
+    def __init__(self, proxy=None, resolver=None):
         self._folder = tempfile.mkdtemp(prefix="ear-chromium-")
         from_us, self._write = os.pipe()
         self._read, to_us = os.pipe()
@@ -28,6 +28,9 @@ class Browser:
                    f"--user-data-dir={self._folder}", "--remote-debugging-pipe", "about:blank"]
         if proxy:
             command[1:1] = [f"--proxy-server={proxy.rstrip('/')}", "--proxy-bypass-list=<-loopback>"]
+
+        if resolver:
+            command[1:1] = [f"--host-resolver-rules={resolver}"]
 
         def arrange_descriptors():
             os.dup2(ours[0], 3)

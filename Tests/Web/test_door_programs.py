@@ -1,4 +1,4 @@
-"""Programs behind the HTTP door: apt, pip and Chromium, and pages that attack the door through the browser."""
+"""Programs behind the HTTP door: apt, pip and Chromium."""
 
 import email.utils
 import hashlib
@@ -17,7 +17,7 @@ import checkout  # noqa: F401
 from browser import Browser
 from door import HOST, Door, Site, needs
 from support.harness import TestCase
-from support.origin import Origin, body
+from support.origin import body
 from support.processes import eventually
 
 WHEEL = "eardoor-1.0-py3-none-any.whl"
@@ -109,59 +109,6 @@ class ProgramTests(TestCase):
         # The browser requests its icon when it likes.
         requested = [path for path in self.site.requested if path != "/favicon.ico"]
         self.assertEqual(sorted(requested), sorted(["/gallery", *names]))
-
-    # Pages that attack the door.
-
-    TRIES = """<script>
-        const element = (name, attributes) => new Promise(done => {
-            const it = document.createElement(name)
-            it.onload = () => done("loaded"), it.onerror = () => done("error")
-            document.body.append(Object.assign(it, attributes))
-        })
-        const form = target => new Promise(done => {
-            const frame = document.createElement("iframe")
-            document.body.append(Object.assign(frame, {name: "f" + Math.random()}))
-            frame.onload = () => done("loaded")
-            const it = Object.assign(document.createElement("form"), {action: target, method: "post", target: frame.name})
-            document.body.append(it)
-            it.submit()
-        })
-        onload = () => window.result = Promise.allSettled([fetch("/own"), ...TARGETS.flatMap(target => [
-            fetch(target).then(answer => answer.text()).then(text => "read " + text),
-            fetch(target, {mode: "no-cors"}), fetch(target, {mode: "no-cors", method: "POST", body: "x"}),
-            element("img", {src: target}), element("script", {src: target}), element("iframe", {src: target}), form(target),
-        ])]).then(all => all.map(one => String(one.value ?? one.reason)))
-    </script><body>"""
-
-    def test_a_page_of_another_site_reads_and_triggers_nothing_through_the_door(self):
-        origin = self.enterContext(Origin())
-        target = f"{self.door.proxy}{self.site.url}/secret"
-        self.site.publish("/secret", "text/html", "secret", Access_Control_Allow_Origin="*")
-        targets = [target, f"{origin.url}/redirect-to?url={target}"]
-        self.site.publish("/evil", "text/html", self.TRIES.replace("TARGETS", repr(targets)))
-        for host in (HOST, "localhost"):
-            with Browser() as browser:
-                browser.open(f"http://{host}:{self.site.port}/evil")
-                eventually(lambda: browser.value("!!window.result"), "the page has begun its tries")
-                result = browser.value("window.result")
-            self.assertEqual(len(result), 15)
-            self.assertFalse([text for text in result if "secret" in text], result)
-        self.assertEqual(self.site.requested.count("/own"), 2, "the tries were made")
-        self.assertNotIn("/secret", self.site.requested)
-
-    def test_a_page_below_the_prefix_runs_no_script_and_triggers_nothing(self):
-        self.site.publish("/secret", "text/html", "secret")
-        target = f"{self.door.proxy}{self.site.url}/secret"
-        self.site.publish("/evil", "text/html", f"""<title>before</title><script>document.title = "after"</script>
-            <img src="{target}"><script src="{target}"></script><link rel="stylesheet" href="{target}">
-            <iframe src="{target}"></iframe><meta http-equiv="refresh" content="0; url={target}">
-            <img src="/{self.site.url}/secret"><p>end</p>""")
-        with Browser() as browser:
-            browser.open(f"{self.door.proxy}{self.site.url}/evil")
-            eventually(lambda: browser.value("document.readyState") == "complete", "the page is complete")
-            self.assertEqual(browser.value("[document.title, document.querySelector('p').innerText]"), ["before", "end"])
-            self.assertTrue([url for url in browser.requested if url == target], "the page tried it")
-        self.assertEqual(self.site.requested, ["/evil"])
 
     # apt.
 

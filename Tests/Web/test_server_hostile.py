@@ -1,7 +1,6 @@
 """`earshot-web` and peers that do harm: slow, silent, greedy, malformed, or without the token."""
 
 import concurrent.futures
-import errno
 import os
 import pathlib
 import resource
@@ -132,32 +131,6 @@ class FloodTests(TestCase):
         eventually(lambda: len(os.listdir(f"/proc/{self.web.program.pid}/fd")) <= before, "all are closed")
 
 
-class HeadTests(TestCase):
-    def test_large_and_odd_heads_are_refused(self):
-        with Bus() as bus, Web(bus) as web:
-            line = b"GET /healthz HTTP/1.1\r\n"
-            for head, status in [
-                    (line + b"Host: localhost\r\n" + b"A: b\r\n" * 2_000, 200),
-                    (line + b"Host: localhost\r\n" + b"A: b\r\n" * 3_000, 431),
-                    (line + b"Host: localhost\r\nA: " + b"b" * 100_000, 431),
-                    (b"GET /" + b"a" * 16_000 + b" HTTP/1.1\r\nHost: localhost\r\n", 404),
-                    (line + b"Host: localhost\r\nHost: localhost\r\n", 400), (line + b"Host: \r\n", 421),
-                    (line + b"Host: localhost.\r\n", 200), (line + b"Host: localhost.evil.example\r\n", 421),
-                    (line + b"Host: evil.example:5766\r\n", 421), (line + b"Host: 127.0.0.1.nip.io\r\n", 421),
-                    (line + b"Host: localhost\r\nOrigin: null\r\n", 403),
-                    (line + b"Host: localhost\r\nOrigin: http://localhost\r\nOrigin: http://evil.example\r\n", 403),
-                    (line + b"Host: localhost\r\nOrigin: http://localhost.evil.example\r\n", 403),
-                    (line + b"Host: localhost\r\nSec-Fetch-Site: cross-site\r\n", 403),
-                    (line + b"Host: localhost\r\nTransfer-Encoding: chunked\r\n", 413),
-                    (line + b"Host: localhost\r\nContent-Length: 0\r\nContent-Length: 9\r\n", 400),
-                    (line + b"Host: localhost\r\nA\0: b\r\n", 400), (line + b"Host: localhost\r\nA: \rb\r\n", 400),
-                    (b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n", 405),
-                    (b"GET http://localhost/healthz HTTP/1.1\r\nHost: localhost\r\n", 400),
-                    (b"PRI * HTTP/2.0\r\n", 505)]:
-                answer = web.raw(head + b"Connection: close\r\n\r\n")
-                self.assertTrue(answer.startswith(f"HTTP/1.1 {status} ".encode()), (head[:80], answer[:80]))
-
-
 class SecretTests(TestCase):
     def test_the_token_is_accepted_in_its_field_only_and_never_shown(self):
         with Bus() as bus:
@@ -218,19 +191,6 @@ class SocketTests(TestCase):
         self.assertTrue(stat.S_ISSOCK(path.lstat().st_mode))
         with Web(self.commands, listen=str(path)) as second:
             self.assertEqual(second.get("/healthz")[0], 200)
-
-    def test_other_users_cannot_connect(self):
-        if os.geteuid() != 0:
-            self.skipTest("another user needs root")
-        path = self.folder / "web.sock"
-        self.folder.chmod(0o755)
-        with Web(self.commands, listen=str(path)):
-            pid = os.fork()
-            if pid == 0:
-                os.setuid(65534)
-                with socket.socket(socket.AF_UNIX) as peer:
-                    os._exit(7 if peer.connect_ex(str(path)) == errno.EACCES else 1)
-            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 7)
 
 
 if __name__ == "__main__":

@@ -218,7 +218,7 @@ package final class Door {
         }
         let bytes = if case .bytes(let count) = head.bodyLength { count } else { WireLimits.requestBodyBytes }
         guard bytes <= WireLimits.requestBodyBytes else { return Self.rejection(413) }
-        return reserve(bytes, client, user) ? nil : refused(ProxyResponse.absent)
+        return reserve(bytes, client, user) ? nil : refused(ProxyResponse.full(bytes))
     }
 
     /// Counts bytes of a body in memory. Returns false beyond the bounds on those of all clients and of a user.

@@ -139,7 +139,7 @@ final class Exchange {
             }
         }
         if file == nil, result.file == nil, body.count > Self.uncountedBytes, !reserve(body.count) {
-            return fail(ProxyResponse.absent)
+            return fail(ProxyResponse.full(body.count))
         }
         if phase == .waiting {
             if let path = result.file {
@@ -196,7 +196,7 @@ final class Exchange {
             } else if let read {
                 guard !isReading else { return }
                 isReading = true
-                let length = min(count, WireLimits.dataBytes)
+                let length = min(count, Self.uncountedBytes)
                 return read(
                     BodyRead(reference, offset: start, length: length, generation: sequence == nil ? generation : nil))
             }

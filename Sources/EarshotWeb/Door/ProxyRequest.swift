@@ -73,12 +73,14 @@ struct ProxyRequest {
             fetch.options.route.decodes = true
             fetch.options.streams = false
         }
+        let values: [(String, String?)] = [
+            ("method", head.method), ("priority", head.fields.first("earshot-priority")),
+            ("deadline", head.fields.first("earshot-deadline")),
+        ]
         do throws(WireError) {
-            for (name, option) in [("earshot-priority", "priority"), ("earshot-deadline", "deadline")] {
-                if let value = head.fields.first(name) { try fetch.options.set(option, to: value) }
-            }
+            for case (let option, let value?) in values { try fetch.options.set(option, to: value) }
         } catch {
-            return refused(400, "Earshot-Priority or Earshot-Deadline: \(error.detail)")
+            return refused(400, error.detail)
         }
         return .fetch(fetch)
     }
@@ -89,7 +91,6 @@ struct ProxyRequest {
 
     private func options(_ head: RequestHead) -> Fetch.Options {
         var options = Fetch.Options()
-        options.method = head.method
         options.coalesces = head.method == "GET" || head.isHead
         options.redirect = .manual
         options.retries = 0

@@ -126,6 +126,15 @@ struct ProxyResponse {
     /// Returns the response if the broker cannot be asked now.
     static let absent = own(503, "proxy_internal_error", "the broker does not answer", code: nil, retryAfter: 1)
 
+    /// Returns the response if the bodies in memory leave no room for another one.
+    static func full(_ bytes: Int) -> WebResponse {
+        let most = Door.Limits.bodyBytes >> 20
+        let detail =
+            "no room for a body of \(bytes) bytes: the HTTP door keeps at most \(most) MiB in memory, and "
+            + "\(most / Door.Limits.usersShare) MiB for a user other than that of the bus"
+        return own(503, "connection_limit_reached", detail, code: nil, retryAfter: 1)
+    }
+
     /// Response for a body that a session of the API did not keep.
     static let dropped = own(
         410, "proxy_internal_error",

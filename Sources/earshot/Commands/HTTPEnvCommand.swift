@@ -1,5 +1,6 @@
 internal import ArgumentParser
 internal import EarshotClient
+internal import EarshotCore
 internal import EarshotWire
 
 /// `earshot http-env`: the environment of programs that use the HTTP door as their proxy.
@@ -7,7 +8,8 @@ struct HTTPEnvCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "http-env", abstract: "Print shell commands that make the HTTP door the proxy of programs.",
         discussion: """
-            The bus has a door with the setting `http`, as by `earshot serve --http 5768`.
+            The bus has a door with the setting `http`, as by `earshot serve --http 5768`. In a bus with `users` or \
+            `listen`, and beyond loopback, the output contains the first token of `http-tokens`.
 
               eval "$(earshot http-env)"
             """)
@@ -16,16 +18,43 @@ struct HTTPEnvCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            let answers = try BusQuery.answers(.status, in: place)
-            let addresses = answers.first.flatMap { JSONValue($0) }?.member("http")?.items("addresses").compactMap(
-                \.text)
-            guard let url = addresses?.first(where: { $0.hasPrefix("http://") && !$0.hasSuffix("/v1/") }) else {
+            let status = try BusQuery.answers(.status, in: place).first.flatMap { JSONValue($0) }
+            let addresses = (status?.member("http")?.items("addresses") ?? []).compactMap(\.text)
+            let ports = addresses.filter { $0.hasPrefix("http://") && !$0.hasSuffix("/v1/") }
+                .map { String($0.dropFirst(7).dropLast()) }
+            guard let port = ports.first(where: { !DoorAddress.isRemote($0) }) ?? ports.first else {
                 throw CommandError(
                     .noBroker, "this bus has no HTTP door at a port; start it with `earshot serve --http 5768`")
             }
+            let proxy = "http://\(try credentials(at: port))\(port)/"
             // Programs differ in the case that they read.
-            try StandardOutput().write(Array("export http_proxy=\(url) HTTP_PROXY=\(url)\n".utf8))
+            try StandardOutput().write(Array("export http_proxy=\(proxy) HTTP_PROXY=\(proxy)\n".utf8))
             return .done
         }
+    }
+
+    /// Returns the token as user and password of a URL if the door demands one of this user, and an empty text otherwise.
+    private func credentials(at port: String) throws -> String {
+        let answers: [[UInt8]]
+        do {
+            answers = try BusQuery.answers(.settings, in: place)
+        } catch let commandError as CommandError where commandError.status == .notPermitted {
+            // The kernel names another user than that of the bus to the door.
+            return ""
+        }
+        let rows = answers.compactMap { JSONValue($0) }.flatMap { $0.items("settings") }
+        let lists = [ListSettingName.users, .listen, .httpTokens].map { name in
+            let value = rows.first { $0.member("name")?.text == name.rawValue }?.member("value")?.text
+            return value.flatMap { try? name.value($0) } ?? []
+        }
+        guard !lists[0].isEmpty || !lists[1].isEmpty || DoorAddress.isRemote(port) else { return "" }
+        guard let file = lists[2].first else {
+            throw CommandError(
+                .configuration,
+                "the port of this bus needs a token, because the bus has other users or clients; name a file with one in "
+                    + "`http-tokens`, or a Unix socket in `http` for `curl --unix-socket`")
+        }
+        let token = try InputFile.read(file).prefix { $0.isVisible }
+        return "earshot:\(PercentEncoding.encoded(token) { $0.isLetter || $0.isDigit })@"
     }
 }
