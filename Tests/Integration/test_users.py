@@ -84,6 +84,15 @@ class PermissionTests(Case):
         refused = self.command(NOBODY, bus, "status")
         self.assertEqual(refused.status, 69, refused.describe())
 
+    def test_a_bus_without_users_closes_a_folder_that_others_may_enter(self):
+        # An earlier bus with users leaves one, and the unit earshot-shared creates one.
+        runtime = self.folder / "run"
+        runtime.mkdir()
+        runtime.chmod(0o755)
+        bus = self.bus()
+        self.assertEqual(bus.runtime, runtime)
+        self.assertEqual(modes(runtime)[str(runtime)], 0o700)
+
     def test_others_may_enter_the_runtime_folder_and_connect_and_nothing_more(self):
         bus = self.bus("--users", "nobody", "--cache-folder", self.folder / "cache", "--durable-folder",
                        self.folder / "durable")

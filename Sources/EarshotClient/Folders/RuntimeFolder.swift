@@ -89,7 +89,7 @@ package struct RuntimeFolder: Equatable, Sendable {
 
     /// Creates the folder with mode 0700 if it is missing.
     ///
-    /// - Parameter isShared: whether other users may have access, for a bus with the setting `users`.
+    /// - Parameter isShared: whether it may be open to other users, as that of a bus with the setting `users`.
     /// - Throws: `ClientError` if it cannot be created, or if other users have access.
     package func prepare(isShared: Bool = false) throws(ClientError) {
         do throws(FolderError) {

@@ -81,8 +81,8 @@ public final class ClusterCheck {
             add(
                 .fault(
                     subject, "\(program) refused user or password",
-                    do: "compare \(keys) in the file with the users there (users.acl), and restart the changed programs"
-                ))
+                    do: "compare \(keys) in the file with the users there (users.acl or sentinel.conf), and restart "
+                        + "the changed programs"))
         case .malformed:
             add(.fault(subject, "the program there does not answer like Redis", do: "correct the address"))
         case .notPermitted(let subject):

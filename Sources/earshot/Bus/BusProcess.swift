@@ -13,7 +13,7 @@ struct BusProcess {
         guard try BusLocation.local(folder).isServed() else { throw Self.none(folder) }
         guard !folder.isForeign else {
             throw CommandError(
-                .other, "the bus in \(folder.path) belongs to another user; run the command as that user or as root")
+                .other, "the bus in \(folder.path) belongs to another user; run the command as that user (runuser -u)")
         }
         // A supervisor would restart a broker that ends, so its own lock decides.
         let isSupervised = try LockFile.isHeld(folder.supervisorLock)

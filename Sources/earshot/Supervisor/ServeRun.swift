@@ -52,7 +52,8 @@ struct ServeRun {
         // The owner of a private bus gets its results itself.
         let cluster = try clusterPath.map { path in try ClusterPlan(path) }
         let hook = owner == nil ? try configuration.hook() : nil
-        try folder.prepare(isShared: !initial[.users].isEmpty)
+        // The broker opens the folder to others, or closes it, by the setting `users`.
+        try folder.prepare(isShared: owner == nil)
         guard let lock = try LockFile.take(folder.supervisorLock) else {
             throw CommandError(
                 .cannotServe, "another supervisor runs in \(folder.path); stop it, or give another --runtime")

@@ -22,6 +22,8 @@ HOME_SECONDS = 3.0
 """Seconds for which a lost bus is tried before others, because it has the session. A gateway restarts in about one."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 """Exponential backoff in seconds between rounds through the buses. Half of each pause is random."""
+DRAIN_TIME = 1.0
+"""Seconds for the end of running transfers at a bus that drains, before the client goes to another one."""
 MOST_HANDSHAKES = 3
 """Number of failed handshakes in a row that mean a wrong key. A gateway that restarts can fail one."""
 KEY_FILE_BYTES = 16_384
@@ -77,6 +79,11 @@ class Buses:
         return self._buses[self._index]
 
     @property
+    def has_others(self) -> bool:
+        """Whether a bus other than the current one may accept the client."""
+        return any(index != self._index and not self._is_hopeless(index) for index in range(len(self._buses)))
+
+    @property
     def last_failure(self) -> str:
         """Sentence about the last failure of a bus."""
         order = [self._index, *range(len(self._buses))]
@@ -90,6 +97,10 @@ class Buses:
         self._handshakes[self._index] = 0
         self._endings = [ending if self._is_hopeless(index) else None for index, ending in enumerate(self._endings)]
         self._endings[self._index] = None
+
+    def drained(self) -> None:
+        """Handles that the bus with the session ends, so that it is not tried again before the others."""
+        self._home_until = 0.0
 
     def failed(self, ending: str, now: float) -> float:
         """Handles the end of a connection, and selects the next bus. Returns the pause before it, in seconds.

@@ -122,6 +122,11 @@ class Reopen:
 
 
 @dataclass(frozen=True)
+class Drain:
+    """The broker ends after its running transfers. Another bus may take over."""
+
+
+@dataclass(frozen=True)
 class CloseBus:
     """Closes the bus, because the broker rejected the session."""
 
@@ -136,7 +141,7 @@ class Note:
     text: str
 
 
-Action: TypeAlias = (Send | Deliver | Store | Discard | Report | Resolve | Refuse | Drop | Greeted | Reopen | CloseBus
+Action: TypeAlias = (Send | Deliver | Store | Discard | Report | Resolve | Refuse | Drop | Greeted | Reopen | Drain | CloseBus
                      | Note)
 
 
@@ -313,8 +318,12 @@ class Core:
             return []
         if message.field("reason") == "draining":
             self.draining = True
-            return []
+            return [Drain()]
         return self.lost()
+
+    def may_move(self) -> bool:
+        """Returns whether the broker drains and another bus can take over: no body is being read."""
+        return self.draining and not self._pulls.all()
 
     def unacknowledged(self) -> int:
         """Returns the number of terminals that can be acknowledged."""

@@ -21,8 +21,8 @@ from typing import IO, Protocol
 from . import _folders, _network, _tunnel
 from ._link import Link
 from ._messages import Bodies, Fetch, FetchOptions, Message, Progress
-from ._protocol import (MOST_LOSSES, Action, CloseBus, Core, Deliver, DeliveryID, Discard, Drop, Greeted, Key, Note,
-                        Phase, Refuse, Reopen, Report, Resolve, Send, Store)
+from ._protocol import (MOST_LOSSES, Action, CloseBus, Core, Deliver, DeliveryID, Discard, Drain, Drop, Greeted, Key,
+                        Note, Phase, Refuse, Reopen, Report, Resolve, Send, Store)
 from ._pulling import NETWORK_READS, OPEN_READS
 from ._results import (NOTHING, Closed, EarshotError, FetchFailed, Hold, NoBroker, Refused, Result, Terminal, in_memory,
                        terminal)
@@ -264,7 +264,10 @@ class Shell(abc.ABC):
     # The connection.
 
     def _open_link(self) -> None:
-        self._drop_link()
+        if self._link is not None:
+            self._move()
+            return
+        self._reopen(None)
         try:
             self._link = Link(self._socket())
         except OSError as error:
@@ -274,6 +277,15 @@ class Shell(abc.ABC):
         self._obstacle = None
         self._attach(self._link)
         self._apply(self._core.opened())
+
+    def _move(self) -> None:
+        """Leaves a bus that drains for another one, where the pending requests are repeated."""
+        if not self._core.may_move():
+            self._reopen(_network.DRAIN_TIME)
+            return
+        self._send_goodbye()
+        self._drop_link(linger=True)
+        self._apply(self._core.lost())
 
     def _socket(self) -> str | socket.socket:
         if self._buses is None:
@@ -347,11 +359,15 @@ class Shell(abc.ABC):
             return
         self._closed = True
         connected = self._core.phase is Phase.READY
-        if connected and self._link is not None:
-            self._acknowledge()
-            self._link.send(b"BYE\n")
+        if connected:
+            self._send_goodbye()
         self._drop_link(linger=connected)
         self._end(Closed("the bus was closed"))
+
+    def _send_goodbye(self) -> None:
+        if self._link is not None:
+            self._acknowledge()
+            self._link.send(b"BYE\n")
 
     def _abandon(self) -> None:
         """Closes the bus in a forked child without a message, because the connection belongs to the parent."""
@@ -416,6 +432,10 @@ class Shell(abc.ABC):
                     self._greeted.set_result(None)
             elif isinstance(action, Reopen):
                 self._leave(action.after)
+            elif isinstance(action, Drain):
+                if self._buses is not None and self._buses.has_others:
+                    self._buses.drained()
+                    self._reopen(_network.DRAIN_TIME)
             elif isinstance(action, CloseBus):
                 self._end(Refused(action.code, action.detail))
                 self._close()

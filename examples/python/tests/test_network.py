@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ import earshot_bus.blocking
 from earshot_bus._network import HOME_SECONDS, Bus, Buses, find
 from earshot_bus._pulling import NETWORK_READS, PIECE_BYTES
 from fixture import PACKAGE, BusTestCase, environment, timed
+from support.harness import Bus as LocalBus
 from support.harness import check_ledgers
 from support.origin import body
 from support.relay import Keys, Relay
@@ -165,6 +167,51 @@ class NetworkTests(NetworkTestCase):
             self.assertEqual(pathlib.Path(folder, "page").read_bytes(), body(70_000))
 
 
+class DrainTests(NetworkTestCase):
+    """A bus of two that drains while a transfer runs. It would wait an hour for the end of the transfer."""
+
+    def setUp(self):
+        self.ending = self.enterContext(LocalBus(workers=1, arguments=["--drain-seconds", "3600"]))
+        first = self.enterContext(Relay(self.ending.runtime, self.ending.folder, keys=self.relay.keys))
+        self.addresses = [first.address, self.relay.address]
+        self.path = f"/gate/{self.id()}?bytes=1000"
+
+    def stop(self):
+        """Stops the bus with the transfer, and opens the gate once another bus has requested the URL."""
+        self.origin.await_count(self.path, 1)
+        self.ending.program.signal(signal.SIGTERM)
+        self.assertEqual(self.ending.program.wait(), 0, self.ending.program.describe())
+        self.origin.await_count(self.path, 2)
+        self.origin.open_gate(self.id())
+
+    @timed
+    async def test_a_bus_that_drains_is_left_before_its_transfers_end(self):
+        async with self.connect(self.addresses) as bus, bus.handler() as handler:
+            transfer = handler.start(f"{self.url}{self.path}")
+            await self.in_thread(self.stop)
+            self.assertEqual((await transfer).read(), body(1_000))
+
+    @timed
+    async def test_so_it_is_in_a_program_with_threads(self):
+        with earshot_bus.blocking.connect(self.addresses, **self.options()) as bus, bus.handler() as handler:
+            transfer = handler.start(f"{self.url}{self.path}")
+            result = self.in_thread(transfer.result)
+            _, found = await asyncio.gather(self.in_thread(self.stop), result)
+            self.assertEqual(found.read(), body(1_000))
+
+    @timed
+    async def test_a_bus_without_another_one_is_not_left(self):
+        async with self.connect(self.addresses[0]) as bus, bus.handler() as handler:
+            transfer = handler.start(f"{self.url}{self.path}")
+            await self.in_thread(self.origin.await_count, self.path, 1)
+            self.ending.program.signal(signal.SIGTERM)
+            while not bus._core.draining:
+                await asyncio.sleep(0.001)
+            self.assertIsNone(bus._reopening)
+            self.origin.open_gate(self.id())
+            self.assertEqual((await transfer).read(), body(1_000))
+
+
 class MistakeTests(NetworkTestCase):
     async def refused(self, part, error=earshot_bus.NoBroker, address=None, **options):
         for connect in (self.in_asyncio, self.in_thread_form):
@@ -236,6 +283,15 @@ class BusesTests(unittest.TestCase):
         buses.failed("unreachable", HOME_SECONDS + 1)
         buses.connected()
         self.assertEqual((buses.current.port, buses.failures), (3, 0))
+
+    def test_a_bus_that_drains_is_not_tried_again_first(self):
+        buses = self.buses(2)
+        buses.connected()
+        buses.drained()
+        buses.failed("lost", 1.0)
+        self.assertEqual(buses.current.port, 2)
+        self.assertTrue(buses.has_others)
+        self.assertFalse(self.buses(1).has_others)
 
     def test_pauses_grow_to_their_bound_and_are_spread(self):
         buses = self.buses(1)

@@ -4,8 +4,8 @@ import unittest
 
 import fixture  # noqa: F401 (it sets the paths)
 from earshot_bus._messages import Fetch
-from earshot_bus._protocol import (LONGEST_PAUSE, MOST_NOTICES, MOST_OPEN, MOST_REFUSALS, Core, Deliver, Drop,
-                               CloseBus, Greeted, Note, Phase, Refuse, Reopen, Report, Send, Resolve, pages)
+from earshot_bus._protocol import (LONGEST_PAUSE, MOST_NOTICES, MOST_OPEN, MOST_REFUSALS, CloseBus, Core, Deliver,
+                               Drain, Drop, Greeted, Note, Phase, Refuse, Reopen, Report, Resolve, Send, pages)
 
 WELCOME = "WELCOME EAR/1\nbroker: 0000000000000001\nwindow: 4"
 LEASED = f"{WELCOME}\nlease: 5\ntoken: {'0f' * 16}"
@@ -59,6 +59,8 @@ class Script:
                 texts.append(f"reopen {action.after:g}")
             elif isinstance(action, Greeted):
                 texts.append("greeted")
+            elif isinstance(action, Drain):
+                texts.append("drain")
             elif isinstance(action, CloseBus):
                 texts.append(f"close {action.code}")
             else:
@@ -555,7 +557,9 @@ class BrokerTests(unittest.TestCase):
 
     def test_a_draining_broker_is_asked_nothing_new_and_its_refusals_are_no_answers(self):
         script = self.busy()
-        self.assertEqual(script.receive("GOODBYE\nreason: draining"), [])
+        self.assertFalse(script.core.may_move())
+        self.assertEqual(script.receive("GOODBYE\nreason: draining"), ["drain"])
+        self.assertTrue(script.core.may_move())
         self.assertEqual(script.fetch("h", "4"), [])
         self.assertEqual(script.receive("FAILED h 1 stopping\nseq: 2"), [])
         self.assertEqual(script.result("h", "3", 3), ["deliver h 3 200 to me"])
