@@ -83,10 +83,10 @@ class Bus(Server):
         options += ["--slots", str(slots)] if slots else []
         options += ["--cache-folder", self.folder / "cache"] if cache else ["--no-cache"]
         options += [str(argument) for argument in arguments]
-        folders = {"--cache-folder", str(self.folder / "cache")}
+        private = {"--cache-folder", str(self.folder / "cache")}
         # Command in tables, without the folders of this run.
         self.command = " ".join(["earshot serve", *(str(option) for option in options
-                                                    if str(option) not in folders)])
+                                                    if str(option) not in private)])
         super().__init__(
             "bus", [folders.earshot(), "serve", "--runtime", self.runtime, "--spool", self.spool,
                     "--durable-folder", self.folder / "durable", *options], self.folder)
