@@ -283,7 +283,7 @@ class Shell(abc.ABC):
         if not self._core.may_move():
             self._reopen(_network.DRAIN_TIME)
             return
-        self._say_farewell()
+        self._send_bye()
         self._drop_link(linger=True)
         self._apply(self._core.lost())
 
@@ -360,11 +360,11 @@ class Shell(abc.ABC):
         self._closed = True
         connected = self._core.phase is Phase.READY
         if connected:
-            self._say_farewell()
+            self._send_bye()
         self._drop_link(linger=connected)
         self._end(Closed("the bus was closed"))
 
-    def _say_farewell(self) -> None:
+    def _send_bye(self) -> None:
         if self._link is not None:
             self._acknowledge()
             self._link.send(b"BYE\n")

@@ -192,7 +192,7 @@ class DrainTests(NetworkTestCase):
             self.assertEqual((await transfer).read(), body(1_000))
 
     @timed
-    async def test_so_it_is_in_a_program_with_threads(self):
+    async def test_a_program_with_threads_leaves_it_too(self):
         with earshot_bus.blocking.connect(self.addresses, **self.options()) as bus, bus.handler() as handler:
             transfer = handler.start(f"{self.url}{self.path}")
             result = self.in_thread(transfer.result)
