@@ -16,7 +16,6 @@ from unittest import mock
 import checkout  # noqa: F401
 from door import HOST, Door, RawOrigin, Site, more, read
 from support.harness import Bus, Commands, TestCase, binary, temporary_folder, web
-from support.network import free_port
 from support.origin import Origin, body
 from support.processes import eventually, watch_all
 from web import Web
@@ -144,9 +143,9 @@ class UserTests(TestCase):
             proxy = urllib.parse.urlsplit(dict(word.split("=", 1) for word in printed)["http_proxy"])
             pair = base64.b64encode(f"{proxy.username}:{urllib.parse.unquote(proxy.password)}".encode()).decode()
             self.assertEqual((proxy.port, door.get(self.url, Proxy_Authorization=f"Basic {pair}")[0]), (door.port, 200))
-        with Door(arguments=["--listen", f"tcp://127.0.0.1:{free_port()}"]) as door:
+        with Door(arguments=["--users", OTHER]) as door:
             done = door.run("http-env")
-            self.assertEqual((done.status, b"`http-tokens`" in done.stderr), (78, True), done.describe())
+            self.assertEqual((done.status, "`http-tokens`" in done.stderr), (78, True), done.describe())
 
     @unittest.skipIf(os.geteuid(), "another user needs root")
     def test_in_a_bus_with_users_a_large_index_is_not_rewritten_and_whole(self):

@@ -24,7 +24,8 @@ struct HTTPEnvCommand: ParsableCommand {
                 .map { String($0.dropFirst(7).dropLast()) }
             guard let port = ports.first(where: { !DoorAddress.isRemote($0) }) ?? ports.first else {
                 throw CommandError(
-                    .noBroker, "this bus has no HTTP door at a port; start it with `earshot serve --http 5768`")
+                    .noBroker,
+                    "this bus shows you no HTTP door at a port; start it with `earshot serve --http 5768`")
             }
             let proxy = "http://\(try credentials(at: port))\(port)/"
             // Programs differ in the case that they read.
@@ -33,15 +34,9 @@ struct HTTPEnvCommand: ParsableCommand {
         }
     }
 
-    /// Returns the token as user and password of a URL if the door demands one of this user, and an empty text otherwise.
+    /// Returns the token as user and password of a URL if the user of the bus needs one, and an empty text otherwise.
     private func credentials(at port: String) throws -> String {
-        let answers: [[UInt8]]
-        do {
-            answers = try BusQuery.answers(.settings, in: place)
-        } catch let commandError as CommandError where commandError.status == .notPermitted {
-            // The kernel names another user than that of the bus to the door.
-            return ""
-        }
+        let answers = try BusQuery.answers(.settings, in: place)
         let rows = answers.compactMap { JSONValue($0) }.flatMap { $0.items("settings") }
         let lists = [ListSettingName.users, .listen, .httpTokens].map { name in
             let value = rows.first { $0.member("name")?.text == name.rawValue }?.member("value")?.text
@@ -51,8 +46,8 @@ struct HTTPEnvCommand: ParsableCommand {
         guard let file = lists[2].first else {
             throw CommandError(
                 .configuration,
-                "the port of this bus needs a token, because the bus has other users or clients; name a file with one in "
-                    + "`http-tokens`, or a Unix socket in `http` for `curl --unix-socket`")
+                "the port of this bus needs a token, because the bus has other users or clients; name a file with one "
+                    + "in `http-tokens`, or a Unix socket in `http` for `curl --unix-socket`")
         }
         let token = try InputFile.read(file).prefix { $0.isVisible }
         return "earshot:\(PercentEncoding.encoded(token) { $0.isLetter || $0.isDigit })@"
