@@ -217,7 +217,7 @@ enum Delivery {
     }
 }
 
-/// Slow readers: clients that do not acknowledge what is due to them are disconnected as `too-slow`.
+/// Slow readers: clients that do not acknowledge their terminals are disconnected as `too-slow`.
 extension Delivery {
     /// Starts a watch over a client with many bytes due, unless one runs.
     static func watchForStall(_ client: Handle<ClientSession>, in records: inout Records) {
