@@ -89,13 +89,16 @@ final class Names {
         }
     }
 
+    /// Time for which addresses with this time to live are kept.
+    static func lifetime(_ timeToLive: Duration) -> Duration {
+        let range = Limits.positiveNameLifetime
+        return min(max(timeToLive, range.lowerBound), range.upperBound)
+    }
+
     private static func judge(_ result: Result<[ResolvedAddress], LookupFailure>) -> (NameAnswer, Duration) {
         switch result {
         case .success(let addresses):
-            let reported = addresses.map(\.timeToLive).min() ?? .zero
-            let range = Limits.positiveNameLifetime
-            let lifetime = min(max(reported, range.lowerBound), range.upperBound)
-            return (.addresses(addresses.map(\.text)), lifetime)
+            return (.addresses(addresses.map(\.text)), lifetime(addresses.map(\.timeToLive).min() ?? .zero))
         case .failure(.notFound): return (.unknown, Limits.unknownNameLifetime)
         case .failure(.timeout), .failure(.serverFailure), .failure(.other):
             return (.failed, Limits.failedNameLifetime)

@@ -230,8 +230,7 @@ final class TransferRun: TimedRun, TransferSink {
 
     func hashed(_ task: PartHasher.Task) -> Bool {
         switch phase {
-        case .hashing(let own):
-            guard own === task else { return true }
+        case .hashing:
             // A part that could not be read is dropped.
             response.partHashed(task)
             phase = .resolving

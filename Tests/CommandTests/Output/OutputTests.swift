@@ -53,6 +53,11 @@ import Testing
         #expect(read.member("d") == nil)
     }
 
+    @Test func `space and escapes are those of RFC 8259`() {
+        #expect(value("\t[\r\n1\t, 2 ]\n") == .array([.scalar("1"), .scalar("2")]))
+        #expect(value(#""\"\\\/\b\f\n\r\t\u0041\ud83d\ude00""#) == .string("\"\\/\u{8}\u{c}\n\r\tA\u{1f600}"))
+    }
+
     @Test(arguments: ["", "{", "[", #"{"a"}"#, #"{"a":}"#, #"{"a":1"#, #""a"#, #""\u12"#, #"{1:2}"#, "[1,"])
     func `other text is none`(text: String) {
         #expect(value(text) == nil)

@@ -236,6 +236,19 @@ import Testing
         #expect(sent(core.received(welcome(2, lastReceived: nil))) == [.fetch(fetch("1"))])
     }
 
+    @Test func `a request whose REMOVE replaced others does not replace later ones after a resumption`() throws {
+        var core = leased()
+        _ = core.fetch(fetch("1"))
+        let held = try #require(delivery(core.received(.terminal(result("1", sequence: 1, file: "/spool/1")))))
+        var replacing = fetch("1")
+        replacing.options.replacesHandler = true
+        #expect(sent(core.fetch(replacing)) == [.remove(.handler(handler))])
+        _ = core.received(.goodbye(reason: "draining"))
+        core.finish(held.id)
+        #expect(sent(core.passEnded()) == [.acknowledge(1)])
+        #expect(sent(resume(&core, lastReceived: 3)) == [.acknowledge(1), .fetch(fetch("1"))])
+    }
+
     @Test func `a session whose connection still stands is asked for again, and given up at last`() {
         var core = leased()
         let refusal = ErrorReply(code: "session-in-use")

@@ -115,6 +115,27 @@ private let anyPort = "tcp://127.0.0.1:*"
         broker.die()
     }
 
+    @Test func `a worker's connection that waits does not wake`() throws {
+        let loop = try EventLoop()
+        let broker = try ScriptedBroker(anyPort, loop) { broker, _ in try broker.send(welcome(1, lastReceived: nil)) }
+        let tunnel = WorkerTunnel([try CurveKeys.endpoint(broker.endpoint)], loop: loop) { Issue.record($0) }
+        let worker = try MessageStream(
+            tunnel.connect(), as: .dealer, frameBytes: 10_000, mostMessages: 16, loop: loop
+        ) {}
+        defer { withExtendedLifetime((tunnel, worker)) {} }
+        let message = ZMTP.Message(head: ClientMessage.hello(Hello()).encoded(), body: nil)
+        var wasSent = false
+        let hasAnswer = try loop.run(for: patience) {
+            let answer = worker.next()
+            if !wasSent { wasSent = worker.send(message) }
+            worker.flush()
+            return answer != nil
+        }
+        #expect(hasAnswer)
+        #expect(try loop.idlePasses() <= 2)
+        broker.die()
+    }
+
     // MARK: Refusals
 
     private func failure(_ connection: ClientConnection, _ loop: EventLoop) throws -> String {

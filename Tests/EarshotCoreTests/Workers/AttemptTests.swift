@@ -367,6 +367,16 @@ struct AttemptTests {
         #expect(rig.jobs.count == 1)
     }
 
+    @Test mutating func `the audit sees a running flight whose worker has no lease for it`() throws {
+        let id = rig.worker()
+        let a = rig.client(1)
+        rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
+        #expect(rig.core.audit() == [])
+        let worker = try #require(rig.core.records.workers.handle(of: id))
+        _ = rig.core.records.workers.end(rig.jobs[0].attempt, at: worker)
+        #expect(rig.core.audit().contains { $0.hasPrefix("6: ") && $0.hasSuffix(" runs without a lease") })
+    }
+
     @Test mutating func `an idle bus sets no timer`() {
         _ = rig.worker()
         let a = rig.client(1)

@@ -146,6 +146,21 @@ import Testing
         }
     }
 
+    @Test(arguments: [
+        ("etag: \"a\"", "x: y", true), ("etag: \"a\"", "if-range: \"a\"", true),
+        ("etag: \"a\"", "if-range: \"b\"", false), ("etag: \"a\"", "if-range: \"a\"\nif-range: \"b\"", false),
+        ("etag: W/\"a\"", "x: y", true), ("etag: W/\"a\"", "if-range: W/\"a\"", false),
+        ("x: y", "if-range: \"a\"", false), ("content-encoding: gzip", "x: y", false),
+    ])
+    func `a stored body answers a range unless If-Range names another validator`(
+        stored: String, condition: String, isUsed: Bool
+    ) throws {
+        let decision = rule.decision(
+            for: try CacheWorld.request("range: bytes=0-1\n\(condition)"), mode: .default,
+            stored: [try CacheWorld.stored("cache-control: max-age=60\n\(stored)")], now: CacheWorld.now)
+        if case .use(0, range: .some) = decision { #expect(isUsed) } else { #expect(!isUsed, "\(decision)") }
+    }
+
     @Test func `a server is asked by all that is known of the answer`() throws {
         let request = try CacheWorld.request()
         func requested(_ lines: String, _ mode: CacheMode = .default) throws -> CacheDecision {

@@ -51,6 +51,7 @@ import Testing
             Case("URL standard 3.5, a number that is no last label", "http://1.2.3.example/", "http://1.2.3.example/"),
             Case("URL standard 3.5, a last label with a letter", "http://a.0xg/", "http://a.0xg/"),
             Case("RFC 5952 4, IPv6", "http://[2001:DB8:0:0:0:0:0:1]:8080/", "http://[2001:db8::1]:8080/"),
+            Case("RFC 5952 4.3, lower case", "http://[2001:DB8::1]/", "http://[2001:db8::1]/"),
             Case("RFC 5952 5, mapped address", "http://[::FFFF:7f00:1]/", "http://[::ffff:127.0.0.1]/"),
             Case("RFC 1034 3.1, dot at the end", "http://example.org./", "http://example.org./"),
             Case("RFC 3986 3, opaque", "thumb:x", "thumb:x"),

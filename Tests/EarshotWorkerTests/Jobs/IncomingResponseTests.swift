@@ -35,6 +35,10 @@ struct IncomingResponseTests {
             return verdict
         }
 
+        func append(headerLine line: String) -> IncomingResponse.HeadVerdict {
+            response.append(headerLine: Array(line.utf8).span)
+        }
+
         func append(_ text: String) -> Bool { response.append(body: Array(text.utf8).span) }
 
         /// Decodes all of these bytes.
@@ -179,6 +183,15 @@ struct IncomingResponseTests {
         #expect(response.refusal?.code == .protocolError)
     }
 
+    @Test(arguments: ["", "HTTP/1.1 200 OK\r\n"])
+    func `a transfer that ends before the end of its head is a protocol error`(lines: String) throws {
+        let response = try bed.response(bed.job())
+        if !lines.isEmpty { #expect(response.append(headerLine: lines) == .accepted) }
+        var code: FailureCode?
+        do throws(Refusal) { _ = try response.complete() } catch { code = error.code }
+        #expect(code == .protocolError)
+    }
+
     @Test func `only a body that its head does not frame ends with its connection`() throws {
         for (field, ends) in [("Content-Length: 5", false), ("Transfer-Encoding: chunked", false), ("A: 1", true)] {
             let response = try bed.response(bed.job())
@@ -264,6 +277,17 @@ struct IncomingResponseTests {
             #expect(bed.files == [part.file])
             try FileManager.default.removeItem(at: bed.spool.appending(path: part.file))
         }
+    }
+
+    @Test func `the file of discarded bytes is deleted at once`() throws {
+        var job = bed.job()
+        job.maxBytes = nil
+        let response = try bed.response(job)
+        _ = response.take("HTTP/1.1 200 OK")
+        #expect(response.append(String(repeating: "b", count: 101)))
+        #expect(bed.files.count == 1)
+        response.discard()
+        #expect(bed.files.isEmpty && response.count == 0)
     }
 
     @Test func `a content coding that does not come to its end truncates the body`() throws {

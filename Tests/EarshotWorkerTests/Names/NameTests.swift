@@ -27,6 +27,11 @@ import Testing
         #expect(table.requested("a", by: 2, now: time(5)) == .lookUp)
     }
 
+    @Test(arguments: [(0, 1), (1, 1), (300, 300), (3_600, 3_600), (3_601, 3_600)])
+    func `an answer is kept for its time to live, from a second to an hour`(timeToLive: Int, lifetime: Int) {
+        #expect(Names.lifetime(.seconds(timeToLive)) == .seconds(lifetime))
+    }
+
     @Test func `who withdrew is not told, and the lookup goes on for others`() {
         var table = NameTable<Int>()
         _ = table.requested("a", by: 1, now: Self.start)
