@@ -9,7 +9,7 @@ import struct
 #: Numbers of system calls, by name.
 SYSCALLS = {
     "open": 2, "close": 3, "mmap": 9, "ioctl": 16, "shmget": 29, "shmat": 30, "shmctl": 31, "socket": 41, "connect": 42, "accept": 43,
-    "sendto": 44, "bind": 49, "listen": 50, "socketpair": 53, "clone": 56, "fork": 57, "vfork": 58, "execve": 59, "kill": 62,
+    "sendto": 44, "recvfrom": 45, "bind": 49, "listen": 50, "socketpair": 53, "clone": 56, "fork": 57, "vfork": 58, "execve": 59, "kill": 62,
     "semget": 64, "semop": 65, "semctl": 66, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "fcntl": 72, "truncate": 76,
     "rename": 82, "mkdir": 83, "rmdir": 84, "creat": 85, "link": 86, "unlink": 87, "symlink": 88, "chmod": 90, "fchmod": 91,
     "chown": 92, "fchown": 93, "ptrace": 101, "syslog": 103, "setuid": 105, "setgid": 106, "setpgid": 109, "setsid": 112,
