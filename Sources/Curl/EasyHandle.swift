@@ -1,6 +1,6 @@
 internal import CLibCurl
 
-/// Easy handle with the data that libcurl reads through it during a transfer. Reused after `rest` or `reset`.
+/// Easy handle with the data that libcurl reads through it during a transfer. Reused after `clearState` or `reset`.
 @safe final class EasyHandle {
     /// Seconds after which libcurl closes an idle connection: its default.
     private static let usualIdleSeconds = 118
@@ -20,7 +20,7 @@ internal import CLibCurl
     private var resolve = StringList()
     /// Whether the next transfer must open a new connection.
     private var isReuseForbidden = false
-    /// Whether a shorter idle timeout or the closing of its connection is set, until the next `rest` or `reset`.
+    /// Whether a shorter idle timeout or the closing of its connection is set, until the next `clearState` or `reset`.
     private var isCrowded = false
     /// Whether the connection of the running transfer is closed at its end.
     private var closesAfterTransfer = false
@@ -55,7 +55,7 @@ internal import CLibCurl
     }
 
     /// Clears the state of a successful transfer; all of it, unless its options last.
-    func rest() {
+    func clearState() {
         guard lastingOptions != nil else { return reset() }
         // Cannot fail, since libcurl only stores a pointer.
         if !headerFields.isEmpty {
@@ -78,14 +78,14 @@ internal import CLibCurl
         }
     }
 
-    /// Makes the next transfer open a new connection, until the next `rest` or `reset`.
+    /// Makes the next transfer open a new connection, until the next `clearState` or `reset`.
     func forbidReuse() {
         // Cannot fail: libcurl only stores the value.
         _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FRESH_CONNECT, 1)
         isReuseForbidden = true
     }
 
-    /// Makes libcurl close the connection of the running transfer at its end, until the next `rest` or `reset`.
+    /// Makes libcurl close the connection of the running transfer at its end, until the next `clearState` or `reset`.
     func closeAfterTransfer() {
         // Cannot fail: libcurl only stores the value.
         _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FORBID_REUSE, 1)
@@ -93,7 +93,7 @@ internal import CLibCurl
         isCrowded = true
     }
 
-    /// Makes the next transfer close connections that were idle for longer, until the next `rest` or `reset`. libcurl
+    /// Makes the next transfer close connections that were idle for longer, until the next `clearState` or `reset`. libcurl
     /// checks for them once per second.
     func closeIdleConnections(afterSeconds seconds: Int) {
         // Cannot fail: libcurl only stores the value.
@@ -188,7 +188,7 @@ internal import CLibCurl
         try check(unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, usualHeaderFields.head))
     }
 
-    /// Sets header lines instead of the usual ones, until the next `rest`.
+    /// Sets header lines instead of the usual ones, until the next `clearState`.
     func setHeaderFields(_ lines: [[UInt8]]) throws(CurlError) {
         headerFields = StringList(lines)
         try check(unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, headerFields.head))

@@ -25,7 +25,7 @@ internal import CLibCurl
     private let crowdedIdleSeconds: Int
     /// Running transfers by `EasyHandle.address`. Keeps the callbacks' contexts alive.
     private var running: [UInt: Transfer] = [:]
-    private var idle: [EasyHandle] = []
+    private var idleHandles: [EasyHandle] = []
     private var finished: [FinishedTransfer] = []
     private var names = ResolvedNames()
     /// Number of calls of curl_multi_socket_action so far. Each runs all transfers added before it.
@@ -89,7 +89,7 @@ internal import CLibCurl
     public func start(_ request: TransferRequest, sink: any TransferSink) throws(CurlError) -> Transfer {
         let (lines, use) = names.begin(request.resolve)
         do throws(CurlError) {
-            let easy = if let used = idle.popLast() { used } else { try EasyHandle.make() }
+            let easy = if let used = idleHandles.popLast() { used } else { try EasyHandle.make() }
             let transfer = Transfer(
                 easy: easy, notes: notes, sink: sink, names: use, turn: turns,
                 allowsHTTP2: request.version == .http2OverTLS && !request.ownsConnection)
@@ -133,12 +133,12 @@ internal import CLibCurl
         if reads { events |= CURL_CSELECT_IN }
         if writes { events |= CURL_CSELECT_OUT }
         if fails { events |= CURL_CSELECT_ERR }
-        act(descriptor, events)
+        handleActivity(descriptor, events)
     }
 
     /// Handles the timeout that `takeTimeout()` returned. An early call has no effect.
     public func timerFired() {
-        act(CURL_SOCKET_TIMEOUT, 0)
+        handleActivity(CURL_SOCKET_TIMEOUT, 0)
     }
 
     // MARK: Results for the owner
@@ -167,7 +167,7 @@ internal import CLibCurl
 
     // MARK: Helpers
 
-    private func act(_ descriptor: Int32, _ events: Int32) {
+    private func handleActivity(_ descriptor: Int32, _ events: Int32) {
         var count: Int32 = 0
         turns += 1
         let result = inside { unsafe curlshim_multi_socket_action(pointer, descriptor, events, &count) }
@@ -230,9 +230,9 @@ internal import CLibCurl
         names.end(transfer.names, wasRun: transfer.turn < turns)
         // Other handles are not reused: after a transfer that never had a connection, libcurl 7.88 leaves a buffer and
         // a list of addresses, and then rejects options.
-        guard isReusable, idle.count < Self.idleHandlesLimit else { return }
-        easy.rest()
-        idle.append(easy)
+        guard isReusable, idleHandles.count < Self.idleHandlesLimit else { return }
+        easy.clearState()
+        idleHandles.append(easy)
     }
 
     private func inside<Code>(_ call: () -> Code) -> Code {

@@ -6,7 +6,7 @@ final class MultiNotes {
     /// Latest interest in each descriptor since the owner last took them.
     private var interests: [Int32: DescriptorInterest] = [:]
     /// Descriptors opened since the last report of their number.
-    private var opened: Set<Int32> = []
+    private var openedDescriptors: Set<Int32> = []
     /// Connecting transfers by the sockets that they opened, until a request is sent.
     private var connecting: [Int32: UInt] = [:]
     /// Transfers with a failed connection attempt since the last `takeFailedAttempts`.
@@ -35,7 +35,7 @@ final class MultiNotes {
             descriptor: descriptor, owner: owner,
             reads: what == CURL_POLL_IN || what == CURL_POLL_INOUT,
             writes: what == CURL_POLL_OUT || what == CURL_POLL_INOUT,
-            isNew: opened.contains(descriptor))
+            isNew: openedDescriptors.contains(descriptor))
     }
 
     /// Records a socket opened for a connection attempt.
@@ -48,7 +48,7 @@ final class MultiNotes {
             failedAttempts.insert(transfer)
             return
         }
-        opened.insert(descriptor)
+        openedDescriptors.insert(descriptor)
         // The number of a socket that failed at once may be reused at once.
         if let failed = connecting.updateValue(transfer, forKey: descriptor) { failedAttempts.insert(failed) }
     }
@@ -60,9 +60,9 @@ final class MultiNotes {
 
     /// Returns the transfers with a failed connection attempt, without duplicates. Called before `takeInterests`.
     func takeFailedAttempts() -> Set<UInt> {
-        guard !opened.isEmpty || !failedAttempts.isEmpty else { return [] }
+        guard !openedDescriptors.isEmpty || !failedAttempts.isEmpty else { return [] }
         // libcurl closes a socket that fails at once without reporting an interest in it.
-        for descriptor in opened where interests[descriptor] == nil {
+        for descriptor in openedDescriptors where interests[descriptor] == nil {
             if let transfer = connecting.removeValue(forKey: descriptor) { failedAttempts.insert(transfer) }
         }
         defer { failedAttempts.removeAll(keepingCapacity: true) }
@@ -73,7 +73,7 @@ final class MultiNotes {
     func takeInterests() -> [DescriptorInterest] {
         guard !interests.isEmpty else { return [] }
         defer { interests.removeAll(keepingCapacity: true) }
-        if !opened.isEmpty { opened.subtract(interests.keys) }
+        if !openedDescriptors.isEmpty { openedDescriptors.subtract(interests.keys) }
         return Array(interests.values)
     }
 
@@ -150,7 +150,7 @@ struct TLSSessions {
     }
 
     /// Removes a session. - Returns: Its peer's last alert; nil without one.
-    mutating func leave(_ number: UInt) -> Int? {
+    mutating func removeSession(_ number: UInt) -> Int? {
         sessions.removeValue(forKey: number).flatMap { $0 < 0 ? nil : $0 }
     }
 }

@@ -7,8 +7,8 @@
 struct ResolvedNames {
     /// Entries that one transfer adds and removes, each as `HOST:PORT`.
     struct Use {
-        fileprivate var added: [String] = []
-        fileprivate var removed: [String] = []
+        fileprivate var addedEntries: [String] = []
+        fileprivate var removedEntries: [String] = []
         /// Added entries that libcurl already had without a transfer.
         fileprivate var revived: [String] = []
     }
@@ -28,26 +28,26 @@ struct ResolvedNames {
         let entries = entries.map { $0.utf8.first == UInt8(ascii: "+") ? String($0.dropFirst()) : $0 }
         for entry in entries {
             let name = Self.name(of: entry)
-            use.added.append(name)
+            use.addedEntries.append(name)
             transfers[name, default: 0] += 1
             if unused.remove(name) != nil { use.revived.append(name) }
         }
-        use.removed = Array(unused)
+        use.removedEntries = Array(unused)
         unused.removeAll(keepingCapacity: true)
-        return (use.removed.map { "-\($0)" } + entries, use)
+        return (use.removedEntries.map { "-\($0)" } + entries, use)
     }
 
     /// Removes the entries of a transfer that has left the multi handle.
     ///
     /// - Parameter wasRun: Whether libcurl has processed its lines.
     mutating func end(_ use: Use, wasRun: Bool) {
-        for name in use.added {
+        for name in use.addedEntries {
             let count = transfers[name, default: 0] - 1
             transfers[name] = count > 0 ? count : nil
             if count <= 0, wasRun || use.revived.contains(name) { unused.insert(name) }
         }
         guard !wasRun else { return }
-        for name in use.removed where transfers[name] == nil { unused.insert(name) }
+        for name in use.removedEntries where transfers[name] == nil { unused.insert(name) }
     }
 
     /// Returns the entry without its addresses.

@@ -21,7 +21,7 @@ struct SocketTable {
     }
 
     private var descriptors: [Ends: Int32] = [:]
-    private var ends: [Int32: Ends] = [:]
+    private var endsByDescriptor: [Int32: Ends] = [:]
 
     /// Records the socket of a new connection.
     ///
@@ -32,18 +32,18 @@ struct SocketTable {
         let descriptor = opened.count == 1 ? opened[0] : opened.last { curlshim_local_port($0) == ownPort }
         guard let descriptor else { return }
         // The number belonged to another connection, which is closed.
-        if let old = ends.updateValue(new, forKey: descriptor), descriptors[old] == descriptor {
+        if let old = endsByDescriptor.updateValue(new, forKey: descriptor), descriptors[old] == descriptor {
             descriptors[old] = nil
         }
         descriptors[new] = descriptor
     }
 
     /// Number of open connections that have carried a request.
-    var count: Int { ends.count }
+    var count: Int { endsByDescriptor.count }
 
     /// Removes a connection whose socket is being closed.
     mutating func remove(_ descriptor: Int32) {
-        guard let old = ends.removeValue(forKey: descriptor), descriptors[old] == descriptor else { return }
+        guard let old = endsByDescriptor.removeValue(forKey: descriptor), descriptors[old] == descriptor else { return }
         descriptors[old] = nil
     }
 

@@ -93,7 +93,7 @@ public final class Transfer {
     }
 
     /// Records the socket of a connection attempt; negative if none could be opened.
-    func opened(_ descriptor: Int32) {
+    func socketOpened(_ descriptor: Int32) {
         isConnecting = true
         notes.noteOpened(descriptor, by: easy.address)
         if descriptor >= 0 { newSockets.append(descriptor) }
@@ -176,7 +176,7 @@ public final class Transfer {
     @discardableResult func leaveSession() -> Int? {
         guard let session else { return nil }
         self.session = nil
-        return notes.sessions.leave(session)
+        return notes.sessions.removeSession(session)
     }
 
     /// Records a frame of its stream.
@@ -269,7 +269,7 @@ private func connectionPlanned(
     let numeric = String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
     let transfer = unsafe Unmanaged<Transfer>.fromOpaque(context).takeUnretainedValue()
     let descriptor = transfer.mayConnect(to: numeric) ? unsafe curlshim_open_socket(address) : CURL_SOCKET_BAD
-    transfer.opened(descriptor)
+    transfer.socketOpened(descriptor)
     return descriptor
 }
 

@@ -33,16 +33,16 @@ final class CacheBackend: StoreBackend {
 
     /// Reading of all keys after the start.
     private struct KeyReading {
-        /// Suffixes of the keys up to `last`, and of those stored since the start.
+        /// Suffixes of the keys up to `lastKey`, and of those stored since the start.
         var suffixes: Set<UInt64> = []
         /// The last key that was read; empty before the first.
-        var last: [UInt8] = []
+        var lastKey: [UInt8] = []
     }
 
     /// Contents of the open transaction.
     private struct Transaction {
         /// Totals before it.
-        var before: CacheTotals
+        var totalsBefore: CacheTotals
         /// Number of changed rows.
         var changes = 0
         /// Requests that must not be lost.
@@ -114,10 +114,10 @@ final class CacheBackend: StoreBackend {
     /// Reads some of the keys. After the last ones it sends `opened`, and removes files without rows and rows without
     /// files.
     private func readKeys() {
-        guard let last = reading?.last else { return }
+        guard let last = reading?.lastKey else { return }
         guard let keys = attempt({ try $0.keys(after: last, limit: Self.keysAtOnce) }) else { return }
         for key in keys { reading?.suffixes.insert(CacheDigest(bytes: key).suffix) }
-        if let last = keys.last { reading?.last = last }
+        if let last = keys.last { reading?.lastKey = last }
         guard keys.count < Self.keysAtOnce, let suffixes = reading?.suffixes else { return }
         reading = nil
         answers.put(.opened(suffixes))
@@ -209,7 +209,7 @@ final class CacheBackend: StoreBackend {
             answers.put(.stored(key: item.key, isKept: isKept))
         case .refresh(let entry, let response, let variant):
             let replaced = attempt { try $0.refresh(entry, response, variant: variant) }
-            changed()
+            countChanges()
             forget(replaced ?? [])
         case .discard(let entry):
             let removed = attempt { try $0.remove(entry) }
@@ -221,10 +221,10 @@ final class CacheBackend: StoreBackend {
             attempt { index in
                 for entry in entries {
                     turn += 1
-                    try index.used(entry, turn: turn)
+                    try index.recordUse(entry, turn: turn)
                 }
             }
-            changed(entries.count)
+            countChanges(entries.count)
         case .limit(let bytes):
             limit = bytes
             evict()
@@ -240,7 +240,7 @@ final class CacheBackend: StoreBackend {
         do {
             if transaction == nil {
                 try index.database.begin()
-                transaction = Transaction(before: totals)
+                transaction = Transaction(totalsBefore: totals)
             }
             return try body(index)
         } catch {
@@ -249,12 +249,12 @@ final class CacheBackend: StoreBackend {
         }
     }
 
-    private func changed(_ rows: Int = 1) { transaction?.changes += rows }
+    private func countChanges(_ rows: Int = 1) { transaction?.changes += rows }
 
     private func commit() {
         guard transaction != nil, let index else { return }
         do {
-            if let before = transaction?.before, totals != before { try index.set(totals, before: before) }
+            if let before = transaction?.totalsBefore, totals != before { try index.set(totals, before: before) }
             try index.database.commit()
         } catch {
             return rollBack(after: error)
@@ -274,7 +274,7 @@ final class CacheBackend: StoreBackend {
         index?.database.rollBack()
         guard let transaction else { return }
         self.transaction = nil
-        totals = transaction.before
+        totals = transaction.totalsBefore
         removeUnnamed(transaction.files)
         postpone(transaction.urgent)
     }
@@ -286,7 +286,7 @@ final class CacheBackend: StoreBackend {
         guard index != nil else { return }
         guard let removed else { return postpone([request]) }
         transaction?.urgent.append(request)
-        changed()
+        countChanges()
         forget(removed)
     }
 
@@ -368,7 +368,7 @@ final class CacheBackend: StoreBackend {
             totals.add(CacheTotals.Part(rows: 1, cost: item.cost), to: item.owner)
             reading?.suffixes.insert(item.key.suffix)
         }
-        changed()
+        countChanges()
         forget(removed)
         return isKept
     }
@@ -379,7 +379,7 @@ final class CacheBackend: StoreBackend {
     private func forget(_ removed: [CacheIndex.Removed]) {
         guard !removed.isEmpty, transaction != nil else { return }
         for row in removed { totals.add(CacheTotals.Part(rows: -1, cost: -row.cost), to: row.owner) }
-        changed(removed.count)
+        countChanges(removed.count)
         transaction?.released += removed.compactMap(\.file)
         let gone = attempt { index in try Set(removed.map(\.key)).filter { try !index.has($0) } }
         guard let gone, !gone.isEmpty else { return }
@@ -398,7 +398,7 @@ final class CacheBackend: StoreBackend {
     private func evict() {
         while totals.all.cost > limit || totals.all.rows > CacheIndex.rows {
             let isFull = totals.all.cost > limit
-            guard let heaviest = totals.heaviest(by: isFull ? \.cost : \.rows) else { return }
+            guard let heaviest = totals.largestOwner(by: isFull ? \.cost : \.rows) else { return }
             // A large excess is removed in larger steps, also if two owners are equal.
             let excess = isFull ? totals.all.cost - limit : 0
             let most = min(excess, max(heaviest.lead, excess / 16))

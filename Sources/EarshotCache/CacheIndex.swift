@@ -184,7 +184,7 @@ struct CacheIndex {
             "UPDATE response SET invalid = 1 WHERE key BETWEEN ? AND ?", [.bytes(first), .bytes(last)])
     }
 
-    func used(_ entry: UInt64, turn: Int64) throws {
+    func recordUse(_ entry: UInt64, turn: Int64) throws {
         try database.run("UPDATE response SET used = ? WHERE entry = ?", [.integer(turn), .entry(entry)])
     }
 
@@ -272,7 +272,7 @@ struct CacheTotals: Equatable {
     }
 
     /// Returns the owner with the largest part, and by how much it exceeds the second one; nil without owners. O(owners).
-    func heaviest(by size: KeyPath<Part, Int>) -> (owner: String, lead: Int)? {
+    func largestOwner(by size: KeyPath<Part, Int>) -> (owner: String, lead: Int)? {
         var first: (owner: String, size: Int)?
         var second = 0
         for (owner, part) in parts {

@@ -97,23 +97,24 @@ extension BrokerCore {
         for client in records.clients.indices {
             let session = records.clients[client]
             check(
-                session.replies.kept <= records.limits.keptReplies,
-                "11: \(session.replies.kept) replies are kept for client \(client)")
+                session.replies.keptCount <= records.limits.keptReplies,
+                "11: \(session.replies.keptCount) replies are kept for client \(client)")
         }
         for fault in records.clients.checkInvariants() { check(false, fault) }
         let used = Principals.principals(
             of: records.clients, records.handlers, records.quotas, records.workers, records.pools)
         for fault in records.principals.checkInvariants(used: used) { check(false, fault) }
         check(
-            records.clients.away.count <= records.limits.awayClients,
-            "11: \(records.clients.away.count) clients are kept aside")
+            records.clients.awaySessions.count <= records.limits.awayClients,
+            "11: \(records.clients.awaySessions.count) clients are kept aside")
     }
 
     private func auditHandlers(_ check: Check) {
         for fault in records.handlers.checkInvariants() { check(false, fault) }
         for fault in records.cookieJars.checkInvariants() { check(false, fault) }
         check(
-            records.cookieJars.used.allSatisfy { records.handlers.hasRoot($0) }, "12: a cookie jar in use has no root")
+            records.cookieJars.usedRoots.allSatisfy { records.handlers.hasRoot($0) },
+            "12: a cookie jar in use has no root")
         check(
             records.handlers.subscribedClients.allSatisfy { records.clients.contains($0) },
             "12: subscriptions of a client that is gone"
@@ -145,12 +146,12 @@ extension BrokerCore {
                 entry.requests.pending == open.count && entry.ownRequests == own,
                 "10: handler \(entry.id) has \(open.count) open requests, \(own) of its own")
         }
-        let awaited = records.removals.values.reduce(into: Set()) { $0.formUnion($1.awaited) }
+        let awaited = records.removals.values.reduce(into: Set()) { $0.formUnion($1.awaitedHandlers) }
         check(awaited.isSubset(of: records.handlers.removing), "2: a removal awaits a handler that is gone")
         check(records.removals.keys.allSatisfy { records.clients.contains($0) }, "2: a removal has no client")
         check(
             records.removals.allSatisfy {
-                $1.isUnnaming || !$1.awaited.isEmpty || records.clients[$0].deliveries.isWithdrawing
+                $1.isUnnaming || !$1.awaitedHandlers.isEmpty || records.clients[$0].deliveries.isWithdrawing
             }, "2: a removal has ended without a reply")
         check(
             records.clients.indices.allSatisfy {
@@ -211,7 +212,7 @@ extension BrokerCore {
     }
 
     private func auditParts(_ check: Check) {
-        for number in records.parts.kept.keys {
+        for number in records.parts.keptParts.keys {
             check(
                 records.flights.contains(number) && !records.flights[number].isRunning,
                 "12: flight \(number) must not keep a part")
@@ -324,7 +325,7 @@ extension BrokerCore {
             check(isLegal, "1: durable \(record.id) is \(record.phase) while its request is \(interest.phase)")
         }
         let resting = records.requests.indices.count { records.requests[$0].phase == .resting }
-        let chained = records.handlers.indices.reduce(0) { $0 + Int(records.handlers[$1].resting.count) }
+        let chained = records.handlers.indices.reduce(0) { $0 + Int(records.handlers[$1].restingRequests.count) }
         check(resting == chained, "12: \(resting) outcomes are on the disk alone, handlers have \(chained)")
     }
 
@@ -406,7 +407,7 @@ extension BrokerCore {
 
     private func auditRates(_ check: Check) {
         for fault in records.rates.checkInvariants() { check(false, fault) }
-        guard let due = records.rates.due else { return }
+        guard let due = records.rates.nextDivision else { return }
         check(
             records.outbox.timers.unordered.contains { $0.subject == .rates(due) },
             "12: the division of rates has no timer")
@@ -435,8 +436,8 @@ extension BrokerCore {
                 "9: origin \(origin.origin) has other terms than the rules")
             check(origin.running == running[number, default: 0], "9: origin \(origin.origin) counts \(origin.running)")
             check(
-                origin.lower == lower[number, default: 0],
-                "7: origin \(origin.origin) counts \(origin.lower) of lower classes")
+                origin.transfersBelowHigh == lower[number, default: 0],
+                "7: origin \(origin.origin) counts \(origin.transfersBelowHigh) of lower classes")
             guard let pause = origin.pause else { continue }
             let timer = Timer(at: origin.pauseEnd, subject: .paused(origin: number, pause: pause))
             check(

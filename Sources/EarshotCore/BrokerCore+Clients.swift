@@ -120,7 +120,7 @@ extension BrokerCore {
 
     /// Replies to the present message that it was carried out, if it has a number and no other reply.
     mutating func confirm(_ client: Handle<ClientSession>) {
-        if records.clients[client].numbers.current > 0 { reply(.message(.ok), to: client) }
+        if records.clients[client].numbers.currentNumber > 0 { reply(.message(.ok), to: client) }
     }
 
     /// Handles a message of a client that could not be decoded.

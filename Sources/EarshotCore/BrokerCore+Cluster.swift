@@ -170,7 +170,7 @@ extension BrokerCore {
     /// Its own flights leave the queue, and its successor gets their requests.
     mutating func handOver(now: Tick) {
         guard records.cluster != nil else { return }
-        while !records.pools[WorkerPool.web].returned.isEmpty {
+        while !records.pools[WorkerPool.web].returnedFlights.isEmpty {
             let name = records.pools.takeReturned(of: WorkerPool.web)
             guard let flight = liveFlight(name), records.flights[flight].phase == .queued else { continue }
             if Cluster.returnClaim(of: flight, in: &records) { forget(flight) }
@@ -200,7 +200,7 @@ extension BrokerCore {
             requeueInterests(of: flight)
         case .claimAgain: claimAgain(flight)
         case .fail(.tooLarge, let allowed, _):
-            apply(Flights.exceeded(flight, allowed: allowed, in: &records), to: flight, now: now)
+            apply(Flights.sizeExceeded(flight, allowed: allowed, in: &records), to: flight, now: now)
         case .fail(let code, _, let detail):
             apply(Flights.failed(flight, code, detail: detail, now: now, in: &records), to: flight, now: now)
         }
@@ -215,7 +215,7 @@ extension BrokerCore {
 
     /// Claims a flight again whose body was not read from another node.
     mutating func missedPull(_ flight: Handle<Flight>, _ reason: String) {
-        Cluster.missed(flight, reason, in: &records)
+        Cluster.bodyMissed(flight, reason, in: &records)
         claimAgain(flight)
     }
 

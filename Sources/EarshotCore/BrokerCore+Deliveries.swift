@@ -19,7 +19,7 @@ extension BrokerCore {
             if let interest = records.record(of: due), records.requests[interest].owner == nil,
                 !Durable.keepsFailure(of: interest, client, in: &records)
             {
-                unlist(interest)
+                freeID(interest)
             }
             apply(Delivery.end(due, by: client, in: &records))
         }
@@ -144,7 +144,7 @@ extension BrokerCore {
     mutating func apply(_ ended: Delivery.Ended) {
         if let handler = ended.handler { dropHandlerIfIdle(handler) }
         guard let interest = ended.request else { return }
-        if ended.wasOwners { unlist(interest) }
+        if ended.wasOwners { freeID(interest) }
         guard ended.wasLast else {
             freeIfCompact(interest)
             return

@@ -88,7 +88,7 @@ extension BrokerCore {
     /// wait in the queue, without the claim. One whose cancellation is deferred starts only if a request rejoins it,
     /// which the queue then holds.
     private mutating func startReturned(in pool: Handle<WorkerPool>, now: Tick) {
-        while !records.pools[pool].returned.isEmpty, records.workers.slotCount(of: pool).free > 0 {
+        while !records.pools[pool].returnedFlights.isEmpty, records.workers.slotCount(of: pool).free > 0 {
             let name = records.pools.takeReturned(of: pool)
             guard let flight = liveFlight(name), records.flights[flight].phase == .queued,
                 !records.flights[flight].isSuspect
@@ -130,11 +130,11 @@ extension BrokerCore {
 
     /// Assigns a queued flight to a worker.
     ///
-    /// - Parameter chosen: the worker; nil for `Workers.next`. One must have a free slot.
+    /// - Parameter chosen: the worker; nil for `Workers.nextWorker`. One must have a free slot.
     mutating func start(_ flight: Handle<Flight>, at chosen: Handle<WorkerSession>? = nil, now: Tick) {
         if records.cluster != nil { Cluster.started(flight, now: now, in: &records) }
         let origin = records.origin(of: flight)
-        guard let worker = chosen ?? Workers.next(for: origin, in: &records) else {
+        guard let worker = chosen ?? Workers.nextWorker(for: origin, in: &records) else {
             preconditionFailure("no worker has a slot")
         }
         let priority = records.priority(of: flight)

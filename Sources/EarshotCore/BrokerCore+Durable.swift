@@ -9,7 +9,7 @@ extension BrokerCore {
     // MARK: Events
 
     /// The durable request with this ID; nil if it is gone. A doomed one is removed now: the reply to its removal was sent.
-    mutating func live(_ id: DurableID) -> Handle<Interest>? {
+    mutating func liveInterest(_ id: DurableID) -> Handle<Interest>? {
         guard let interest = records.durables.handle(of: id) else { return nil }
         guard records.isDoomed(interest) else { return interest }
         removeRequest(interest)
@@ -19,9 +19,10 @@ extension BrokerCore {
     /// Accepts a request that has been written to disk.
     public mutating func durableStored(_ id: DurableID, now: Tick) {
         records.clock = now
-        guard let interest = live(id), let entering = records.durables.entering(interest), let fetch = entering.fetch
+        guard let interest = liveInterest(id), let entering = records.durables.entering(interest),
+            let fetch = entering.fetch
         else { return }
-        records.durables.stored(interest)
+        records.durables.requestStored(interest)
         records.releaseHead(of: .entering(interest))
         let requesters = Durable.liveRequesters(of: entering, in: &records)
         for requester in requesters { reply(.message(.accepted(fetch.handler, fetch.request)), to: requester) }
@@ -34,7 +35,7 @@ extension BrokerCore {
     /// Refuses a request that could not be written: the durable storage is full, or the disk failed.
     public mutating func durableRefused(_ id: DurableID, isFull: Bool, now: Tick) {
         records.clock = now
-        guard let interest = live(id), let entering = records.durables.entering(interest) else { return }
+        guard let interest = liveInterest(id), let entering = records.durables.entering(interest) else { return }
         Durable.forget(interest, in: &records)
         reject(
             interest, RequestRefusal(code: isFull ? .queueFull : .notStored),
@@ -44,7 +45,7 @@ extension BrokerCore {
     /// Delivers an outcome after the attempt to write it.
     public mutating func durableRecorded(_ id: DurableID, isStored: Bool, now: Tick) {
         records.clock = now
-        guard let interest = live(id), records.durables.isWriting(interest) else { return }
+        guard let interest = liveInterest(id), records.durables.isWriting(interest) else { return }
         records.durables.written(interest, isStored: isStored)
         if !isStored { records.chargeDurable(interest, result: 0) }
         publishRecorded(interest)
@@ -71,7 +72,7 @@ extension BrokerCore {
     private mutating func publishFormed(
         _ interest: Handle<Interest>, _ outcome: Handle<Outcome>, to listeners: [Handle<ClientSession>]
     ) {
-        let formed = formed(outcome, for: interest)
+        let formed = outcomeInDemandedForm(outcome, for: interest)
         accountOutcome(of: interest, formed)
         publish(interest, formed, to: listeners)
         if formed != outcome { records.release(formed) }
@@ -80,7 +81,7 @@ extension BrokerCore {
     // MARK: Acceptance
 
     /// Has a new request written to disk. The request is accepted after that.
-    mutating func keep(_ interest: Handle<Interest>, _ fetch: Fetch, by client: Handle<ClientSession>) {
+    mutating func storeRequest(_ interest: Handle<Interest>, _ fetch: Fetch, by client: Handle<ClientSession>) {
         let requester = requester(client)
         // A request restored after a restart must not replace others again.
         var kept = fetch
@@ -123,7 +124,7 @@ extension BrokerCore {
             throw RequestRefusal(code: .unsupportedMethod)
         }
         if let refusal = Flights.refusal(of: interest, in: &records) { throw refusal }
-        let request = try prepared(fetch, for: records.requests[interest].handler)
+        let request = try preparedRequest(fetch, for: records.requests[interest].handler)
         let bytes = RequestHeads.counted(request)
         if let obstacle = Principals.obstacle(
             toHead: bytes, of: client, by: records.principal(of: interest), in: &records)
@@ -183,7 +184,7 @@ extension BrokerCore {
             records.setTimer(records.requests[interest].requestedAt.advanced(byMilliseconds: deadline), subject)
         }
         do throws(RequestRefusal) {
-            let request = try prepared(fetch, for: records.requests[interest].handler)
+            let request = try preparedRequest(fetch, for: records.requests[interest].handler)
             // A restored request is open from the start.
             if records.requests[interest].phase == .entering { records.requests[interest].enter(.open) }
             wait(interest, for: request, fetch.options, body: nil, of: client)
@@ -217,7 +218,7 @@ extension BrokerCore {
         {
             publishFormed(interest, outcome, to: listeners)
         } else if isStored {
-            rest(interest, isDue: !listeners.isEmpty)
+            leaveOnDisk(interest, isDue: !listeners.isEmpty)
         } else {
             // The request stays on disk, and the next broker may have room for its result.
             let failure = records.outcomes.insert(records.outcomes[outcome].replaced(by: .notStored))
@@ -242,7 +243,7 @@ extension BrokerCore {
         }
         let outcome = records.takeOutcome(of: interest)
         if records.durables.hasResult(interest) {
-            rest(interest)
+            leaveOnDisk(interest)
         } else if let outcome {
             record(interest, outcome)
         }
@@ -252,10 +253,10 @@ extension BrokerCore {
     /// Enters `resting`: the outcome is on disk only.
     ///
     /// - Parameter isDue: whether its present listeners have not received it.
-    mutating func rest(_ interest: Handle<Interest>, isDue: Bool = false) {
+    mutating func leaveOnDisk(_ interest: Handle<Interest>, isDue: Bool = false) {
         let handler = records.requests[interest].handler
         records.requests[interest].enter(.resting)
-        records.handlers.rest(interest, of: handler)
+        records.handlers.addResting(interest, of: handler)
         Durable.countKept(interest, 1, in: &records)
         if Durable.isExpired(interest, in: &records) {
             orphan(interest)
@@ -327,12 +328,12 @@ extension BrokerCore {
     /// - Parameter head: the FETCH of the request; nil if the deletion failed, so that the failure waits again.
     public mutating func durableReopened(_ id: DurableID, _ head: [UInt8]?, now: Tick) {
         records.clock = now
-        guard let interest = live(id), let entering = records.durables.entering(interest) else { return }
+        guard let interest = liveInterest(id), let entering = records.durables.entering(interest) else { return }
         let requesters = Durable.liveRequesters(of: entering, in: &records)
         guard let head, case .fetch(let fetch)? = try? ClientMessage(head: head) else {
             records.durables.reopenFailed(interest)
             refuse(interest, RequestRefusal(code: .notStored), to: requesters)
-            rest(interest)
+            leaveOnDisk(interest)
             return
         }
         if let file = records.durables.reopened(interest, acceptedAt: now) { records.releaseFile(file) }

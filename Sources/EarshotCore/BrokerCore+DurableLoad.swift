@@ -60,7 +60,7 @@ extension BrokerCore {
             {
                 let scan = DurableLoad.RemovalScan(
                     principal: name, removal: removal, client: records.clients.reference(to: client))
-                Durable.begin(.removal(scan), after: leftover.after, in: &records)
+                Durable.begin(.removal(scan), after: leftover.lastLoadedID, in: &records)
                 return
             }
             records.durables.load.messages.removeFirst()
@@ -72,7 +72,7 @@ extension BrokerCore {
                 Durable.mayLoad($0.value, of: $0.key, in: &records)
             })
         else { return }
-        Durable.begin(.leftover(name), after: leftover.after, in: &records)
+        Durable.begin(.leftover(name), after: leftover.lastLoadedID, in: &records)
     }
 
     // MARK: Scans
@@ -82,12 +82,12 @@ extension BrokerCore {
         switch records.durables.load.scan {
         case .all?:
             // A new request gets a higher ID than a row that stays in the table, too.
-            let isPossible = records.durables.found(entry.id)
+            let isPossible = records.durables.rowFound(entry.id)
             guard let user, isPossible else { return load(entry, now: now) }
             guard records.durables.load.leftovers[user] == nil else { return }
             guard Durable.admits(entry.bytes, of: user, in: &records) else {
                 let before = DurableID(rawValue: entry.id.rawValue &- 1)
-                records.durables.load.leftovers[user] = DurableLoad.Leftover(after: before, bytes: entry.bytes)
+                records.durables.load.leftovers[user] = DurableLoad.Leftover(lastLoadedID: before, bytes: entry.bytes)
                 return
             }
             load(entry, now: now)
@@ -97,7 +97,7 @@ extension BrokerCore {
                 records.durables.load.scan = nil
                 return
             }
-            records.durables.load.leftovers[name]?.after = entry.id
+            records.durables.load.leftovers[name]?.lastLoadedID = entry.id
             load(entry, now: now)
         case .removal(var scan)?:
             if case .fetch(let fetch)? = try? ClientMessage(head: entry.head), scan.removal.includes(fetch) {
@@ -118,7 +118,7 @@ extension BrokerCore {
         // Data on disk may be damaged in ways that SQLite does not detect. A damaged name must not become the
         // administrator's.
         let principal = entry.principal.map { PrincipalName($0) }
-        guard records.durables.found(entry.id), case .fetch(let fetch)? = try? ClientMessage(head: entry.head),
+        guard records.durables.rowFound(entry.id), case .fetch(let fetch)? = try? ClientMessage(head: entry.head),
             fetch.options.isDurable, principal != .some(nil)
         else {
             records.outbox.actions.append(.durable(.forget(entry.id)))
@@ -151,7 +151,7 @@ extension BrokerCore {
             return
         }
         if let file = entry.file { records.outcomes.hold(file: file, bytes: entry.fileBytes, isShared: true) }
-        rest(interest)
+        leaveOnDisk(interest)
     }
 
     /// Takes the ID of a row from a request that came while the row was not loaded, which is removed.
@@ -165,7 +165,7 @@ extension BrokerCore {
         }
         guard !records.isDurable(interest) else { return false }
         guard records.requests[interest].phase != .delivering else {
-            unlist(interest)
+            freeID(interest)
             freeIfCompact(interest)
             return true
         }

@@ -13,11 +13,11 @@ extension BrokerCore {
             switch consume step {
             case .done: break
             case .judge(let response, let fields):
-                step = judge(flight, response, fields, now: now)
+                step = judgeResponse(flight, response, fields, now: now)
                 continue
             case .follow(let next, let status):
                 guard !endIfHostedOnly(flight) else { break }
-                step = follow(next, by: flight, after: status)
+                step = followRedirect(next, by: flight, after: status)
                 continue
             case .followed(let farthest):
                 let leaf = records.flights.leaf(of: flight)
@@ -98,12 +98,12 @@ extension BrokerCore {
         {
             apply(step, to: flight, now: now)
         } else {
-            apply(judge(flight, response, fields, now: now), to: flight, now: now)
+            apply(judgeResponse(flight, response, fields, now: now), to: flight, now: now)
         }
     }
 
     /// Decides about a response of an origin or of the cache.
-    private mutating func judge(
+    private mutating func judgeResponse(
         _ flight: Handle<Flight>, _ response: consuming Outcome.Response, _ fields: HeaderFields, now: Tick
     ) -> FlightStep {
         // Merged fields of an earlier response, or those of a user's own worker, can exceed the limit of a RESULT.
@@ -139,7 +139,9 @@ extension BrokerCore {
     }
 
     /// Makes a flight wait for the flight of its redirect's target, which is begun if there is none.
-    private mutating func follow(_ next: HTTPRequest, by flight: Handle<Flight>, after status: Int) -> FlightStep {
+    private mutating func followRedirect(_ next: HTTPRequest, by flight: Handle<Flight>, after status: Int)
+        -> FlightStep
+    {
         records.flights[extras: flight].redirectStatus = status
         let record = records.flights[flight]
         let (child, isNew) = openFlight(
@@ -149,7 +151,7 @@ extension BrokerCore {
             let sender = records.requests.heads[.flight(flight)]?.client ?? RequestHeads.noClient
             records.holdHead(of: next, for: .flight(child), of: sender, by: records.firstPrincipal(of: flight))
         }
-        return Flights.follow(child, isNew: isNew, by: flight, in: &records)
+        return Flights.followRedirect(child, isNew: isNew, by: flight, in: &records)
     }
 
     /// Ends a flight whose chain of redirects has become too long. The flight that it followed continues for its other
@@ -180,7 +182,7 @@ extension BrokerCore {
         if separation.partition != nil { report(.withheld(flight)) }
         for interest in separation.leaving {
             guard let former = records.requests[interest].flight else { continue }
-            let start = Flights.leave(former, interest, in: &records)
+            let start = Flights.leaveFlight(former, interest, in: &records)
             // The flight with the response is needed by its first request. One that was redirected to it may be empty.
             if case .following = records.flights[former].phase { dropIfUnwanted(former) }
             let principal = records.principal(of: interest)
@@ -195,14 +197,14 @@ extension BrokerCore {
     private mutating func separateReaders(
         of flight: Handle<Flight>, _ response: Outcome.Response, _ fields: HeaderFields
     ) -> Bool {
-        let leaving = Flights.unsuited(by: fields, of: flight, in: &records)
+        let leaving = Flights.unsuitedRequests(by: fields, of: flight, in: &records)
         guard !leaving.isEmpty else { return false }
         var formers: [Handle<Flight>] = []
         var starts: [Flights.Start] = []
         for interest in leaving {
             guard let former = records.requests[interest].flight else { continue }
             formers.append(former)
-            starts.append(Flights.leave(former, interest, in: &records))
+            starts.append(Flights.leaveFlight(former, interest, in: &records))
         }
         let isLeft =
             records.flights.interests(of: flight).isEmpty && !records.flights[flight].isRevalidation
@@ -255,7 +257,7 @@ extension BrokerCore {
         if records.features.isCaching, let step = Cache.useStale(for: flight, after: outcome, now: now, in: &records) {
             return step
         }
-        guard !records.flights.keep(outcome, of: flight) else {
+        guard !records.flights.keepOutcome(outcome, of: flight) else {
             report(.left(flight))
             return .done
         }
@@ -332,7 +334,7 @@ extension BrokerCore {
             endRequest(interest, with: records.outcomes.insert(own), transferStartedAt: start, now: now)
         } else {
             // A durable request gets its form when its result has been stored.
-            let formed = records.isDurable(interest) ? outcome : formed(outcome, for: interest)
+            let formed = records.isDurable(interest) ? outcome : outcomeInDemandedForm(outcome, for: interest)
             endRequest(interest, with: formed, transferStartedAt: start, now: now)
             if formed != outcome { records.release(formed) }
         }

@@ -23,7 +23,7 @@ extension BrokerCore {
 
     /// Ends the time of the awaited processes.
     mutating func openingOverdue(now: Tick) {
-        let overdue = records.workers.awaited.sorted()
+        let overdue = records.workers.awaitedProcesses.sorted()
         guard !overdue.isEmpty else { return }
         if records.features.isSupervised {
             for process in overdue { records.outbox.actions.append(.supervisor(.killWorker(process))) }

@@ -1,6 +1,6 @@
 internal import EarshotWire
 
-/// Requests without listeners: their outcomes are held for some seconds, and orphaned then. `Delivery.hold` begins it.
+/// Requests without listeners: their outcomes are held for some seconds, and orphaned then. `Delivery.holdOutcome` begins it.
 extension BrokerCore {
     /// Ends the time for which an outcome is held.
     mutating func gracePassed(_ reference: GenerationalHandle<Interest>) {
@@ -44,7 +44,7 @@ extension BrokerCore {
     }
 
     /// Releases the outcome of a held request.
-    mutating func unhold(_ interest: Handle<Interest>) {
+    mutating func releaseHeldOutcome(_ interest: Handle<Interest>) {
         Delivery.endHold(interest, in: &records)
         if let outcome = records.takeOutcome(of: interest) { records.release(outcome) }
     }
@@ -53,7 +53,7 @@ extension BrokerCore {
     mutating func orphan(_ interest: Handle<Interest>) {
         switch records.requests[interest].phase {
         case .open: detach(interest)
-        case .held: unhold(interest)
+        case .held: releaseHeldOutcome(interest)
         case .entering, .recording, .resting: Durable.releaseStored(interest, in: &records)
         case .delivering: return
         }

@@ -25,7 +25,7 @@ extension BrokerCore {
         }
         for head in records.requests.heads.all { uses[head.principal, default: .init()].headBytes += head.byteCount }
         for body in records.requests.bodies.all { uses[body.principal, default: .init()].bodyBytes += body.byteCount }
-        for part in records.parts.kept.values {
+        for part in records.parts.keptParts.values {
             uses[part.principal, default: .init()].parts += 1
             uses[part.principal, default: .init()].spoolBytes += part.bytes
         }

@@ -83,8 +83,8 @@ extension BrokerCore {
             }
             records.handlers.endRemoval(of: handler)
             dropHandlerIfIdle(handler)
-            for client in records.removals.keys where records.removals[client]?.awaited.remove(handler) != nil {
-                if records.removals[client]?.awaited.isEmpty == true { continueRemoval(by: client, now: now) }
+            for client in records.removals.keys where records.removals[client]?.awaitedHandlers.remove(handler) != nil {
+                if records.removals[client]?.awaitedHandlers.isEmpty == true { continueRemoval(by: client, now: now) }
             }
         }
         removeEndedSessions(now: now)
@@ -103,14 +103,15 @@ extension BrokerCore {
     mutating func carryOut(_ removal: ClientRemoval, by client: Handle<ClientSession>, now: Tick) {
         var removal = removal
         if removal.isUnnaming {
-            unname(&removal, by: client, now: now)
+            removeNames(&removal, by: client, now: now)
             if !removal.isUnnaming {
                 beginWithdrawal(of: removal.requests, from: client)
-                removal.awaited = awaited(by: client, removal.requests.pattern)
+                removal.awaitedHandlers = awaitedHandlers(by: client, removal.requests.pattern)
             }
         }
         if records.clients[client].deliveries.isWithdrawing { continueWithdrawal(of: removal.requests, from: client) }
-        guard !removal.isUnnaming, !records.clients[client].deliveries.isWithdrawing, removal.awaited.isEmpty else {
+        guard !removal.isUnnaming, !records.clients[client].deliveries.isWithdrawing, removal.awaitedHandlers.isEmpty
+        else {
             records.removals[client] = removal
             return
         }
@@ -188,14 +189,14 @@ extension BrokerCore {
     }
 
     /// Removes the next slice of handlers that match. A handler with more requests than a small one only loses its name.
-    private mutating func unname(_ removal: inout ClientRemoval, by client: Handle<ClientSession>, now: Tick) {
+    private mutating func removeNames(_ removal: inout ClientRemoval, by client: Handle<ClientSession>, now: Tick) {
         let limit = max(records.limits.departuresPerPass, 1)
         var budget = limit
         let slice = records.handlers.matching(
-            removal.requests.pattern, of: records.clients[client].principal, from: removal.next, limit: limit + 1)
+            removal.requests.pattern, of: records.clients[client].principal, from: removal.nextName, limit: limit + 1)
         for key in slice.map({ records.handlers[$0].key }) {
             guard budget > 0 else {
-                removal.next = key.id.description
+                removal.nextName = key.id.description
                 return
             }
             budget -= 1
@@ -221,7 +222,7 @@ extension BrokerCore {
         guard Int(records.handlers[handler].interests.count) <= min(Self.smallRemoval, records.limits.removalsPerPass)
         else {
             let listeners = records.listeners(of: handler).filter { $0 != client }
-            records.handlers.unname(handler, HandlerRemoval(listeners: listeners, message: mark(of: client)))
+            records.handlers.removeName(handler, HandlerRemoval(listeners: listeners, message: mark(of: client)))
             removeRunning { core, interest in core.records.requests[interest].handler == handler }
             return count
         }
@@ -238,7 +239,7 @@ extension BrokerCore {
     }
 
     /// Handlers without names that match, whose removal this client awaits. It receives nothing of them any more.
-    private mutating func awaited(
+    private mutating func awaitedHandlers(
         by client: Handle<ClientSession>, _ pattern: HandlerPattern
     ) -> Set<Handle<HandlerEntry>> {
         guard !records.handlers.removing.isEmpty else { return [] }
@@ -351,13 +352,13 @@ extension BrokerCore {
         let isEntering = records.requests[interest].phase == .entering
         let requesters =
             isEntering ? Durable.waitingRequesters(of: interest, except: message?.client, in: &records) : []
-        unlist(interest)
+        freeID(interest)
         switch records.requests[interest].phase {
         case .delivering:
             freeIfCompact(interest)
             return
         case .open: detach(interest, by: message, isAtOnce: removal != nil)
-        case .held: unhold(interest)
+        case .held: releaseHeldOutcome(interest)
         case .entering, .recording, .resting: Durable.releaseStored(interest, in: &records)
         }
         records.account(interest) { $0.removed += 1 }
@@ -392,9 +393,9 @@ extension BrokerCore {
     }
 
     /// Frees a request's ID.
-    mutating func unlist(_ interest: Handle<Interest>) {
+    mutating func freeID(_ interest: Handle<Interest>) {
         guard records.requests[interest].isListed else { return }
-        records.requests.unlist(interest)
+        records.requests.freeID(interest)
         Durable.forget(interest, in: &records)
         records.handlers.requestUnlisted(interest, of: records.requests[interest].handler)
     }

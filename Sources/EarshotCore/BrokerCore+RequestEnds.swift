@@ -18,11 +18,11 @@ extension BrokerCore {
         }
         let listeners = records.listeners(of: records.requests[interest].handler)
         guard !listeners.isEmpty else {
-            let waiting = records.handlers[records.requests[interest].handler].held + 1
+            let waiting = records.handlers[records.requests[interest].handler].heldCount + 1
             let kept =
                 records.outcomes.mustSpill(outcome, waiting: waiting)
                 ? Delivery.spillable(outcome, in: &records) : outcome
-            Delivery.hold(
+            Delivery.holdOutcome(
                 interest, Principals.withinQuota(kept, of: interest, receivers: 1, in: &records), now: now, in: &records
             )
             return
@@ -67,11 +67,11 @@ extension BrokerCore {
     ///
     /// - Returns: another outcome has one reference, which the caller releases.
     @inline(__always)
-    mutating func formed(_ outcome: Handle<Outcome>, for interest: Handle<Interest>) -> Handle<Outcome> {
-        records.demandedForm(of: interest) == .file ? filed(outcome, for: interest) : outcome
+    mutating func outcomeInDemandedForm(_ outcome: Handle<Outcome>, for interest: Handle<Interest>) -> Handle<Outcome> {
+        records.demandedForm(of: interest) == .file ? outcomeAsFile(outcome, for: interest) : outcome
     }
 
-    private mutating func filed(_ outcome: Handle<Outcome>, for interest: Handle<Interest>) -> Handle<Outcome> {
+    private mutating func outcomeAsFile(_ outcome: Handle<Outcome>, for interest: Handle<Interest>) -> Handle<Outcome> {
         guard let file = Delivery.begin(fileOf: outcome, for: interest, in: &records) else { return outcome }
         return hasRoomInSpool()
             ? Delivery.complete(file, of: outcome, in: &records) : Delivery.fail(file, of: outcome, in: &records)
@@ -79,7 +79,7 @@ extension BrokerCore {
 
     /// Frees a request's record and releases everything that it holds.
     mutating func freeRequest(_ interest: Handle<Interest>) {
-        unlist(interest)
+        freeID(interest)
         let record = records.requests[interest]
         if let outcome = record.outcome { records.release(outcome) }
         if let number = record.extras, records.requests[number].fields != nil {

@@ -48,13 +48,13 @@ extension BrokerCore {
                 fetchRepeated(known, fetch, fingerprint, by: client)
                 return
             }
-            unlist(known)
+            freeID(known)
             freeIfCompact(known)
         }
         let interest = Flights.list(fetch, fingerprint, handler, client, hash, now: now, in: &records)
         if !isSubscribed { subscribe(client, toHandler: handler) }
         guard !fetch.options.isDurable else {
-            keep(interest, fetch, by: client)
+            storeRequest(interest, fetch, by: client)
             return
         }
         guard let refusal = join(interest, fetch, body, of: records.clients[client].id) else { return }
@@ -98,9 +98,9 @@ extension BrokerCore {
     ) {
         let waits = records.queue.contains(interest)
         records.queue.remove(interest)
-        records.requests.removeOwned(interest, from: &records.clients[owner].owned)
+        records.requests.removeOwned(interest, from: &records.clients[owner].ownedRequests)
         records.requests[interest].owner = client
-        records.requests.appendOwned(interest, to: &records.clients[client].owned)
+        records.requests.appendOwned(interest, to: &records.clients[client].ownedRequests)
         records.handlers.requestTransferred(of: records.requests[interest].handler, from: owner, to: client)
         let leaf = records.leaf(ofOpen: interest)
         if waits { enqueue(interest, for: leaf) } else { Cache.receiverChanged(of: leaf, in: &records) }
@@ -123,7 +123,7 @@ extension BrokerCore {
                 endRequest(interest, with: outcome, now: records.clock)
                 return nil
             }
-            let request = try prepared(fetch, for: records.requests[interest].handler)
+            let request = try preparedRequest(fetch, for: records.requests[interest].handler)
             let principal = records.principal(of: interest)
             if let obstacle = Principals.obstacle(
                 toHead: RequestHeads.counted(request), of: client, by: principal, in: &records)
@@ -134,7 +134,7 @@ extension BrokerCore {
                 if let obstacle = Principals.obstacle(toBody: body.byteCount, of: client, by: principal, in: &records) {
                     return obstacle
                 }
-                records.hold(body, of: client, by: principal)
+                records.countBody(body, of: client, by: principal)
             }
             wait(interest, for: request, fetch.options, body: body?.id, of: client)
             return nil
@@ -144,7 +144,9 @@ extension BrokerCore {
     }
 
     /// Validates a FETCH and makes the request for the server or the cache.
-    mutating func prepared(_ fetch: Fetch, for handler: Handle<HandlerEntry>) throws(RequestRefusal) -> HTTPRequest {
+    mutating func preparedRequest(_ fetch: Fetch, for handler: Handle<HandlerEntry>) throws(RequestRefusal)
+        -> HTTPRequest
+    {
         let url: FetchURL
         do throws(FetchURL.ParseError) {
             url = try FetchURL(fetch.url, hosts: records.features.hosts)
@@ -261,11 +263,11 @@ extension BrokerCore {
     /// The open flight that a request with this key joins, in the stricter of both modes; nil if it needs a new one.
     @inline(__always)
     private mutating func joinedFlight(_ key: FlightKey) -> Handle<Flight>? {
-        if isRemoving, let flight = records.flights.joinable(key) ?? records.flights.wider(key) {
+        if isRemoving, let flight = records.flights.joinable(key) ?? records.flights.widerFlight(key) {
             removeDoomed(from: flight)
         }
         if let flight = records.flights.joinable(key) { return flight }
-        guard let flight = records.flights.wider(key) else { return nil }
+        guard let flight = records.flights.widerFlight(key) else { return nil }
         records.flights.tighten(flight, to: key)
         return flight
     }
@@ -331,7 +333,7 @@ extension BrokerCore {
             records.revalidations.append(records.flights.name(of: flight))
         }
         if records.flights[flight].isHosted || records.claim(of: flight) != nil {
-            records.pools.returned(records.flights.name(of: flight), to: records.pool(of: flight))
+            records.pools.flightReturned(records.flights.name(of: flight), to: records.pool(of: flight))
         }
         forEachInterest(of: flight) { core, interest in core.enqueue(interest, for: flight, first: first) }
     }

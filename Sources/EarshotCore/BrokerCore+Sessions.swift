@@ -44,7 +44,7 @@ extension BrokerCore {
             welcome.leaseMilliseconds = records.clients[client].leaseMilliseconds
             welcome.token = records.clients[client].token
         }
-        if isResumed { welcome.lastReceived = records.clients[client].numbers.last }
+        if isResumed { welcome.lastReceived = records.clients[client].numbers.lastNumber }
         if !records.workerLimits.spool.isEmpty, !hello.isPulling { welcome.spool = records.workerLimits.spool }
         records.send(.welcome(welcome), to: client)
         if records.isDraining { records.send(.goodbye(reason: "draining"), to: client) }
@@ -115,7 +115,7 @@ extension BrokerCore {
         for handler in records.handlers.removing { withdraw(client, fromRemovalOf: handler) }
         records.clients[client].deliveries.end()
         var budget = max(records.limits.departuresPerPass, 1)
-        if Int(records.clients[client].owned.count) > budget {
+        if Int(records.clients[client].ownedRequests.count) > budget {
             removeRunning(of: client) { core, interest in core.records.requests[interest].owner == client }
         }
         remove(client, &budget, now: now)
@@ -148,7 +148,7 @@ extension BrokerCore {
             apply(Delivery.lose(due, by: client, in: &records))
             budget -= 1
         }
-        while budget > 0, let interest = records.clients[client].owned.first {
+        while budget > 0, let interest = records.clients[client].ownedRequests.first {
             removeRequest(interest, by: client)
             budget -= 1
         }

@@ -87,7 +87,7 @@ extension BrokerCore {
     public mutating func keysRead(_ valid: Set<PrincipalName>, now: Tick) {
         records.clock = now
         records.features.validKeys = valid
-        let revoked = records.clients.away.filter { Principals.isRevoked($0, in: &records) }
+        let revoked = records.clients.awaySessions.filter { Principals.isRevoked($0, in: &records) }
         for client in revoked { endSession(client, now: now) }
     }
 

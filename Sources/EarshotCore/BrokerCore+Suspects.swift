@@ -9,7 +9,7 @@ extension BrokerCore {
         if isDeath { Workers.suspect(flight, now: now, in: &records) }
         enqueue(flight: flight, first: true)
         guard !records.flights[flight].isSuspect else { return }
-        records.pools.returned(records.flights.name(of: flight), to: records.pool(of: flight))
+        records.pools.flightReturned(records.flights.name(of: flight), to: records.pool(of: flight))
     }
 
     // MARK: Assignment

@@ -66,7 +66,7 @@ extension BrokerCore {
                 requeue(flight, isDeath: isDeath, now: now)
             }
         }
-        Workers.leave(gone.pools, now: now, in: &records)
+        Workers.leavePools(gone.pools, now: now, in: &records)
     }
 
     /// Handles a message of a worker. The core owns the inline body from here on.
@@ -100,7 +100,7 @@ extension BrokerCore {
         case .progress(let attempt, let received, let total, let part, let checkpoint):
             Parts.reported(part, of: attempt, at: worker, in: &records)
             attemptProgressed(attempt, received, total, checkpoint, by: worker, now: now)
-        case .slots(let slots): records.workers.offered(slots, by: worker)
+        case .slots(let slots): records.workers.slotsOffered(slots, by: worker)
         case .sandbox(let parts): records.workers.sandboxed(parts, worker)
         case .bye: workerGone(id, isDeath: false, now: now)
         }
@@ -172,7 +172,7 @@ extension BrokerCore {
         }
         if isRemote { for (scheme, pool) in zip(own, served) { claim(scheme, for: pool, of: principal) } }
         let isDraining = records.isDraining && !(Cluster.nodePool(in: &records).map { served.contains($0) } ?? false)
-        records.workers.joined(
+        records.workers.workerJoined(
             worker, pools: served, of: principal, slots: ready.slots, pid: ready.pid, acceptsDrain: ready.acceptsDrain,
             speaksHTTP2: ready.speaksHTTP2, isDraining: isDraining)
         Workers.sendLimits(to: worker, in: &records)
@@ -256,7 +256,7 @@ extension BrokerCore {
             let outcome = Outcome.failure(code, of: flight, in: &records)
             reportFailure(of: flight, records.outcomes.insertRetained(outcome), allowed: lease.allowedBytes)
             guard !endIfHostedOnly(flight) else { return }
-            apply(Flights.exceeded(flight, allowed: lease.allowedBytes, in: &records), to: flight, now: now)
+            apply(Flights.sizeExceeded(flight, allowed: lease.allowedBytes, in: &records), to: flight, now: now)
         case .workerLost:
             // The worker is leaving and did not start the job, so the attempt never ran.
             records.workers.drain(worker)
@@ -300,7 +300,7 @@ extension BrokerCore {
         forEachInterest(of: flight) { core, interest in
             guard !core.records.isDoomed(interest) else { return }
             core.sendProgress(of: interest, present, now: now)
-            if !core.records.pulls.isEmpty { core.records.pulls.grew(interest) }
+            if !core.records.pulls.isEmpty { core.records.pulls.bodyGrew(interest) }
         }
     }
 
@@ -384,7 +384,7 @@ extension BrokerCore {
 
     /// Handles the rename of a file of a worker that ends the attempt or has died. The file has `bytes` bytes.
     public mutating func partKept(of attempt: AttemptID, bytes: Int, by id: WorkerID) {
-        Parts.kept(attempt, bytes: bytes, by: id, in: &records)
+        Parts.partKept(attempt, bytes: bytes, by: id, in: &records)
     }
 
     /// Handles the move of a part from the folder of parts to the file of an attempt whose JOB follows.
@@ -393,7 +393,7 @@ extension BrokerCore {
     public mutating func partFound(
         _ part: PartDescription, bytes: Int, isVerified: Bool = true, for attempt: AttemptID, by id: WorkerID
     ) {
-        Parts.found(part, bytes: bytes, isVerified: isVerified, for: attempt, by: id, in: &records)
+        Parts.partFound(part, bytes: bytes, isVerified: isVerified, for: attempt, by: id, in: &records)
     }
 
     /// Releases bodies for other nodes until the spool is within its limit. Returns whether it is.

@@ -149,7 +149,9 @@ public struct BrokerCore {
     /// Number of terminals neither acknowledged nor lost, except those due to clients that are away: they may never
     /// return.
     var awaitedDeliveries: Int {
-        records.clients.away.reduce(records.ledger.deliveries.outstanding) { $0 - records.clients[$1].deliveries.count }
+        records.clients.awaySessions.reduce(records.ledger.deliveries.outstanding) {
+            $0 - records.clients[$1].deliveries.count
+        }
     }
 }
 

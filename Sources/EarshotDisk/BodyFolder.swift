@@ -26,7 +26,7 @@ public final class BodyFolder {
 
     private let folder: Int32
     /// Attributes of files whose contents were verified against their names.
-    private var intact: [String: Identity] = [:]
+    private var verifiedFiles: [String: Identity] = [:]
     /// Number of files that this process has begun in spools.
     private static let filesBegun = Atomic<UInt64>(0)
 
@@ -135,7 +135,7 @@ public final class BodyFolder {
 
     /// Removes a body. No effect if it does not exist.
     public func remove(_ name: String) {
-        intact[name] = nil
+        verifiedFiles[name] = nil
         unsafe unlinkat(folder, name, 0)
     }
 
@@ -153,9 +153,9 @@ public final class BodyFolder {
         if unsafe fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
             status.st_size == length ?? status.st_size
         {
-            if intact[sha256] == Identity(status) { return file }
+            if verifiedFiles[sha256] == Identity(status) { return file }
             if Self.digest(of: file, length: status.st_size) == sha256 {
-                intact[sha256] = Identity(status)
+                verifiedFiles[sha256] = Identity(status)
                 return file
             }
         }
@@ -166,7 +166,7 @@ public final class BodyFolder {
 
     private func noteIntact(_ file: Int32, _ sha256: String) {
         var status = stat()
-        if unsafe fstat(file, &status) == 0 { intact[sha256] = Identity(status) }
+        if unsafe fstat(file, &status) == 0 { verifiedFiles[sha256] = Identity(status) }
     }
 
     /// Returns the digest of a file; nil if its length is not `length`.

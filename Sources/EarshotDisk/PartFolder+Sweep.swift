@@ -69,7 +69,7 @@ extension PartFolder {
         if Body(path: head.path) == nil, let name = head.path.split(separator: "/").last.map(String.init),
             let attempt = SpoolName.writer(of: name)?.attempt
         {
-            head.path = "\(root)/\(SpoolName.kept(of: attempt))"
+            head.path = "\(root)/\(SpoolName.keptPart(of: attempt))"
         }
         let file = unsafe Glibc.open(head.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
         guard file >= 0 else { return true }

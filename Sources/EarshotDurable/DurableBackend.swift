@@ -196,11 +196,11 @@ final class DurableBackend: StoreBackend {
 
     private func write(_ requests: inout [DurableRequest]) {
         guard !requests.isEmpty || isBehind else { return }
-        let bodiesTaken = takeFiles(of: requests)
+        let bodiesTaken = storeBodyFiles(of: requests)
         do {
             guard let table else { throw StoreError("there is no table") }
             guard table.isInPlace else {
-                throw StoreError(DurableFolder.removed(folder.database))
+                throw StoreError(DurableFolder.removalNotice(folder.database))
             }
             var changes = Changes(cost: cost)
             try table.transaction {
@@ -223,7 +223,7 @@ final class DurableBackend: StoreBackend {
 
     /// Stores the body files of requests and flushes them.
     /// - Returns: For each request, whether its body is stored; true without a body.
-    private func takeFiles(of requests: [DurableRequest]) -> [Bool] {
+    private func storeBodyFiles(of requests: [DurableRequest]) -> [Bool] {
         var hasTaken = false
         var isStored = requests.map { request in
             guard case .record(_, let end, let file?) = request else { return true }
@@ -255,7 +255,7 @@ final class DurableBackend: StoreBackend {
             changes.answers.append(.stored(id: id))
         case .record(let id, let end, _):
             let more = end.head.count + end.length
-            guard hasFile, try table.held(id) != nil, changes.cost + more <= limit else {
+            guard hasFile, try table.storedResult(id) != nil, changes.cost + more <= limit else {
                 changes.answers.append(.recorded(id: id, isStored: false))
                 return
             }
@@ -269,18 +269,18 @@ final class DurableBackend: StoreBackend {
     }
 
     private func reopen(_ id: UInt64, _ acceptedAt: Int64, _ table: DurableTable, _ changes: inout Changes) throws {
-        guard let held = try table.held(id), let head = try table.reopen(id, acceptedAt: acceptedAt)
+        guard let held = try table.storedResult(id), let head = try table.reopen(id, acceptedAt: acceptedAt)
         else {
             changes.answers.append(.reopened(id: id, head: nil))
             return
         }
-        changes.cost -= held.cost - (try table.held(id)?.cost ?? 0)
+        changes.cost -= held.cost - (try table.storedResult(id)?.cost ?? 0)
         if let file = held.file { changes.released.append(file) }
         changes.answers.append(.reopened(id: id, head: head))
     }
 
     private func forget(_ id: UInt64, _ table: DurableTable, _ changes: inout Changes) throws {
-        guard let held = try table.held(id) else { return }
+        guard let held = try table.storedResult(id) else { return }
         try table.delete(id)
         changes.cost -= held.cost
         if let file = held.file { changes.released.append(file) }

@@ -47,7 +47,7 @@ public struct DurableFolder: StoreFolder {
     }
 
     /// Returns a sentence about a removed or replaced file or folder, with the remedy.
-    public static func removed(_ path: String) -> String {
+    public static func removalNotice(_ path: String) -> String {
         "\(path) was removed or replaced: restore it, or restart the broker to begin with no durable requests"
     }
 }

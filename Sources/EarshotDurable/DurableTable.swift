@@ -139,7 +139,7 @@ struct DurableTable {
         var file: String?
     }
 
-    func held(_ id: UInt64) throws -> Held? {
+    func storedResult(_ id: UInt64) throws -> Held? {
         let sql = "SELECT \(Self.cost), iif(body IS NULL, sha256, NULL) FROM request WHERE id = ?"
         return try database.first(sql, [.id(id)]) { row in Held(cost: row.number(0), file: row.text(1)) }
     }

@@ -54,7 +54,7 @@ struct AdmissionTarget {
                 ? TCPSocket.Address.four(prefix) : .six(prefix + [0, 0, 0, 0, 0, 0, 0, host])
             let own = open.filter { $0.network == network }
             let expected = own.count >= AdmissionGate.mostOfNetwork ? own.first?.number : nil
-            precondition(gate.began(last, from: address) == expected, "the wrong connection gives way")
+            precondition(gate.connectionAccepted(last, from: address) == expected, "the wrong connection gives way")
             open.removeAll { $0.number == expected }
             open.append((last, network))
         }

@@ -102,7 +102,7 @@ struct CoreTarget {
                 core.fileTaken(file)
             }
             let session = core.records.clients.handle(of: client).map { core.records.clients[$0] }
-            let last = session?.numbers.last ?? 0
+            let last = session?.numbers.lastNumber ?? 0
             let number = numbered.number ?? (isNumbering && message.canHaveNumber ? last &+ 1 : nil)
             core.received(message, number: number, from: client, now: now)
             guard let session, session.phase == .open, message.canHaveNumber else { return }
@@ -118,7 +118,7 @@ struct CoreTarget {
     /// - Parameter last: number of the last message before it.
     private mutating func expectRefusal(to client: ClientID, _ last: UInt64) {
         guard let session = core.records.clients.handle(of: client) else { preconditionFailure("the session ended") }
-        precondition(core.records.clients[session].numbers.last == last, "a refused number counts")
+        precondition(core.records.clients[session].numbers.lastNumber == last, "a refused number counts")
         // Before a resumed session has room for its terminals, answers wait.
         guard !core.records.clients[session].replies.isBehind else { return }
         let actions = core.takeActions()

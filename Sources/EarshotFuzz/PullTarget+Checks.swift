@@ -51,11 +51,14 @@ extension PullTarget {
             precondition(hasLostPieces || !hasBytes(for: read, stream), "\(read) waits for bytes that are there")
         }
         // READs of the same part may be answered in any order, and DATA without bytes does not tell which one it answers.
-        var unnamed = held.map(\.message)
+        var unnamedReads = held.map(\.message)
         for open in peers[peer].open where !isVoid(open, peer) {
-            guard let index = unnamed.firstIndex(where: { $0.body == open.read.body && $0.offset == open.read.offset })
+            guard
+                let index = unnamedReads.firstIndex(where: {
+                    $0.body == open.read.body && $0.offset == open.read.offset
+                })
             else { preconditionFailure("\(open.read) has no answer") }
-            unnamed.remove(at: index)
+            unnamedReads.remove(at: index)
         }
     }
 

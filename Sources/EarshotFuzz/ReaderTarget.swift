@@ -123,7 +123,7 @@ struct ReaderTarget {
         welcome.isPulling = form % 8 != 7
         welcome.token = form & 8 == 0 ? SessionToken(high: 0, low: 1) : nil
         let isResumed = form & 1 == 1 && core.token != nil
-        welcome.lastReceived = isResumed ? core.numbers.last : nil
+        welcome.lastReceived = isResumed ? core.numbers.lastNumber : nil
         if !isResumed { (lastSequence, lengths, keys) = (0, [:], [:]) }
         carryOut(core.received(NumberedAnswer(.welcome(welcome))))
     }

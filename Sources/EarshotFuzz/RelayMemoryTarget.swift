@@ -16,7 +16,7 @@ struct RelayMemoryTarget {
         while !choices.isEmpty { target.step(&choices) }
         for client in 0..<clients { target.leave(client) }
         precondition(target.memory.undelivered == 0 && target.memory.unsent == 0, "bytes of clients that have left")
-        precondition(target.memory.overdue(now: LoopTime(nanoseconds: .max)) == nil, "a holder that has left")
+        precondition(target.memory.overdueClient(now: LoopTime(nanoseconds: .max)) == nil, "a holder that has left")
     }
 
     private mutating func step(_ choices: inout ByteSource) {
@@ -56,7 +56,7 @@ struct RelayMemoryTarget {
                     "two clients hold the memory")
             }
             let end = now.advanced(by: RelayMemory.messageTime)
-            precondition(memory.overdue(now: end) == UInt64(client), "the holder has no end")
+            precondition(memory.overdueClient(now: end) == UInt64(client), "the holder has no end")
         }
         memory.changed(undelivered: bytes)
         undelivered[client] += bytes
@@ -74,6 +74,6 @@ struct RelayMemoryTarget {
         memory.changed(undelivered: -undelivered[client])
         memory.changed(unsent: -unsent[client])
         (undelivered[client], unsent[client]) = (0, 0)
-        memory.left(UInt64(client))
+        memory.clientLeft(UInt64(client))
     }
 }

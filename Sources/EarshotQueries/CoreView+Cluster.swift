@@ -31,9 +31,9 @@ extension CoreView {
         if let node = state.node { json.member("node", node.description) }
         json.member("address", state.services.address)
         let members = state.book.members
-        json.member("members-count", state.book.isUncoordinated ? members.divisor : members.present)
+        json.member("members-count", state.book.isUncoordinated ? members.divisor : members.presentCount)
         json.member("share-between-users", records.settings[.shareBetweenUsers] == 1)
-        if let fault = state.fault {
+        if let fault = state.engineFault {
             json.member("reason", fault.description)
             json.member("needs-operator", fault.needsOperator)
         }
@@ -47,8 +47,8 @@ extension CoreView {
         json.member("unreadable-nodes", state.health.unreadable.count)
         json.member("claims", state.book.openClaims)
         json.member("running", state.book.claims.count - state.book.openClaims)
-        json.member("held-bodies", state.held.count)
-        json.member("held-bytes", state.held.memoryBytes)
+        json.member("held-bodies", state.heldResults.count)
+        json.member("held-bytes", state.heldResults.memoryBytes)
         if let survey = state.book.traffic.survey {
             json.member("engine-latency-us", survey.latencyMicroseconds)
             json.member("flights", survey.flights)

@@ -13,7 +13,7 @@ extension CoreView {
     func writeRequests(_ page: QueryPage, of principal: Handle<Principal>, to json: inout JSONText) {
         let most = page.limit ?? WireLimits.queryEntries
         let after = page.after.map { RequestCursor($0) }
-        let order = records.handlers.order
+        let order = records.handlers.nameOrder
         var position = records.handlers.position(
             of: max(after?.handler ?? "", page.handler?.description ?? ""), principal)
         var cursor: RequestCursor?

@@ -43,7 +43,7 @@ extension CoreView {
         let isOfAll = seesAll && page.handler == nil
         let after =
             page.after.map { HandlerCursor($0, for: principal) } ?? HandlerCursor(principal: principal, name: "")
-        let order = records.handlers.order
+        let order = records.handlers.nameOrder
         let start = order.firstPosition { handler in
             let other = records.handlers[handler].principal.index
             guard other == after.principal else { return other < after.principal }

@@ -58,16 +58,16 @@ extension CoreView {
         json.member("flights-now") { json in
             let cancelling = records.workers.indices.reduce(0) { $0 + records.workers[$1].cancelling }
             json.object { json in
-                json.member("asking", records.flights.counts.asking)
-                json.member("queued", records.flights.counts.queued + records.flights.counts.claiming)
-                json.member("running", records.flights.counts.running)
-                json.member("backing-off", records.flights.counts.backingOff)
-                json.member("following", records.flights.counts.following)
+                json.member("asking", records.flights.phaseCounts.asking)
+                json.member("queued", records.flights.phaseCounts.queued + records.flights.phaseCounts.claiming)
+                json.member("running", records.flights.phaseCounts.running)
+                json.member("backing-off", records.flights.phaseCounts.backingOff)
+                json.member("following", records.flights.phaseCounts.following)
                 json.member("cancelling", cancelling)
             }
         }
         json.member("clients", records.clients.connectedCount)
-        json.member("clients-away", records.clients.away.count)
+        json.member("clients-away", records.clients.awaySessions.count)
         json.member("handlers", records.handlers.namedCount)
         writeTimes(to: &json)
         writeFaults(to: &json)

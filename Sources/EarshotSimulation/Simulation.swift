@@ -13,7 +13,7 @@ public enum Simulation {
             throw Failure(violation: error, step: world.trial.steps)
         }
         return Report(
-            steps: world.trial.steps, earlier: world.earlierLedgers, ledger: world.trial.broker.core.ledger,
+            steps: world.trial.steps, earlierLedgers: world.earlierLedgers, ledger: world.trial.broker.core.ledger,
             fakeSeconds: Int(world.now / 1_000_000_000), faults: world.setting.faults)
     }
 
@@ -47,7 +47,7 @@ public struct SimulationOptions: Sendable {
     /// Number of URLs.
     public var keys = 100
     /// Faults disabled in addition to those that the seed disables.
-    public var without: Set<Fault> = []
+    public var excludedFaults: Set<Fault> = []
     /// Deliberate fault between core and model that must be detected.
     public var canary: Canary?
 
@@ -62,7 +62,7 @@ public struct Report: Sendable {
     /// Number of events passed to the core.
     public var steps: Int
     /// Ledgers of earlier brokers, in order.
-    public var earlier: [Ledger]
+    public var earlierLedgers: [Ledger]
     /// Ledger of the last broker.
     public var ledger: Ledger
     public var fakeSeconds: Int

@@ -36,12 +36,12 @@ public struct ReplyReader: Sendable {
     private static let mostDepth = 8
 
     /// Maximum number of bytes of one reply.
-    private let most: Int
+    private let mostBytes: Int
     /// Received bytes; those before `place` are parsed.
     private var bytes: [UInt8] = []
     private var place = 0
     /// Bytes that have no end of a line.
-    private var searched = 0
+    private var searchedBytes = 0
     /// Number of parsed bytes of the incomplete reply.
     private var parsed = 0
     /// Incomplete arrays, the outermost first.
@@ -50,7 +50,7 @@ public struct ReplyReader: Sendable {
 
     /// - Parameter maximumReplyBytes: Bound of one reply; a larger one is an error.
     public init(maximumReplyBytes: Int) {
-        most = maximumReplyBytes
+        mostBytes = maximumReplyBytes
     }
 
     /// Parses further bytes and appends the complete replies.
@@ -67,9 +67,9 @@ public struct ReplyReader: Sendable {
                 parsed = 0
             }
         }
-        guard parsed + bytes.count - place <= most else { throw MalformedReply() }
+        guard parsed + bytes.count - place <= mostBytes else { throw MalformedReply() }
         bytes.removeFirst(place)
-        searched -= place
+        searchedBytes -= place
         place = 0
         hasFailed = false
     }
@@ -93,8 +93,8 @@ public struct ReplyReader: Sendable {
         guard place < bytes.count else { return .none }
         let type = bytes[place]
         guard "+-:$*".utf8.contains(type) else { throw MalformedReply() }
-        guard let end = bytes[max(place, searched)...].firstIndex(of: UInt8(ascii: "\n")) else {
-            searched = bytes.count
+        guard let end = bytes[max(place, searchedBytes)...].firstIndex(of: UInt8(ascii: "\n")) else {
+            searchedBytes = bytes.count
             return .none
         }
         guard bytes[end - 1] == UInt8(ascii: "\r"), end - 1 > place else { throw MalformedReply() }
@@ -106,7 +106,7 @@ public struct ReplyReader: Sendable {
         case UInt8(ascii: "-"): element = .error(String(decoding: line, as: UTF8.self))
         case UInt8(ascii: ":"): element = .integer(try Self.number(line, in: .min ... .max))
         case UInt8(ascii: "$"):
-            let count = try Self.number(line, in: -1...most)
+            let count = try Self.number(line, in: -1...mostBytes)
             if count >= 0 {
                 guard bytes.count - next >= count + 2 else { return .none }
                 guard bytes[next + count] == UInt8(ascii: "\r"), bytes[next + count + 1] == UInt8(ascii: "\n") else {

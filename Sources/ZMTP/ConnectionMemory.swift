@@ -48,7 +48,7 @@ public final class ConnectionMemory {
     public var onShortage: (() -> Void)?
 
     /// Input buffer shared by the connections, because few of them have input at a time.
-    let spare = SpareBuffer()
+    let spareBuffer = SpareBuffer()
 
     private let frameCapacity: Int
     /// Values of ``unsentBytes`` and ``unsentReplyBytes``. Private: accesses to public ones are checked at run time.

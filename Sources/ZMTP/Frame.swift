@@ -9,7 +9,7 @@ enum Frame {
         let count: UInt64
     }
 
-    private static let more: UInt8 = 1
+    private static let moreFlag: UInt8 = 1
     private static let long: UInt8 = 2
     private static let command: UInt8 = 4
 
@@ -21,11 +21,13 @@ enum Frame {
     /// - Returns: nil for invalid flags. A command consists of one frame.
     static func header(_ byte: (Int) -> UInt8) -> Header? {
         let flags = byte(0)
-        guard flags & ~(more | long | command) == 0, flags & (more | command) != more | command else { return nil }
+        guard flags & ~(moreFlag | long | command) == 0, flags & (moreFlag | command) != moreFlag | command else {
+            return nil
+        }
         let bytes = headerBytes(flags: flags)
         let count = (1..<bytes).reduce(0 as UInt64) { $0 << 8 | UInt64(byte($1)) }
         return Header(
-            hasMore: flags & more != 0, isCommand: flags & command != 0, headerBytes: bytes, count: count)
+            hasMore: flags & moreFlag != 0, isCommand: flags & command != 0, headerBytes: bytes, count: count)
     }
 
     /// Returns the header of a single frame of `count` bytes.
@@ -37,7 +39,7 @@ enum Frame {
 
     /// Appends the header of a frame of a message.
     static func appendHeader(to bytes: inout [UInt8], count: Int, hasMore: Bool) {
-        append(to: &bytes, count: count, flags: hasMore ? more : 0)
+        append(to: &bytes, count: count, flags: hasMore ? moreFlag : 0)
     }
 
     private static func append(to bytes: inout [UInt8], count: Int, flags: UInt8) {

@@ -84,7 +84,7 @@ internal import EarshotLoop
     mutating func release(to spare: SpareBuffer) {
         guard count == 0, let released = unsafe memory else { return }
         unsafe memory = nil
-        unsafe spare.keep(released)
+        unsafe spare.keepBuffer(released)
     }
 }
 
@@ -106,7 +106,7 @@ enum NextFrame {
 
     func take() -> UnsafeMutableRawBufferPointer? { unsafe memory.take() }
 
-    func keep(_ released: UnsafeMutableRawBufferPointer) {
+    func keepBuffer(_ released: UnsafeMutableRawBufferPointer) {
         if unsafe memory == nil { unsafe memory = released } else { unsafe released.deallocate() }
     }
 }
@@ -120,7 +120,7 @@ struct PartialFrame {
     private let count: Int
     /// Received bytes, followed by unused space.
     var bytes: [UInt8]
-    var filled = 0
+    var filledBytes = 0
 
     /// - Parameter count: Length of the frame in bytes, from its header.
     init(_ header: Frame.Header, count: Int) {
@@ -129,11 +129,11 @@ struct PartialFrame {
         bytes = [UInt8](repeating: 0, count: min(count, Self.firstBytes))
     }
 
-    var isWhole: Bool { filled == count }
+    var isWhole: Bool { filledBytes == count }
 
     /// Doubles a full buffer, up to the length of the frame.
     mutating func makeRoom() {
-        guard filled == bytes.count else { return }
+        guard filledBytes == bytes.count else { return }
         bytes += repeatElement(0, count: min(bytes.count, count - bytes.count))
     }
 }

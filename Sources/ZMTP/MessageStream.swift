@@ -45,7 +45,7 @@ public final class MessageStream {
     /// Incomplete incoming frame.
     private(set) var partial: PartialFrame?
     /// Bytes still to be discarded of a surplus frame.
-    private var surplus: UInt64 = 0
+    private var surplusBytes: UInt64 = 0
     private var message = Message(head: [])
     /// Number of received frames of the current message.
     private var frames = 0
@@ -92,7 +92,7 @@ public final class MessageStream {
         self.onReady = onReady
         output.append(Handshake.opening(as: type))
         updateMemory()
-        registration = try loop.add(descriptor, .readable) { [unowned self] readiness in became(readiness) }
+        registration = try loop.add(descriptor, .readable) { [unowned self] readiness in handleReadiness(readiness) }
     }
 
     deinit {
@@ -139,11 +139,11 @@ public final class MessageStream {
             }
             read(&turn)
         }
-        input.release(to: memory.spare)
+        input.release(to: memory.spareBuffer)
         return nil
     }
 
-    private func became(_ readiness: EventLoop.Readiness) {
+    private func handleReadiness(_ readiness: EventLoop.Readiness) {
         if readiness.contains(.writable) { flush() }
         if readiness.contains(.hangUp) || readiness.contains(.error) { hungUp() }
         isReadable = true
@@ -163,21 +163,21 @@ public final class MessageStream {
     }
 
     private func read(_ turn: inout Turn) {
-        let (outcome, isFull) = readFrame(turn.bytes) ?? input.read(descriptor, memory.spare)
+        let (outcome, isFull) = readFrame(turn.bytes) ?? input.read(descriptor, memory.spareBuffer)
         if case .bytes(let count) = outcome { turn.read(count) }
         updateReadability(outcome, isFull: isFull)
     }
 
     /// Reads directly into an incomplete frame if enough of it is missing; nil otherwise.
     private func readFrame(_ most: Int) -> (UnixSocket.Transfer, isFull: Bool)? {
-        guard input.count == 0, let filled = partial?.filled, let room = partial?.bytes.count,
+        guard input.count == 0, let filled = partial?.filledBytes, let room = partial?.bytes.count,
             room - filled >= Self.directBytes, var frame = partial.take()
         else { return nil }
         let end = min(room, filled + max(most, Self.directBytes))
         let outcome = unsafe frame.bytes.withUnsafeMutableBytes {
             unsafe UnixSocket.receive(descriptor, into: UnsafeMutableRawBufferPointer(rebasing: $0[filled..<end]))
         }
-        if case .bytes(let count) = outcome { frame.filled += count }
+        if case .bytes(let count) = outcome { frame.filledBytes += count }
         partial = frame
         return (outcome, outcome == .bytes(end - filled))
     }
@@ -223,7 +223,7 @@ public final class MessageStream {
         if var frame = partial.take() {
             repeat {
                 frame.makeRoom()
-                frame.filled += input.move(into: &frame.bytes, at: frame.filled)
+                frame.filledBytes += input.move(into: &frame.bytes, at: frame.filledBytes)
             } while input.count > 0 && !frame.isWhole
             guard frame.isWhole else {
                 frame.makeRoom()
@@ -233,11 +233,11 @@ public final class MessageStream {
             return (frame.header, frame.bytes)
         }
         while !turn.isOver {
-            if surplus > 0 {
-                let count = Int(min(surplus, UInt64(input.count)))
+            if surplusBytes > 0 {
+                let count = Int(min(surplusBytes, UInt64(input.count)))
                 input.drop(count)
-                surplus -= UInt64(count)
-                guard surplus == 0 else { return nil }
+                surplusBytes -= UInt64(count)
+                guard surplusBytes == 0 else { return nil }
             }
             let header: Frame.Header
             let isWhole: Bool
@@ -257,7 +257,7 @@ public final class MessageStream {
             if !header.isCommand, frames >= 2, phase == .open {
                 // Surplus frames are discarded, so that an endless message needs no memory.
                 input.drop(header.headerBytes)
-                surplus = header.count
+                surplusBytes = header.count
                 message.isLonger = true
                 guard header.hasMore else { return (header, []) }
                 turn.processedItem()
@@ -268,7 +268,7 @@ public final class MessageStream {
             if isWhole { return (header, input.take(count, behind: header.headerBytes)) }
             input.drop(header.headerBytes)
             var frame = PartialFrame(header, count: count)
-            frame.filled = input.move(into: &frame.bytes, at: 0)
+            frame.filledBytes = input.move(into: &frame.bytes, at: 0)
             partial = frame
             return nil
         }

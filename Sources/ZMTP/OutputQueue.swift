@@ -38,8 +38,8 @@ struct OutputQueue: ~Copyable {
 
     private var pieces: Deque<Piece> = []
     /// Piece that messages are appended to, after all `pieces`.
-    private var last = Piece()
-    /// Bytes already sent of the first piece, or of `last` if there is no other.
+    private var lastPiece = Piece()
+    /// Bytes already sent of the first piece, or of `lastPiece` if there is no other.
     private var sent = 0
     /// Messages not completely written.
     private(set) var messages = 0
@@ -49,33 +49,33 @@ struct OutputQueue: ~Copyable {
     private(set) var replies = 0
     private(set) var replyBytes = 0
     /// `bytes` and `replyBytes` at the last call of ``takeGrowth()``.
-    private var taken = (bytes: 0, replyBytes: 0)
+    private var reportedTotals = (bytes: 0, replyBytes: 0)
 
     /// Changes of `bytes` and `replyBytes` since the last call.
     mutating func takeGrowth() -> (bytes: Int, replyBytes: Int) {
-        let growth = (bytes - taken.bytes, replyBytes - taken.replyBytes)
-        taken = (bytes, replyBytes)
+        let growth = (bytes - reportedTotals.bytes, replyBytes - reportedTotals.replyBytes)
+        reportedTotals = (bytes, replyBytes)
         return growth
     }
 
-    var isEmpty: Bool { pieces.isEmpty && last.bytes.isEmpty }
+    var isEmpty: Bool { pieces.isEmpty && lastPiece.bytes.isEmpty }
 
     /// Appends bytes that are not a message.
     mutating func append(_ bytes: [UInt8]) {
-        last.bytes += bytes
+        lastPiece.bytes += bytes
         self.bytes += bytes.count
     }
 
     /// - Parameter isReply: Whether the message is counted as a reply.
     mutating func append(_ message: Message, isReply: Bool = false) {
-        if last.bytes.count >= Self.pieceBytes { closePiece() }
-        let start = last.bytes.count
+        if lastPiece.bytes.count >= Self.pieceBytes { closePiece() }
+        let start = lastPiece.bytes.count
         if isReply { replies += 1 }
-        Frame.appendHeader(to: &last.bytes, count: message.head.count, hasMore: message.body != nil)
-        last.bytes += message.head
+        Frame.appendHeader(to: &lastPiece.bytes, count: message.head.count, hasMore: message.body != nil)
+        lastPiece.bytes += message.head
         messages += 1
         if let body = message.body {
-            Frame.appendHeader(to: &last.bytes, count: body.count, hasMore: false)
+            Frame.appendHeader(to: &lastPiece.bytes, count: body.count, hasMore: false)
             if body.count >= Self.longBytes {
                 count(from: start, isReply: isReply)
                 closePiece()
@@ -86,19 +86,19 @@ struct OutputQueue: ~Copyable {
                         bytes: body, messages: 1, replies: isReply ? 1 : 0, replyBytes: isReply ? body.count : 0))
                 return
             }
-            last.bytes += body
+            lastPiece.bytes += body
         }
-        last.messages += 1
-        if isReply { last.replies += 1 }
+        lastPiece.messages += 1
+        if isReply { lastPiece.replies += 1 }
         count(from: start, isReply: isReply)
     }
 
     /// Appends a message with a part of a file as its second frame.
     mutating func append(_ head: [UInt8], _ file: FilePart) {
-        let start = last.bytes.count
-        Frame.appendHeader(to: &last.bytes, count: head.count, hasMore: true)
-        last.bytes += head
-        Frame.appendHeader(to: &last.bytes, count: file.count, hasMore: false)
+        let start = lastPiece.bytes.count
+        Frame.appendHeader(to: &lastPiece.bytes, count: head.count, hasMore: true)
+        lastPiece.bytes += head
+        Frame.appendHeader(to: &lastPiece.bytes, count: file.count, hasMore: false)
         count(from: start, isReply: false)
         closePiece()
         pieces.append(Piece(file: file, messages: 1))
@@ -108,16 +108,16 @@ struct OutputQueue: ~Copyable {
 
     /// Counts the bytes of the last piece from `start` on.
     private mutating func count(from start: Int, isReply: Bool) {
-        let added = last.bytes.count - start
+        let added = lastPiece.bytes.count - start
         bytes += added
         guard isReply else { return }
         replyBytes += added
-        last.replyBytes += added
+        lastPiece.replyBytes += added
     }
 
     private mutating func closePiece() {
-        pieces.append(last)
-        last = Piece()
+        pieces.append(lastPiece)
+        lastPiece = Piece()
     }
 
     /// Writes until the queue is empty or the kernel accepts no more.
@@ -126,14 +126,14 @@ struct OutputQueue: ~Copyable {
     mutating func write(to descriptor: Int32) -> UnixSocket.Transfer {
         while true {
             let isLast = pieces.isEmpty
-            guard sent < (isLast ? last.bytes.count : pieces[0].count) else {
+            guard sent < (isLast ? lastPiece.bytes.count : pieces[0].count) else {
                 sent = 0
                 if isLast {
                     messages = 0
                     replies = 0
                     replyBytes = 0
-                    (last.messages, last.replies, last.replyBytes) = (0, 0, 0)
-                    last.bytes.removeAll(keepingCapacity: last.bytes.capacity <= Self.keptBytes)
+                    (lastPiece.messages, lastPiece.replies, lastPiece.replyBytes) = (0, 0, 0)
+                    lastPiece.bytes.removeAll(keepingCapacity: lastPiece.bytes.capacity <= Self.keptBytes)
                     return .bytes(0)
                 }
                 let piece = pieces.removeFirst()
@@ -143,7 +143,7 @@ struct OutputQueue: ~Copyable {
                 continue
             }
             let outcome =
-                isLast ? last.write(to: descriptor, after: sent) : pieces[0].write(to: descriptor, after: sent)
+                isLast ? lastPiece.write(to: descriptor, after: sent) : pieces[0].write(to: descriptor, after: sent)
             guard case .bytes(let count) = outcome else { return outcome }
             sent += count
             self.bytes -= count
@@ -153,7 +153,7 @@ struct OutputQueue: ~Copyable {
     /// Drops all output.
     mutating func removeAll() {
         pieces = []
-        last = Piece()
+        lastPiece = Piece()
         sent = 0
         (messages, bytes, replies, replyBytes) = (0, 0, 0, 0)
     }

@@ -51,7 +51,7 @@ public struct Authentication: ~Copyable {
         while try socket.receive(into: &parts) {
             defer { parts.removeAll() }
             // Only the servers of this process can send requests.
-            guard parts.count == Self.requestFrames, parts.surplus == 0 else { continue }
+            guard parts.count == Self.requestFrames, parts.surplusFrames == 0 else { continue }
             let isCurve = String(decoding: parts.bytes(7), as: UTF8.self) == "CURVE"
             return Request(
                 domain: String(decoding: parts.bytes(4), as: UTF8.self),

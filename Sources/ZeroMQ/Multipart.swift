@@ -11,7 +11,7 @@ internal import CLibZMQ
     /// Stored frames of the current message.
     public private(set) var count = 0
     /// Frames of the current message beyond `capacity`: received, counted and discarded.
-    public private(set) var surplus = 0
+    public private(set) var surplusFrames = 0
 
     /// Allocates storage for messages of up to `capacity` frames. A ``Context`` must exist.
     public init(capacity: Int) {
@@ -54,12 +54,12 @@ internal import CLibZMQ
 
     /// Removes the message and frees the memory of large frames now rather than with the next message.
     public mutating func removeAll() {
-        for index in 0..<(count + min(surplus, 1)) {
+        for index in 0..<(count + min(surplusFrames, 1)) {
             unsafe zmq_msg_close(frames + index)
             unsafe zmq_msg_init(frames + index)
         }
         count = 0
-        surplus = 0
+        surplusFrames = 0
     }
 
     /// Storage for the next frame.
@@ -67,7 +67,7 @@ internal import CLibZMQ
 
     /// Records that ``nextSlot`` was filled.
     mutating func slotWasFilled() {
-        if count < capacity { count += 1 } else { surplus += 1 }
+        if count < capacity { count += 1 } else { surplusFrames += 1 }
     }
 
     private func frame(_ index: Int) -> UnsafeMutablePointer<zmq_msg_t> {

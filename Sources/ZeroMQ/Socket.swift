@@ -102,7 +102,7 @@ extension Socket {
 
     /// Receives one complete message into `parts`, replacing its contents; false if none is available. Does not block.
     ///
-    /// Frames beyond the capacity of `parts` are discarded and counted in ``Multipart/surplus``. libzmq delivers a
+    /// Frames beyond the capacity of `parts` are discarded and counted in ``Multipart/surplusFrames``. libzmq delivers a
     /// message only after all of its frames arrived, so they were all in memory: only a limit of this process bounds
     /// them.
     public func receive(into parts: inout Multipart) throws(ZeroMQError) -> Bool {

@@ -29,7 +29,7 @@ actor BusAdapter {
     private var expectations: [String: [String: Expectation]] = [:]
     private var received: [String] = []
     /// Number of unanswered `receive` commands.
-    private var wanted = 0
+    private var unansweredReceives = 0
     private var count = 0
 
     init(_ bus: Bus, bodies: String, _ output: Output) {
@@ -42,7 +42,7 @@ actor BusAdapter {
         let words = line.split(separator: " ").map(String.init)
         do {
             switch words.first {
-            case "receive": wanted += 1
+            case "receive": unansweredReceives += 1
             case "fetch" where words.count >= 4: try fetch(words[1], words[2], words[3], Array(words.dropFirst(4)))
             case "cancel" where words.count == 3: expectations[words[1]]?[words[2]]?.cancel()
             case "remove" where words.count == 2: remove(words[1])
@@ -150,17 +150,17 @@ actor BusAdapter {
         let path = "\(bodies)/\(count)"
         switch result {
         case .success(let response):
-            try await keep(response.body, path)
+            try await saveBody(response.body, path)
             received.append("result \(name) \(request) \(response.status) \(path)")
         case .failure(let error):
-            try await keep(error.page?.body, path)
+            try await saveBody(error.page?.body, path)
             received.append("failed \(name) \(request) \(error.code) \(error.status.map { String($0) } ?? "-") \(path)")
         }
         answer()
     }
 
     /// Writes a body to a new file.
-    private func keep(_ body: ResponseBody?, _ path: String) async throws {
+    private func saveBody(_ body: ResponseBody?, _ path: String) async throws {
         let target = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard target >= 0 else { throw SystemError("open", number: errno) }
         defer { close(target) }
@@ -171,8 +171,8 @@ actor BusAdapter {
     }
 
     private func answer() {
-        while wanted > 0, !received.isEmpty {
-            wanted -= 1
+        while unansweredReceives > 0, !received.isEmpty {
+            unansweredReceives -= 1
             _ = output.write(Array("\(received.removeFirst())\n".utf8))
         }
     }

@@ -53,7 +53,7 @@ struct ClusterSimulationCommand: ParsableCommand {
             options.nodes = nodes
             options.tracedSteps = trace
             options.canary = canary.flatMap(ClusterCanary.init)
-            options.without =
+            options.excludedFaults =
                 without.contains("all") ? Set(ClusterFault.allCases) : Set(without.compactMap(ClusterFault.init))
             do throws(ClusterFailure) {
                 let report = try ClusterSimulation.run(options)

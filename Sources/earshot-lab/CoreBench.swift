@@ -39,7 +39,7 @@ struct CoreBench {
     consuming func run() -> [Int] {
         let before = ResidentMemory.bytes
         ResidentMemory.forgetPeak()
-        fill()
+        sendRequests()
         let bytes = max(0, ResidentMemory.bytes - before) / queued
         let peak = max(0, ResidentMemory.peakBytes - before) / queued
         let submit = nanoseconds((0..<Self.sample).map { fetch(queued + $0) })
@@ -70,7 +70,7 @@ struct CoreBench {
         let all = passes.reduce(remove, +)
         let timed = max(1, jobs.count)
         empty()
-        fill()
+        sendRequests()
         let again = max(0, ResidentMemory.bytes - before) / queued
         return [
             submit / Self.sample, join / Self.sample, assign / timed, complete / timed, remove / 1_000, slow / 1_000,
@@ -81,7 +81,7 @@ struct CoreBench {
     /// Runs a sample of one operation, for a tool that counts only instructions inside `counted`. Returns the number of
     /// operations, which varies because a worker reserves some slots for urgent requests.
     consuming func runCounted(_ operation: CountedOperation) -> Int {
-        fill()
+        sendRequests()
         _ = core.takeActions()
         switch operation {
         case .submit: counted((0..<Self.sample).map { fetch(queued + $0) })
@@ -112,7 +112,7 @@ struct CoreBench {
         if messages.isEmpty, completions.isEmpty { core.dispatch(now: now) }
     }
 
-    private mutating func fill() {
+    private mutating func sendRequests() {
         for number in 0..<queued { send(fetch(number), by: number % clients.count) }
     }
 

@@ -15,7 +15,7 @@ final class LibraryAdapter {
     private var input: [UInt8] = []
     private var received: [String] = []
     /// Number of unanswered `receive` commands.
-    private var wanted = 1
+    private var unansweredReceives = 1
     private var count = 0
     private var isGreeted = false
 
@@ -40,7 +40,7 @@ final class LibraryAdapter {
         while let end = input.firstIndex(of: 0x0a) {
             let line = String(decoding: input[..<end], as: UTF8.self)
             input.removeSubrange(...end)
-            if line == "receive" { wanted += 1 } else { carryOut(line) }
+            if line == "receive" { unansweredReceives += 1 } else { carryOut(line) }
         }
         answer()
     }
@@ -87,7 +87,7 @@ final class LibraryAdapter {
 
     private func line(_ delivery: DeliveredTerminal, _ body: [UInt8]) -> String {
         let terminal = delivery.terminal
-        let path = keep(terminal.response?.file, body)
+        let path = saveBody(terminal.response?.file, body)
         connection?.finish(delivery)
         let key = "\(terminal.handler) \(terminal.request)"
         switch terminal.outcome {
@@ -98,7 +98,7 @@ final class LibraryAdapter {
     }
 
     /// Writes a body to a new file and returns its path.
-    private func keep(_ file: String?, _ body: [UInt8]) -> String {
+    private func saveBody(_ file: String?, _ body: [UInt8]) -> String {
         count += 1
         let path = "\(bodies)/\(count)"
         let target = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
@@ -117,8 +117,8 @@ final class LibraryAdapter {
     }
 
     private func answer() {
-        while wanted > 0, !received.isEmpty {
-            wanted -= 1
+        while unansweredReceives > 0, !received.isEmpty {
+            unansweredReceives -= 1
             isOver = output.write(Array("\(received.removeFirst())\n".utf8)) != .done || isOver
         }
     }

@@ -137,7 +137,7 @@ final class PlannedClient {
         }
         guard delivery.isFile else {
             open[delivery.key] = nil
-            return note(terminal, SHA256.digest(of: body.span).hex)
+            return noteTerminal(terminal, SHA256.digest(of: body.span).hex)
         }
         unfinished += 1
         loop.setTimer(after: hold) { [unowned self] in
@@ -155,7 +155,7 @@ final class PlannedClient {
         }
         if let digest = Self.digest(of: delivery.terminal.response?.file ?? "") {
             open[delivery.key] = nil
-            note(delivery.terminal, digest)
+            noteTerminal(delivery.terminal, digest)
             return connection.finish(delivery)
         }
         journal.note("lost", delivery.key.request.description)
@@ -165,7 +165,7 @@ final class PlannedClient {
         }
     }
 
-    private func note(_ terminal: Terminal, _ digest: String) {
+    private func noteTerminal(_ terminal: Terminal, _ digest: String) {
         let response = terminal.response
         let code: String
         let status: Int?

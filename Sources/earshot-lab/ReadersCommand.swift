@@ -88,9 +88,9 @@ private final class Readers {
 
     var areReady: Bool { ready == connections.count }
 
-    var hasReceivedAll: Bool { missing == 0 }
+    var hasReceivedAll: Bool { missingDeliveries == 0 }
 
-    private var missing: Int { max(0, count * connections.count - delays.count) }
+    private var missingDeliveries: Int { max(0, count * connections.count - delays.count) }
 
     /// Results as one line of JSON.
     var report: String {
@@ -99,7 +99,7 @@ private final class Readers {
             let value = sorted.isEmpty ? 0 : sorted[max(0, (sorted.count * share + 99) / 100 - 1)]
             return "\"p\(share)\": \(value)"
         }
-        let counts = ["\"asked\": \(requested)", "\"heard\": \(delays.count)", "\"missing\": \(missing)"]
+        let counts = ["\"asked\": \(requested)", "\"heard\": \(delays.count)", "\"missing\": \(missingDeliveries)"]
         return "{\((counts + figures).joined(separator: ", "))}"
     }
 

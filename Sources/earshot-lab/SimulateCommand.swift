@@ -48,7 +48,7 @@ struct SimulateCommand: ParsableCommand {
         options.handlers = handlers
         options.keys = keys
         options.canary = canary.flatMap(Canary.init)
-        options.without = Set(without.compactMap(Fault.init))
+        options.excludedFaults = Set(without.compactMap(Fault.init))
         let clock = ContinuousClock()
         let start = clock.now
         do throws(Failure) {
@@ -75,7 +75,7 @@ struct SimulateCommand: ParsableCommand {
     private func text(_ report: Report) -> String {
         let requests = report.ledger.requests
         let flights = report.ledger.flights
-        let lives = report.earlier + [report.ledger]
+        let lives = report.earlierLedgers + [report.ledger]
         return """
               \(lives.count) brokers, which assigned \(lives.reduce(0) { $0 + $1.flights.assigned }) attempts; of the \
             last one:

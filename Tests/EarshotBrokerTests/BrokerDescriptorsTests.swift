@@ -12,7 +12,7 @@ struct BrokerDescriptorsTests {
 
     @Test(arguments: [1, 2, 8, 200])
     func `the smallest limit has room for files, workers and two clients`(workers: Int) throws {
-        let least = BrokerDescriptors.least(workers: workers)
+        let least = BrokerDescriptors.leastLimit(workers: workers)
         let share = try BrokerDescriptors(limit: least, workers: workers)
         #expect(share.connections >= 2)
         #expect(throws: DescriptorShortage.self) { try BrokerDescriptors(limit: least - 1, workers: workers) }

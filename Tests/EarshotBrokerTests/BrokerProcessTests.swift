@@ -86,7 +86,9 @@ struct BrokerProcessTests {
         parts.filtersCalls = true
         worker.send(.sandbox(parts))
         #expect(
-            try rig.reaches { rig.broker.work.admission.barred.contains(ProcessInfo.processInfo.processIdentifier) })
+            try rig.reaches {
+                rig.broker.work.admission.barredProcesses.contains(ProcessInfo.processInfo.processIdentifier)
+            })
         let second = try rig.unready()
         #expect(try rig.reaches { second.isEnded })
         #expect(second.messages.isEmpty)
@@ -146,9 +148,9 @@ struct BrokerProcessTests {
             })
         // The kernel takes several parts. A client that reads would wake the broker, because they share the loop.
         client.isReading = false
-        let taken = rig.broker.bus.taken
+        let taken = rig.broker.bus.takenMessages
         client.send(together: (0..<count).map { .read(BodyRead(.terminal(1), offset: $0 * bytes, length: bytes)) })
-        #expect(try rig.reaches { rig.broker.bus.taken == taken + count && rig.broker.refusing.isEmpty })
+        #expect(try rig.reaches { rig.broker.bus.takenMessages == taken + count && rig.broker.refusing.isEmpty })
         #expect(rig.broker.loop.now.nanoseconds < due)
         client.isReading = true
         #expect(try rig.reaches { client.parts == count })
@@ -330,7 +332,7 @@ struct BrokerProcessTests {
         var settings = Settings()
         try settings.apply(try SettingChange(["origin-limit", "5"]), source: "flag")
         supervisor.send(settings.lines + [Settings.end])
-        #expect(try rig.reaches { lines.contains(Settings.taken) })
+        #expect(try rig.reaches { lines.contains(Settings.confirmation) })
         #expect(rig.broker.core.limits.origins.limit == 5)
     }
 

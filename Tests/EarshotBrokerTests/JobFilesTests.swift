@@ -12,7 +12,7 @@ import Testing
 
     init() throws {
         try PrivateFolder.make(root)
-        files.joined(1)
+        files.workerJoined(1)
     }
 
     deinit { try? FileManager.default.removeItem(atPath: root) }
@@ -48,7 +48,7 @@ import Testing
 
     @Test func `a file is sent to each worker, and once more after a change`() throws {
         let path = try write("a", "A")
-        files.joined(2)
+        files.workerJoined(2)
         #expect(messages(route(path, path)) == ["0 A", "0 A"], "its inode changed just now")
         #expect(messages(route(path), to: 2) == ["0 A"])
         _ = try write("a", "B")
@@ -80,7 +80,7 @@ import Testing
         let start = LoopTime.read()
         #expect(files.changedHosts(now: start) == nil)
         var later = JobFiles(hasPredecessor: true)
-        later.joined(7)
+        later.workerJoined(7)
         #expect(later.changedHosts(now: start)?.workers == [7])
         #expect(later.changedHosts(now: start.advanced(by: .seconds(2))) == nil)
     }

@@ -103,7 +103,7 @@ final class PortRig {
             port.take { event in
                 events.append(Self.line(event))
                 if case .message(let peer, let head, _) = event, head == heldAfter.map({ Array($0.utf8) }) {
-                    port.hold(peer)
+                    port.pauseReading(peer)
                 }
                 return 1
             }

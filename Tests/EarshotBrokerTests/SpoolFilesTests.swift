@@ -132,18 +132,18 @@ import Testing
         try write(name)
         #expect(unsafe chmod(folder.appending(path: SpoolName.path(name)).path, 0o700 | bit) == 0)
         #expect(!spool.adopt(name, as: String(repeating: "a", count: 64), length: 4))
-        #expect(spool.keep(name, as: SpoolName.kept(of: attempt)) == nil)
+        #expect(spool.keepPart(name, as: SpoolName.keptPart(of: attempt)) == nil)
     }
 
     @Test func `a worker's file is in its folder until the broker takes it`() throws {
         let name = SpoolName.part(of: attempt, pid: getpid())
-        let kept = SpoolName.kept(of: attempt)
+        let kept = SpoolName.keptPart(of: attempt)
         let workerFolder = spool.makeFolder(of: getpid())
         #expect(workerFolder == folder.path + "/worker-\(getpid())")
         try write(name)
         let place = "\(workerFolder)/\(name)"
         #expect(FileManager.default.fileExists(atPath: place))
-        #expect(spool.keep(name, as: kept) == 4)
+        #expect(spool.keepPart(name, as: kept) == 4)
         #expect(!FileManager.default.fileExists(atPath: place))
         #expect(FileManager.default.fileExists(atPath: folder.appending(path: kept).path))
         #expect(spool.rename(kept, to: name))

@@ -119,7 +119,7 @@ struct SupervisorLinkTests {
         #expect(try rig.reaches { rig.lines.contains(SupervisorCommand.alive) })
         #expect(rig.settings.isEmpty, "the end is missing")
         rig.send([Settings.end])
-        #expect(try rig.reaches { rig.lines.last == Settings.taken })
+        #expect(try rig.reaches { rig.lines.last == Settings.confirmation })
         #expect(rig.settings == [settings])
     }
 
@@ -129,7 +129,7 @@ struct SupervisorLinkTests {
         #expect(try rig.reaches { rig.lines == [SupervisorCommand.alive] })
         #expect(rig.settings.isEmpty)
         rig.send(Settings().lines + [Settings.end])
-        #expect(try rig.reaches { rig.lines.last == Settings.taken })
+        #expect(try rig.reaches { rig.lines.last == Settings.confirmation })
         #expect(rig.settings == [Settings()])
     }
 
@@ -187,7 +187,7 @@ struct SupervisorLinkTests {
         try rig.write(Settings().lines + [Settings.end])
         #expect(try rig.reaches { rig.settings == [Settings()] })
         try rig.listen()
-        #expect(try rig.reaches { rig.lines.last == Settings.taken })
+        #expect(try rig.reaches { rig.lines.last == Settings.confirmation })
         #expect(!rig.lines.contains("origin-limit 9"))
     }
 }

@@ -100,12 +100,12 @@ final class CacheShareTests {
 
     @Test func `the largest part and its lead`() {
         var totals = CacheTotals()
-        #expect(totals.heaviest(by: \.cost) == nil)
+        #expect(totals.largestOwner(by: \.cost) == nil)
         totals.add(CacheTotals.Part(rows: 9, cost: 10), to: "a")
-        #expect(totals.heaviest(by: \.cost).map { $0 == ("a", 10) } == true)
+        #expect(totals.largestOwner(by: \.cost).map { $0 == ("a", 10) } == true)
         totals.add(CacheTotals.Part(rows: 1, cost: 30), to: "b")
-        #expect(totals.heaviest(by: \.cost).map { $0 == ("b", 20) } == true)
-        #expect(totals.heaviest(by: \.rows).map { $0 == ("a", 8) } == true)
+        #expect(totals.largestOwner(by: \.cost).map { $0 == ("b", 20) } == true)
+        #expect(totals.largestOwner(by: \.rows).map { $0 == ("a", 8) } == true)
         totals.add(CacheTotals.Part(rows: -1, cost: -30), to: "b")
         #expect(totals.parts.keys.sorted() == ["a"])
         totals.remove("a")
@@ -119,7 +119,7 @@ final class CacheShareTests {
                 var totals = CacheTotals()
                 totals.add(CacheTotals.Part(rows: second, cost: first), to: "a")
                 totals.add(CacheTotals.Part(rows: first, cost: second), to: "b")
-                _ = totals.heaviest(by: \.cost)
+                _ = totals.largestOwner(by: \.cost)
                 for owner in ["a", "b"] { totals.remove(owner) }
                 #expect(totals == CacheTotals())
             }

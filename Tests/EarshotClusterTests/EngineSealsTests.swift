@@ -27,7 +27,7 @@ import Testing
     }
 
     private func result(_ entry: [UInt8], _ reader: inout EngineSeals) -> String? {
-        guard case .result(key, let bytes) = reader.opened(.result(key, entry)) else { return nil }
+        guard case .result(key, let bytes) = reader.unsealed(.result(key, entry)) else { return nil }
         return String(decoding: bytes, as: UTF8.self)
     }
 
@@ -41,7 +41,8 @@ import Testing
         var opened = grant
         opened.record = want.record
         #expect(
-            reader.opened(.granted([grant], opensAfterMilliseconds: 3)) == .granted([opened], opensAfterMilliseconds: 3)
+            reader.unsealed(.granted([grant], opensAfterMilliseconds: 3))
+                == .granted([opened], opensAfterMilliseconds: 3)
         )
         #expect(reader.takeForgery() == false)
         let pinned = EngineCall.want([
@@ -64,10 +65,10 @@ import Testing
             entry(text.isEmpty ? "x" : text, of: key, token: token(1), by: other),
         ]
         for form in forms {
-            #expect(reader.opened(.result(key, form)) == .unusable(key))
+            #expect(reader.unsealed(.result(key, form)) == .unusable(key))
             #expect(reader.takeForgery() == true)
             let answer = WantAnswer(key: key, state: .ended(form))
-            #expect(reader.opened(.wanted([answer])) == .wanted([WantAnswer(key: key, state: .ended([]))]))
+            #expect(reader.unsealed(.wanted([answer])) == .wanted([WantAnswer(key: key, state: .ended([]))]))
             #expect(reader.takeForgery() == true)
         }
         // The real one still arrives.
@@ -79,14 +80,14 @@ import Testing
         for index in valid.indices {
             var (bytes, reader) = (valid, EngineSeals(keys))
             bytes[index] ^= 1
-            #expect(reader.opened(.result(key, bytes)) == .unusable(key), "\(index)")
+            #expect(reader.unsealed(.result(key, bytes)) == .unusable(key), "\(index)")
         }
     }
 
     @Test func `the result of another flight is dropped`() {
         var reader = EngineSeals(keys)
         let other = entry("1 r 204 0 - -", of: .flight(2), token: token(1), by: keys)
-        #expect(reader.opened(.result(key, other)) == .unusable(key))
+        #expect(reader.unsealed(.result(key, other)) == .unusable(key))
         #expect(reader.takeForgery() == true)
     }
 
@@ -123,12 +124,13 @@ import Testing
             var empty = grant
             empty.record = []
             #expect(
-                reader.opened(.granted([grant], opensAfterMilliseconds: nil))
+                reader.unsealed(.granted([grant], opensAfterMilliseconds: nil))
                     == .granted([empty], opensAfterMilliseconds: nil))
             #expect(reader.takeForgery() == true)
         }
         let own = EngineGrant(key: key, token: token(1), priority: .normal, record: nil)
         #expect(
-            reader.opened(.granted([own], opensAfterMilliseconds: nil)) == .granted([own], opensAfterMilliseconds: nil))
+            reader.unsealed(.granted([own], opensAfterMilliseconds: nil))
+                == .granted([own], opensAfterMilliseconds: nil))
     }
 }

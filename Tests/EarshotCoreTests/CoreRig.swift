@@ -100,7 +100,7 @@ struct CoreRig {
         guard message.canHaveNumber, let session = core.records.clients.handle(of: client),
             core.records.clients[session].leaseMilliseconds > 0
         else { return nil }
-        return core.records.clients[session].numbers.last + 1
+        return core.records.clients[session].numbers.lastNumber + 1
     }
 
     mutating func fetch(

@@ -13,7 +13,9 @@ private final class Rig {
 
     func decision(now: LoopTime) -> AdmissionGate.Decision { gate.decision(now: now) }
 
-    func began(_ number: UInt64, from address: TCPSocket.Address) -> UInt64? { gate.began(number, from: address) }
+    func began(_ number: UInt64, from address: TCPSocket.Address) -> UInt64? {
+        gate.connectionAccepted(number, from: address)
+    }
 
     func ended(_ number: UInt64) { gate.ended(number) }
 }

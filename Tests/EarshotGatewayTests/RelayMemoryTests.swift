@@ -34,7 +34,7 @@ private final class Rig {
         #expect(rig.mayRead(1, 0))
         #expect(rig.mayRead(2, long))
         #expect(!rig.mayRead(1, long))
-        rig.memory.left(2)
+        rig.memory.clientLeft(2)
         #expect(rig.mayRead(1, long))
     }
 
@@ -42,8 +42,8 @@ private final class Rig {
         let rig = Rig()
         rig.memory.changed(undelivered: RelayMemory.undeliveredOfAll)
         #expect(rig.mayRead(1, RelayMemory.ownBytes + 1))
-        #expect(rig.memory.overdue(now: start.advanced(by: .milliseconds(9_999))) == nil)
-        #expect(rig.memory.overdue(now: start.advanced(by: .seconds(10))) == 1)
+        #expect(rig.memory.overdueClient(now: start.advanced(by: .milliseconds(9_999))) == nil)
+        #expect(rig.memory.overdueClient(now: start.advanced(by: .seconds(10))) == 1)
     }
 
     @Test func `a client gets a mebibyte, and less while all have much`() {

@@ -9,7 +9,8 @@ struct SpoolNameTests {
     @Test func `each state of a body has a name of its own`() {
         let names = [
             SpoolName.part(of: attempt, pid: 7), SpoolName.part(of: attempt, pid: 7, isContinuation: true),
-            SpoolName.kept(of: attempt), SpoolName.taken(7, by: attempt.broker), String(repeating: "0a", count: 32),
+            SpoolName.keptPart(of: attempt), SpoolName.takenFile(7, by: attempt.broker),
+            String(repeating: "0a", count: 32),
         ]
         #expect(names.map(SpoolName.isKept) == [false, false, true, false, false])
         #expect(names.map(SpoolName.isTaken) == [false, false, false, true, false])

@@ -8,7 +8,7 @@ struct SliceTests {
     @Test func `all invariants hold through 3,000 events of a world with faults, and nothing is left`() throws {
         let report = try Simulation.run(SimulationOptions(seed: 1, steps: 3_000))
         #expect(report.steps >= 3_000)
-        #expect((report.earlier + [report.ledger]).contains { $0.requests.answered > 0 })
+        #expect((report.earlierLedgers + [report.ledger]).contains { $0.requests.answered > 0 })
     }
 
     @Test func `the same seed gives the same run`() throws {
@@ -22,7 +22,7 @@ struct SliceTests {
     @Test(arguments: [1, 7] as [UInt64])
     func `without faults every request is answered`(seed: UInt64) throws {
         var options = SimulationOptions(seed: seed, steps: 5_000)
-        options.without = Set(Fault.allCases)
+        options.excludedFaults = Set(Fault.allCases)
         let ledger = try Simulation.run(options).ledger
         #expect(ledger.requests.submitted > 500)
         #expect(ledger.requests.answered == ledger.requests.submitted, "\(ledger.requests)")
@@ -38,7 +38,7 @@ struct SliceTests {
     @Test func `nodes without faults share fetches, and no key runs twice at any time`() throws {
         var options = ClusterOptions(seed: 77, steps: 5_000)
         options.nodes = 5
-        options.without = Set(ClusterFault.allCases)
+        options.excludedFaults = Set(ClusterFault.allCases)
         let report = try ClusterSimulation.run(options)
         #expect(report.requests > 150 && report.answered > 100 && report.pulls > 50)
         #expect(report.duplicates == 0)

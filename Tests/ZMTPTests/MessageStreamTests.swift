@@ -185,7 +185,7 @@ import Testing
             try pair.pass()
         }
         let frame = try #require(pair.stream.partial)
-        #expect(frame.filled == count)
+        #expect(frame.filledBytes == count)
         // Doubled whenever it is full, so at most twice the received bytes. The allocator rounds up by some pages.
         let most = max(PartialFrame.firstBytes, 2 * count)
         #expect(frame.bytes.capacity <= most + 16_384)

@@ -68,7 +68,7 @@ import Testing
         while read < sent - header.count, turns < 20 {
             _ = end.turn(items: 30, bytes: 20_000)
             turns += 1
-            let filled = end.stream.partial?.filled ?? 0
+            let filled = end.stream.partial?.filledBytes ?? 0
             #expect(filled - read <= 20_000 + 65_536)
             read = filled
         }

@@ -36,10 +36,10 @@ import ZeroMQ
         #expect(parts.count == 3)
         #expect(parts.byteCount(2) == 50)
         // The routing ID and 102 frames, of which three are stored.
-        #expect(parts.surplus == 100)
+        #expect(parts.surplusFrames == 100)
         try awaitMessage(router, &parts)
         #expect(parts.count == 2)
-        #expect(parts.surplus == 0)
+        #expect(parts.surplusFrames == 0)
         #expect(parts.bytes(1) == [3])
     }
 

@@ -6,7 +6,7 @@ final class Bodies {
     private let file: SpillFile
     private var inline: [BodyID: [UInt8]] = [:]
     private var lastID: UInt64 = 0
-    private var places: [String: SpillFile.Extent] = [:]
+    private var extents: [String: SpillFile.Extent] = [:]
     /// Bodies that could not be spilled, until their names are released. Terminals of the same pass name them.
     private var unspilled: [String: [UInt8]] = [:]
     /// Files of the spool that terminals name and that could not be written, until their names are released.
@@ -37,7 +37,7 @@ final class Bodies {
     func spill(_ id: BodyID, as name: String) throws(SystemError) {
         guard let body = inline[id] else { return }
         do throws(SystemError) {
-            if places[name] == nil { places[name] = try file.write(body) }
+            if extents[name] == nil { extents[name] = try file.write(body) }
             unspilled[name] = nil
             inline[id] = nil
         } catch {
@@ -48,7 +48,7 @@ final class Bodies {
 
     /// Returns a copy of a spilled body; nil if there is none of this name, or if it cannot be read.
     func spilled(_ name: String) -> [UInt8]? {
-        guard let place = places[name] else { return unspilled[name] }
+        guard let place = extents[name] else { return unspilled[name] }
         return file.read(place, 0..<place.count)
     }
 
@@ -56,6 +56,6 @@ final class Bodies {
     func release(_ name: String) {
         unwritten.remove(name)
         unspilled[name] = nil
-        if let place = places.removeValue(forKey: name) { file.free(place) }
+        if let place = extents.removeValue(forKey: name) { file.free(place) }
     }
 }

@@ -26,21 +26,21 @@ final class BodyParts {
         /// Seconds until the next sweep, unless the disk is full.
         private var pause = 0
         /// Bodies whose description the disk refused.
-        private var refused: [String: Growing] = [:]
+        private var refusedBodies: [String: Growing] = [:]
 
         init(_ folder: PartFolder, _ totals: Mailbox<PartFolder.Totals>) {
             self.folder = folder
             self.totals = totals
         }
 
-        var isBehind: Bool { sweep != nil || !refused.isEmpty }
+        var isBehind: Bool { sweep != nil || !refusedBodies.isEmpty }
 
         func carryOut(_ requests: [Request]) {
             for request in requests {
                 switch request {
                 case .record(let body): record(body)
                 case .forget(let id):
-                    refused[id] = nil
+                    refusedBodies[id] = nil
                     folder.forget(id)
                 case .replace(let folder): self.folder = folder
                 // A sweep that makes room is not replaced by a regular one.
@@ -48,7 +48,7 @@ final class BodyParts {
                 }
             }
             guard requests.isEmpty else { return }
-            for body in refused.values { record(body) }
+            for body in refusedBodies.values { record(body) }
             guard let sweep else { return }
             guard pause == 0 || sweep.limit == 0 else {
                 pause -= 1
@@ -64,7 +64,7 @@ final class BodyParts {
 
         private func record(_ body: Growing) {
             let isRefused = body.head(in: folder).map { !folder.record($0, as: body.id) } ?? false
-            refused[body.id] = isRefused ? body : nil
+            refusedBodies[body.id] = isRefused ? body : nil
         }
     }
 

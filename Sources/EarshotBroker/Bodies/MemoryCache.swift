@@ -21,7 +21,7 @@ struct MemoryCache {
         var answers: [Answer]
         let url: String
         var bytes: Int
-        /// Its latest position in `order`. Earlier positions of the same key are obsolete.
+        /// Its latest position in `useOrder`. Earlier positions of the same key are obsolete.
         var turn: UInt64
     }
 
@@ -32,7 +32,7 @@ struct MemoryCache {
     private var keys: [CacheEntryID: CacheDigest] = [:]
     private var byURL: [String: Set<CacheDigest>] = [:]
     /// Keys in the order of use, the most recently used last.
-    private var order: Deque<(key: CacheDigest, turn: UInt64)> = []
+    private var useOrder: Deque<(key: CacheDigest, turn: UInt64)> = []
 
     init(limit: Int) {
         self.limit = limit
@@ -41,7 +41,7 @@ struct MemoryCache {
     /// Returns the variants of a key and marks it as used; nil if the index must be asked.
     mutating func answers(_ key: CacheDigest) -> [Answer]? {
         guard let entry = entries[key] else { return nil }
-        touch(key)
+        markUsed(key)
         return entry.answers
     }
 
@@ -63,7 +63,7 @@ struct MemoryCache {
         for answer in answers { keys[answer.variant.entry] = key }
         byURL[url, default: []].insert(key)
         bytes += cost
-        touch(key)
+        markUsed(key)
         evict()
     }
 
@@ -74,7 +74,7 @@ struct MemoryCache {
     }
 
     private mutating func evict() {
-        while bytes > limit, let oldest = order.popFirst() {
+        while bytes > limit, let oldest = useOrder.popFirst() {
             if entries[oldest.key]?.turn == oldest.turn { remove(oldest.key) }
         }
     }
@@ -94,7 +94,7 @@ struct MemoryCache {
         bytes += cost - entries.values[place].bytes
         entries.values[place].bytes = cost
         guard !answers.isEmpty, cost <= limit / 8 else { return remove(key) }
-        touch(key)
+        markUsed(key)
         evict()
     }
 
@@ -115,11 +115,11 @@ struct MemoryCache {
         self = MemoryCache(limit: limit)
     }
 
-    private mutating func touch(_ key: CacheDigest) {
+    private mutating func markUsed(_ key: CacheDigest) {
         turn += 1
         entries[key]?.turn = turn
-        order.append((key, turn))
-        guard order.count > 1_024 + 4 * entries.count else { return }
-        order.removeAll { [entries] place in entries[place.key]?.turn != place.turn }
+        useOrder.append((key, turn))
+        guard useOrder.count > 1_024 + 4 * entries.count else { return }
+        useOrder.removeAll { [entries] place in entries[place.key]?.turn != place.turn }
     }
 }

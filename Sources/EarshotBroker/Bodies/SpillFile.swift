@@ -30,9 +30,9 @@ final class SpillFile {
     private struct Piece {
         let start: Int
         let capacity: Int
-        var used = 0
+        var usedBytes = 0
         /// Number of live items in the piece.
-        var places = 0
+        var liveItems = 0
     }
 
     private let spool: SpoolFiles
@@ -40,9 +40,9 @@ final class SpillFile {
     private var file: Int32 = -1
     private var pieces: [Piece] = []
     /// Number of live items in all pieces.
-    private var places = 0
+    private var liveItems = 0
     /// Index of the piece that is being filled; -1 if there is none.
-    private var current = -1
+    private var currentIndex = -1
     /// Other pieces without live items.
     private var unused: [Int] = []
 
@@ -60,7 +60,7 @@ final class SpillFile {
     func write(_ bytes: [UInt8]) throws(SystemError) -> Extent {
         if file < 0 { file = try spool.unnamedFile() }
         let piece = pieceWithRoom(for: bytes.count)
-        let offset = pieces[piece].used
+        let offset = pieces[piece].usedBytes
         var written = 0
         while written < bytes.count {
             let count = unsafe bytes[written...].withUnsafeBytes {
@@ -71,9 +71,9 @@ final class SpillFile {
             }
             written += max(0, count)
         }
-        pieces[piece].used += bytes.count
-        pieces[piece].places += 1
-        places += 1
+        pieces[piece].usedBytes += bytes.count
+        pieces[piece].liveItems += 1
+        liveItems += 1
         return Extent(piece: piece, offset: offset, count: bytes.count)
     }
 
@@ -95,34 +95,34 @@ final class SpillFile {
     /// Frees an item.
     func free(_ place: Extent) {
         let piece = Int(place.piece)
-        pieces[piece].places -= 1
-        places -= 1
-        if places == 0 {
+        pieces[piece].liveItems -= 1
+        liveItems -= 1
+        if liveItems == 0 {
             // After a failure later items overwrite the old content.
             ftruncate(file, 0)
             pieces = []
             unused = []
-            current = -1
-        } else if pieces[piece].places == 0 {
-            pieces[piece].used = 0
-            if piece != current { unused.append(piece) }
+            currentIndex = -1
+        } else if pieces[piece].liveItems == 0 {
+            pieces[piece].usedBytes = 0
+            if piece != currentIndex { unused.append(piece) }
         }
     }
 
     /// Returns the current piece, otherwise an unused one, otherwise a new one at the end of the file.
     private func pieceWithRoom(for count: Int) -> Int {
-        func hasRoom(_ piece: Int) -> Bool { pieces[piece].capacity - pieces[piece].used >= count }
-        if current >= 0, hasRoom(current) { return current }
+        func hasRoom(_ piece: Int) -> Bool { pieces[piece].capacity - pieces[piece].usedBytes >= count }
+        if currentIndex >= 0, hasRoom(currentIndex) { return currentIndex }
         // The current piece is empty only if the item is too large for it.
-        if current >= 0, pieces[current].places == 0 { unused.append(current) }
+        if currentIndex >= 0, pieces[currentIndex].liveItems == 0 { unused.append(currentIndex) }
         if let next = unused.last, hasRoom(next) {
             unused.removeLast()
-            current = next
+            currentIndex = next
         } else {
             let end = pieces.last.map { $0.start + $0.capacity } ?? 0
             pieces.append(Piece(start: end, capacity: max(Self.pieceBytes, count)))
-            current = pieces.count - 1
+            currentIndex = pieces.count - 1
         }
-        return current
+        return currentIndex
     }
 }

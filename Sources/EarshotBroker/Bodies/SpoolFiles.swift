@@ -169,7 +169,7 @@ final class SpoolFiles {
     /// Takes a partial body back from the worker that wrote it.
     ///
     /// - Returns: Its length in bytes; nil unless it is a non-empty regular file of this user with one link.
-    func keep(_ name: String, as kept: String) -> Int? {
+    func keepPart(_ name: String, as kept: String) -> Int? {
         var status = stat()
         guard isOwnFile(name, &status), status.st_nlink == 1, status.st_size > 0 else { return nil }
         return rename(name, to: kept) ? status.st_size : nil

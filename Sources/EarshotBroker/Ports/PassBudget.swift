@@ -18,24 +18,24 @@ struct PassBudget {
     private static let bytesPerTurn = 1 << 20
     private static let parts = 4
 
-    private var items = itemsPerPass
+    private var remainingItems = itemsPerPass
     private var bytes = bytesPerPass
     private let isShared: Bool
     /// Items and bytes of each user, nil for the administrator. Empty unless the port is shared.
-    private var spent: [UInt32?: (items: Int, bytes: Int)] = [:]
+    private var spentByUser: [UInt32?: (items: Int, bytes: Int)] = [:]
 
     init(isShared: Bool) { self.isShared = isShared }
 
-    var isSpent: Bool { items <= 0 || bytes <= 0 }
+    var isSpent: Bool { remainingItems <= 0 || bytes <= 0 }
 
     /// Turn of the next peer.
-    var turn: Turn { Turn(items: min(items, Self.itemsPerTurn), bytes: min(bytes, Self.bytesPerTurn)) }
+    var turn: Turn { Turn(items: min(remainingItems, Self.itemsPerTurn), bytes: min(bytes, Self.bytesPerTurn)) }
 
     /// Whether a user has caused its part of the work.
     ///
     /// - Parameter user: user ID; nil for the administrator.
     func isSpent(by user: UInt32?) -> Bool {
-        guard isShared, let spent = spent[user] else { return false }
+        guard isShared, let spent = spentByUser[user] else { return false }
         let parts = user == nil ? Self.parts - 1 : 1
         return spent.items >= Self.itemsPerPass / Self.parts * parts
             || spent.bytes >= Self.bytesPerPass / Self.parts * parts
@@ -47,11 +47,11 @@ struct PassBudget {
     mutating func spend(_ turn: Turn, _ rest: Turn, by user: UInt32?) {
         // A turn without input has a cost, too.
         let (usedItems, usedBytes) = (max(1, turn.items - rest.items), turn.bytes - rest.bytes)
-        items -= usedItems
+        remainingItems -= usedItems
         bytes -= usedBytes
         guard isShared else { return }
-        let before = spent[user] ?? (0, 0)
-        spent[user] = (before.items + usedItems, before.bytes + usedBytes)
+        let before = spentByUser[user] ?? (0, 0)
+        spentByUser[user] = (before.items + usedItems, before.bytes + usedBytes)
     }
 }
 

@@ -52,7 +52,7 @@ final class PeerProcesses {
     func kill(_ pid: Int32) { processes[pid]?.handle.send(SIGKILL) }
 
     /// Returns a separate handle for a watched process; nil if it has ended.
-    func living(_ pid: Int32) -> ProcessDescriptor? {
+    func liveProcess(_ pid: Int32) -> ProcessDescriptor? {
         guard let watched = processes[pid]?.handle, let process = try? ProcessDescriptor(pid: pid) else { return nil }
         // Checked last: while the watched process lives, its process ID is not reused.
         return watched.hasEnded ? nil : process

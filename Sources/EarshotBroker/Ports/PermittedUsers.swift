@@ -9,24 +9,24 @@ struct PermittedUsers {
     private static let mostKnown = 1_024
 
     /// Other users that are permitted.
-    let others: UserList
-    private let own = getuid()
-    private var known: [UInt32: (isPermitted: Bool, until: LoopTime)] = [:]
+    let otherUsers: UserList
+    private let ownUser = getuid()
+    private var knownUsers: [UInt32: (isPermitted: Bool, until: LoopTime)] = [:]
 
-    init(others: UserList = UserList()) { self.others = others }
+    init(others: UserList = UserList()) { self.otherUsers = others }
 
     /// Whether users besides this one are permitted.
-    var isShared: Bool { !others.isEmpty }
+    var isShared: Bool { !otherUsers.isEmpty }
 
     /// Returns whether a user is permitted.
     mutating func permits(_ user: UInt32, now: LoopTime) -> Bool {
-        if user == own { return true }
+        if user == ownUser { return true }
         guard isShared else { return false }
         if user == 0 { return true }
-        if let known = known[user], now < known.until { return known.isPermitted }
-        let isPermitted = others.contains(user) { Accounts.groups(of: user) }
-        if known.count >= Self.mostKnown { known = [:] }
-        known[user] = (isPermitted, now.advanced(by: Self.validity))
+        if let known = knownUsers[user], now < known.until { return known.isPermitted }
+        let isPermitted = otherUsers.contains(user) { Accounts.groups(of: user) }
+        if knownUsers.count >= Self.mostKnown { knownUsers = [:] }
+        knownUsers[user] = (isPermitted, now.advanced(by: Self.validity))
         return isPermitted
     }
 }

@@ -16,7 +16,7 @@ struct PortAdmission {
     private let connectionLimit: Int
     var users = PermittedUsers()
     /// Processes that may have `barredConnections` connections at most.
-    var barred = SandboxedProcesses()
+    var barredProcesses = SandboxedProcesses()
     var barredConnections = 0
     /// Number of connections of each user.
     private var connections: [UInt32: Int] = [:]
@@ -33,7 +33,7 @@ struct PortAdmission {
     mutating func verdict(
         on credentials: UnixSocket.Credentials, _ descriptor: Int32, own: @autoclosure () -> Int, now: LoopTime
     ) -> Verdict {
-        if barred.contains(credentials.pid, descriptor), own() >= barredConnections {
+        if barredProcesses.contains(credentials.pid, descriptor), own() >= barredConnections {
             return .closed(
                 barredConnections == 0 ? "a worker may not be a client" : "a worker may connect only once")
         }

@@ -7,17 +7,17 @@ internal import ZMTP
 /// refused connections.
 struct RefusedPeers {
     /// Maximum number of them at a time. Others are closed without an answer, so refused users occupy no more places.
-    private static let most = 16
+    private static let mostPeers = 16
     /// Maximum length of a frame in bytes. HELLO is much shorter.
     static let frameBytes = 4_096
 
     /// Memory for their frames, apart from that of permitted users.
-    let memory = ConnectionMemory(frameCapacity: Self.most * Self.frameBytes)
+    let memory = ConnectionMemory(frameCapacity: Self.mostPeers * Self.frameBytes)
     private let logger: Logger
     private let path: String
-    private var numbers: Set<UInt64> = []
+    private var peerNumbers: Set<UInt64> = []
     /// Number of refused connections since the last warning.
-    private var refused = 0
+    private var refusedCount = 0
     private var nextWarning = LoopTime(nanoseconds: 0)
 
     /// - Parameter path: Path of the socket, for the log.
@@ -27,19 +27,19 @@ struct RefusedPeers {
     }
 
     /// Whether another one can get an answer.
-    var hasRoom: Bool { numbers.count < Self.most }
+    var hasRoom: Bool { peerNumbers.count < Self.mostPeers }
 
-    mutating func insert(_ number: UInt64) { numbers.insert(number) }
+    mutating func insert(_ number: UInt64) { peerNumbers.insert(number) }
 
-    mutating func forget(_ number: UInt64) { numbers.remove(number) }
+    mutating func forget(_ number: UInt64) { peerNumbers.remove(number) }
 
     /// Logs refused connections, at most once per second, because refused peers try again.
     mutating func log(_ reason: String, now: LoopTime) {
-        refused += 1
+        refusedCount += 1
         guard now >= nextWarning else { return }
         logger.warning(
-            "refused connections", metadata: ["count": "\(refused)", "reason": "\(reason)", "socket": "\(path)"])
-        refused = 0
+            "refused connections", metadata: ["count": "\(refusedCount)", "reason": "\(reason)", "socket": "\(path)"])
+        refusedCount = 0
         nextWarning = now.advanced(by: .seconds(1))
     }
 

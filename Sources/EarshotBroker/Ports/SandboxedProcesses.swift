@@ -12,17 +12,17 @@ struct SandboxedProcesses {
 
     private var processes: [Int32: ProcessDescriptor] = [:]
     /// Process IDs in the order of their insertion.
-    private var order: Deque<Int32> = []
+    private var insertionOrder: Deque<Int32> = []
 
     /// Adds a running process.
     mutating func insert(_ process: ProcessDescriptor) {
-        order.removeAll { $0 == process.pid }
-        for pid in order.filter({ processes[$0]?.hasEnded != false }).dropLast(Self.mostEnded) {
+        insertionOrder.removeAll { $0 == process.pid }
+        for pid in insertionOrder.filter({ processes[$0]?.hasEnded != false }).dropLast(Self.mostEnded) {
             processes[pid] = nil
-            order.removeAll { $0 == pid }
+            insertionOrder.removeAll { $0 == pid }
         }
         processes[process.pid] = process
-        order.append(process.pid)
+        insertionOrder.append(process.pid)
     }
 
     /// Whether a running process is one of them.

@@ -53,8 +53,8 @@ final class StreamPort {
     private(set) var peers: [UInt64: Peer] = [:]
     private var processes: PeerProcesses?
     /// Peers with possible input or a lost connection, in the order of their turns.
-    private var ready: Deque<UInt64> = []
-    private var dirty: [Peer] = []
+    private var readyPeers: Deque<UInt64> = []
+    private var unflushedPeers: [Peer] = []
     /// Peers of which no message is read.
     private var heldPeers: [UInt64] = []
     /// Deadlines of the first message, in order. Includes peers that have sent one since.
@@ -63,7 +63,7 @@ final class StreamPort {
     private var checksFrames = false
     private var lastNumber: UInt64 = 0
     /// Number of messages taken since the caller last reset it.
-    var taken = 0
+    var takenMessages = 0
 
     /// Listens at `path`, which only this user can connect to until ``permit(_:)``.
     ///
@@ -97,7 +97,7 @@ final class StreamPort {
 
     /// Sets the other users that may connect. Connections of users that are no longer permitted are closed.
     func permit(_ others: UserList) throws(SystemError) {
-        guard others != admission.users.others else { return }
+        guard others != admission.users.otherUsers else { return }
         admission.users = PermittedUsers(others: others)
         memory.isShared = isShared
         try UnixSocket.setOpen(isShared, listener.path)
@@ -121,7 +121,7 @@ final class StreamPort {
     func pid(of number: UInt64) -> Int32 { peers[number]?.pid ?? 0 }
 
     /// Returns a separate handle for a peer's process; nil if it has ended.
-    func process(of number: UInt64) -> ProcessDescriptor? { peers[number].flatMap { processes?.living($0.pid) } }
+    func process(of number: UInt64) -> ProcessDescriptor? { peers[number].flatMap { processes?.liveProcess($0.pid) } }
 
     /// Kills a peer's process.
     func kill(_ number: UInt64) {
@@ -139,7 +139,7 @@ final class StreamPort {
     }
 
     /// Whether the last pass left work.
-    var hasPending: Bool { !ready.isEmpty || listener.hasWaitingConnections }
+    var hasPending: Bool { !readyPeers.isEmpty || listener.hasWaitingConnections }
 
     // MARK: Receiving
 
@@ -150,12 +150,12 @@ final class StreamPort {
         accept()
         var pass = PassBudget(isShared: admission.users.isShared)
         // Each peer that is ready now has one turn, so messages to many peers are written once for each.
-        for _ in 0..<ready.count {
-            guard !pass.isSpent, let number = ready.popFirst() else { break }
+        for _ in 0..<readyPeers.count {
+            guard !pass.isSpent, let number = readyPeers.popFirst() else { break }
             guard let peer = peers[number] else { continue }
             let user = PortAdmission.otherUser(peer.uid)
             guard !pass.isSpent(by: user) else {
-                ready.append(number)
+                readyPeers.append(number)
                 continue
             }
             peer.isReady = false
@@ -188,13 +188,13 @@ final class StreamPort {
             let weight = max(handle(event), 1 + bytes / bounds.bytesPerMessage)
             // The stream has counted one item.
             turn.spend(weight - 1)
-            taken += weight
+            takenMessages += weight
         }
         if peer.isHeld { return turn }
         if peer.stream.isEnded {
             lose(peer, handle)
         } else if peer.stream.hasPending {
-            note(peer)
+            scheduleTurn(peer)
         }
         return turn
     }
@@ -211,16 +211,16 @@ final class StreamPort {
         refusals.forget(peer.number)
         admission.disconnected(peer.uid)
         if let violation = peer.stream.violation { refuse(violation) }
-        let process = processes?.living(peer.pid)
+        let process = processes?.liveProcess(peer.pid)
         processes?.forget(peer.number, of: peer.pid)
         if peer.isKnown { _ = handle(.lost(peer: peer.number, pid: peer.pid, process: process)) }
     }
 
     /// Gives a peer a turn in the next pass.
-    func note(_ peer: PortPeer) {
+    func scheduleTurn(_ peer: PortPeer) {
         guard !peer.isReady else { return }
         peer.isReady = true
-        ready.append(peer.number)
+        readyPeers.append(peer.number)
     }
 
     // MARK: Connections
@@ -261,7 +261,7 @@ final class StreamPort {
             mostMessages: bounds.messages, memory: isRefused ? refusals.memory : memory,
             owner: .init(process: credentials.pid, user: PortAdmission.otherUser(credentials.uid)), loop: loop
         ) { [unowned self] in
-            if let peer = peers[number] { note(peer) }
+            if let peer = peers[number] { scheduleTurn(peer) }
         }
         let peer = Peer(
             number, stream, credentials, isRefused: isRefused,
@@ -346,7 +346,7 @@ final class StreamPort {
     private func noteOutput(_ peer: Peer) {
         if !peer.isDirty {
             peer.isDirty = true
-            dirty.append(peer)
+            unflushedPeers.append(peer)
         }
     }
 
@@ -384,17 +384,17 @@ final class StreamPort {
 
     /// Sends the messages queued in this pass.
     func flush() {
-        for peer in dirty {
+        for peer in unflushedPeers {
             peer.isDirty = false
             flush(peer)
         }
-        dirty.removeAll(keepingCapacity: true)
+        unflushedPeers.removeAll(keepingCapacity: true)
     }
 
     private func flush(_ peer: Peer) {
         peer.stream.flush()
         // If all replies left, no event continues the reading.
-        if !peer.stream.isReading, !peer.isHeld, !hasUnreadReplies(peer.stream) { note(peer) }
+        if !peer.stream.isReading, !peer.isHeld, !hasUnreadReplies(peer.stream) { scheduleTurn(peer) }
     }
 }
 
@@ -404,7 +404,7 @@ extension StreamPort {
     func hasUnread(_ number: UInt64) -> Bool { peers[number]?.isReady ?? false }
 
     /// Reads no further message of a peer, whose last one is still being carried out. Its loss is reported after them.
-    func hold(_ number: UInt64) {
+    func pauseReading(_ number: UInt64) {
         guard let peer = peers[number], !peer.isHeld else { return }
         peer.isHeld = true
         heldPeers.append(number)
@@ -418,7 +418,7 @@ extension StreamPort {
         for number in heldPeers where !isBusy(number) {
             guard let peer = peers[number] else { continue }
             peer.isHeld = false
-            note(peer)
+            scheduleTurn(peer)
         }
         heldPeers.removeAll { peers[$0]?.isHeld != true }
     }
@@ -438,11 +438,11 @@ final class PortPeer {
     var isAnswered = false
     /// Whether it has sent a message and its connection was reported.
     var isKnown = false
-    /// Whether it is queued in `ready`.
+    /// Whether it is queued in `readyPeers`.
     var isReady = false
     /// Whether none of its messages is read until ``StreamPort/releaseHeld(unless:)``.
     var isHeld = false
-    /// Whether it is queued in `dirty`, with unsent output.
+    /// Whether it is queued in `unflushedPeers`, with unsent output.
     var isDirty = false
     /// Whether its connection has a send buffer for parts of bodies.
     var hasLargeBuffer = false

@@ -47,15 +47,15 @@ final class BrokerCache {
     /// Maximum size of the cache in bytes. Larger responses are not sent to the thread.
     private var limit = Int.max
     /// Suffixes of the index's keys; nil until the index is open.
-    private var known: Set<UInt64>?
+    private var knownKeys: Set<UInt64>?
     private var lookups: [UInt64: Lookup] = [:]
     private var looked: [CacheDigest: PendingLookups] = [:]
     private var reads: [UInt64: (flight: FlightName, isRange: Bool)] = [:]
     /// Responses on their way to the index, by key, in order: the bytes of each, and whether it has a file.
     private var storing: [CacheDigest: [(bytes: Int, isFile: Bool)]] = [:]
     /// Totals of `storing`.
-    private var pending = (bytes: 0, files: 0)
-    private var used: [UInt64] = []
+    private var pendingTotals = (bytes: 0, files: 0)
+    private var usedEntries: [UInt64] = []
     private var lastTicket: UInt64 = 0
     /// Whether it has answered immediately since the last assignment.
     var hasAnswered = false
@@ -85,7 +85,7 @@ final class BrokerCache {
     func lookUp(_ flight: FlightName, _ key: CacheKey, _ request: HTTPRequest) -> [CacheVariant]? {
         let digest = CacheDigest(key, salt: salt)
         if let answers = memory.answers(digest) { return answers.map { resolved($0, for: request.fields).variant } }
-        if let known, !known.contains(digest.suffix), storing[digest] == nil { return [] }
+        if let knownKeys, !knownKeys.contains(digest.suffix), storing[digest] == nil { return [] }
         lastTicket += 1
         lookups[lastTicket] = Lookup(
             flight: flight, key: digest, url: key.url.description, request: request.fields)
@@ -96,8 +96,8 @@ final class BrokerCache {
 
     /// Returns the body of a stored response, or a range of it; nil if the thread must be asked, whose answer comes later.
     func read(_ flight: FlightName, _ entry: CacheEntryID, _ range: Range<Int>?) -> [UInt8]? {
-        used.append(entry.rawValue)
-        if used.count >= Self.usesAtOnce { reportUses() }
+        usedEntries.append(entry.rawValue)
+        if usedEntries.count >= Self.usesAtOnce { reportUses() }
         if let body = memory.body(of: entry), let part = body.part(range) { return part }
         lastTicket += 1
         reads[lastTicket] = (flight, range != nil)
@@ -106,9 +106,9 @@ final class BrokerCache {
     }
 
     private func reportUses() {
-        guard !used.isEmpty else { return }
-        store.submit(.used(used))
-        used.removeAll(keepingCapacity: true)
+        guard !usedEntries.isEmpty else { return }
+        store.submit(.used(usedEntries))
+        usedEntries.removeAll(keepingCapacity: true)
     }
 
     // MARK: Changes
@@ -122,8 +122,8 @@ final class BrokerCache {
         let digest = CacheDigest(key, salt: salt)
         let isWhole = variant.length == 0 || body != nil || file != nil
         let size = file == nil ? variant.length : 0
-        guard isWhole, variant.length < limit, pending.bytes + size <= Self.pendingBytes,
-            pending.files < Self.pendingFiles || file == nil
+        guard isWhole, variant.length < limit, pendingTotals.bytes + size <= Self.pendingBytes,
+            pendingTotals.files < Self.pendingFiles || file == nil
         else {
             if let file { Glibc.close(file) }
             return
@@ -135,13 +135,13 @@ final class BrokerCache {
                 answers.removeAll { $0.digest == answer.digest }
                 answers.append(answer)
             }
-        } else if let known, !known.contains(digest.suffix), storing[digest] == nil {
+        } else if let knownKeys, !knownKeys.contains(digest.suffix), storing[digest] == nil {
             memory.put([answer], digest, url: key.url.description)
         }
-        changed(digest)
+        markOutdated(digest)
         storing[digest, default: []].append((size, file != nil))
-        pending.bytes += size
-        pending.files += file == nil ? 0 : 1
+        pendingTotals.bytes += size
+        pendingTotals.files += file == nil ? 0 : 1
         let item = CacheItem(
             entry: variant.entry.rawValue, key: digest, url: key.url.description, isPrivate: !key.scope.isShared,
             variant: answer.digest, response: variant.response, length: variant.length, sha256: variant.sha256,
@@ -157,20 +157,20 @@ final class BrokerCache {
             answers[index].variant.response = response
             answers[index].digest = variant
         }
-        changed(digest)
+        markOutdated(digest)
         store.submit(.refresh(entry: entry.rawValue, response, variant: variant))
     }
 
     func discard(_ key: CacheKey, _ entry: CacheEntryID) {
         let digest = CacheDigest(key, salt: salt)
         memory.change(digest) { answers in answers.removeAll { $0.variant.entry == entry } }
-        changed(digest)
+        markOutdated(digest)
         store.submit(.discard(entry: entry.rawValue))
     }
 
     func invalidate(_ urls: [String]) {
         for url in urls { memory.remove(url: url) }
-        for key in looked.keys { changed(key) }
+        for key in looked.keys { markOutdated(key) }
         store.submit(.invalidate(urls.map { CacheDigest(url: $0, salt: salt) }))
     }
 
@@ -179,27 +179,27 @@ final class BrokerCache {
         store.submit(.limit(bytes: bytes))
     }
 
-    private func changed(_ key: CacheDigest) { looked[key]?.isOutdated = true }
+    private func markOutdated(_ key: CacheDigest) { looked[key]?.isOutdated = true }
 
     // MARK: Answers
 
     func takeAnswers(_ take: (Answer) -> Void) {
         for answer in store.answers.takeAll() {
             switch answer {
-            case .opened(let keys): known = keys
+            case .opened(let keys): knownKeys = keys
             case .emptied:
-                known = []
+                knownKeys = []
                 memory.removeAll()
             case .found(let ticket, let items):
                 guard let lookup = lookups.removeValue(forKey: ticket) else { continue }
-                take(.variants(lookup.flight, found(items, for: lookup)))
+                take(.variants(lookup.flight, foundVariants(items, for: lookup)))
             case .body(let ticket, let body):
                 guard let read = reads.removeValue(forKey: ticket) else { continue }
                 take(.body(read.flight, body, isRange: read.isRange))
-            case .stored(let key, let isKept): stored(key, isKept: isKept)
+            case .stored(let key, let isKept): responseStored(key, isKept: isKept)
             case .gone(let keys):
                 for key in keys {
-                    known?.remove(key.suffix)
+                    knownKeys?.remove(key.suffix)
                     if storing[key] == nil { memory.remove(key) }
                 }
             case .fault(let fault): take(.fault(fault))
@@ -207,7 +207,7 @@ final class BrokerCache {
         }
     }
 
-    private func found(_ items: [CacheItem], for lookup: Lookup) -> [CacheVariant] {
+    private func foundVariants(_ items: [CacheItem], for lookup: Lookup) -> [CacheVariant] {
         let answers = items.map { item in
             let variant = CacheVariant(
                 entry: CacheEntryID(rawValue: item.entry), response: item.response, length: item.length,
@@ -240,12 +240,12 @@ final class BrokerCache {
         return answer
     }
 
-    private func stored(_ key: CacheDigest, isKept: Bool) {
+    private func responseStored(_ key: CacheDigest, isKept: Bool) {
         if let item = storing[key]?.removeFirst() {
-            pending.bytes -= item.bytes
-            pending.files -= item.isFile ? 1 : 0
+            pendingTotals.bytes -= item.bytes
+            pendingTotals.files -= item.isFile ? 1 : 0
         }
         if storing[key]?.isEmpty == true { storing[key] = nil }
-        if isKept { known?.insert(key.suffix) } else { memory.remove(key) }
+        if isKept { knownKeys?.insert(key.suffix) } else { memory.remove(key) }
     }
 }

@@ -20,18 +20,18 @@ public struct BrokerDescriptors: Equatable, Sendable {
     /// - Parameter limit: Limit of the process.
     /// - Throws: `DescriptorShortage` for a limit with which no broker can serve.
     public init(limit: Int, workers: Int) throws {
-        let least = Self.least(workers: workers)
+        let least = Self.leastLimit(workers: workers)
         guard limit >= least else { throw DescriptorShortage(limit: limit, least: least) }
         self.limit = limit
         self.workers = workers
     }
 
     /// Smallest limit with which a broker can serve.
-    static func least(workers: Int) -> Int { leastReserve + perWorker * workers + perClient * leastClients }
+    static func leastLimit(workers: Int) -> Int { leastReserve + perWorker * workers + perClient * leastClients }
 
     /// Maximum number of connections of clients.
     public var connections: Int {
-        let needed = Self.least(workers: workers) - Self.perClient * Self.leastClients
+        let needed = Self.leastLimit(workers: workers) - Self.perClient * Self.leastClients
         let reserve = ResourceLimits.reserve(of: limit, least: needed, most: max(Self.mostReserve, needed))
         return (limit - reserve) / Self.perClient
     }

@@ -173,11 +173,11 @@ extension BrokerProcess {
             return
         }
         core.progressRefused(progress.handler, progress.request, by: client)
-        refused(by: client)
+        messageRefused(by: client)
     }
 
     /// Notes that a connection refused a message, so that the core learns when it accepts messages again.
-    private func refused(by client: ClientID) { refusing[client] = refusing[client] ?? false }
+    private func messageRefused(by client: ClientID) { refusing[client] = refusing[client] ?? false }
 
     private func deliver(_ terminal: Terminal, _ body: BodyID?, to client: ClientID) {
         // Preserves the order: no terminal overtakes one that was refused in this pass.
@@ -196,7 +196,7 @@ extension BrokerProcess {
     /// once it can.
     private func send(_ piece: BodyPiece, to client: ClientID) {
         guard bus.takesData(for: client.rawValue) else {
-            refused(piece, by: client)
+            pieceRefused(piece, by: client)
             return
         }
         let head = BrokerMessage.data(piece.data).encoded()
@@ -210,11 +210,11 @@ extension BrokerProcess {
             core.pieceLost(piece, by: client, now: Tick(nanoseconds: loop.now.nanoseconds))
             return
         }
-        if outcome == .wouldBlock { refused(piece, by: client) }
+        if outcome == .wouldBlock { pieceRefused(piece, by: client) }
     }
 
-    private func refused(_ piece: BodyPiece, by client: ClientID) {
+    private func pieceRefused(_ piece: BodyPiece, by client: ClientID) {
         core.pieceRefused(piece, by: client)
-        refused(by: client)
+        messageRefused(by: client)
     }
 }

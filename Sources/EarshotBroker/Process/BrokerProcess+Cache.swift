@@ -53,14 +53,14 @@ extension BrokerProcess {
             switch answer {
             case .variants(let flight, let variants): core.cacheAnswered(flight, variants, now: now)
             case .body(let flight, let body, let isRange):
-                core.cacheRead(flight, held(body), sha256: isRange ? body.sha256 : nil, now: now)
+                core.cacheRead(flight, cachedBody(body), sha256: isRange ? body.sha256 : nil, now: now)
             case .fault(let fault): logger.report(fault.message, fault.details)
             }
         }
     }
 
     /// Holds a body for the core. The file gets the name of its content.
-    private func held(_ body: CacheBody) -> CachedBody {
+    private func cachedBody(_ body: CacheBody) -> CachedBody {
         switch body {
         case .missing: return .missing
         case .bytes(let bytes): return .inline(bodies.insert(bytes))

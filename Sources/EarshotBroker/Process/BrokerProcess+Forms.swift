@@ -23,7 +23,7 @@ extension BrokerProcess {
         if let file = completion.file {
             guard SpoolName.isPart(file, of: completion.attempt, pid: self.work.pid(of: worker.rawValue)),
                 finish(work.body, file, &completion)
-            else { return (fault(file, of: completion).failure(of: completion), body) }
+            else { return (fileFault(file, of: completion).failure(of: completion), body) }
         }
         // A worker may add an empty frame to a DONE with a file.
         return (.done(completion), completion.file == nil ? body : nil)
@@ -68,7 +68,7 @@ extension BrokerProcess {
             parts?.forget(part.file)
             return
         }
-        guard let bytes = spool.keep(part.file, as: name) else {
+        guard let bytes = spool.keepPart(part.file, as: name) else {
             parts?.forget(part.file)
             return
         }
@@ -97,7 +97,7 @@ extension BrokerProcess {
     }
 
     /// Returns why a file was not adopted, after a look at the spool or a line in the log.
-    private func fault(_ file: String, of completion: Completion) -> FileFault {
+    private func fileFault(_ file: String, of completion: Completion) -> FileFault {
         if spool.mayHaveLost(file) {
             watchedPaths?.look()
             return .lost

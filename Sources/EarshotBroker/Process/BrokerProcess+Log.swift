@@ -31,7 +31,7 @@ extension BrokerProcess {
 
     /// Bars a worker in a sandbox from further connections, and logs the first sandbox that lacks a part.
     func sandboxed(_ worker: UInt64, _ parts: SandboxParts) {
-        if parts.filtersCalls, let process = work.process(of: worker) { bar(process) }
+        if parts.filtersCalls, let process = work.process(of: worker) { barFromSockets(process) }
         guard !parts.isComplete, !workers.hasIncompleteSandbox else { return }
         workers.hasIncompleteSandbox = true
         logger.warning(

@@ -99,7 +99,7 @@ extension BrokerProcess {
         return PathWatch.WatchedPath(name: "durable", path: folder.path) {
             files() == opened
         } makeAgain: {
-            throw BrokerError(DurableFolder.removed(folder.path))
+            throw BrokerError(DurableFolder.removalNotice(folder.path))
         }
     }
 

@@ -19,16 +19,17 @@ extension BrokerProcess {
     private static let openingMilliseconds = 1_000
 
     /// Bars a worker in a sandbox from the clients' socket, and from a second connection as a worker.
-    func bar(_ process: ProcessDescriptor) {
-        bus.admission.barred.insert(process)
-        work.admission.barred.insert(process)
+    func barFromSockets(_ process: ProcessDescriptor) {
+        bus.admission.barredProcesses.insert(process)
+        work.admission.barredProcesses.insert(process)
     }
 
     /// Whether a worker may serve these schemes. One in a sandbox may have been taken over since its first READY, so it serves
     /// no other schemes than then.
     func isPermitted(_ ready: Ready, by worker: UInt64) -> Bool {
         let pid = work.pid(of: worker)
-        guard work.admission.barred.contains(pid), !Set(ready.schemes).isSubset(of: Self.sandboxedSchemes) else {
+        guard work.admission.barredProcesses.contains(pid), !Set(ready.schemes).isSubset(of: Self.sandboxedSchemes)
+        else {
             return true
         }
         logger.warning("refused a worker in a sandbox that would serve further schemes", metadata: ["pid": "\(pid)"])

@@ -156,7 +156,7 @@ public final class BrokerProcess {
         for pid in options.gatewayPids { gateways.insert(pid) }
         let now = Tick(nanoseconds: LoopTime.read().nanoseconds)
         if options.followsBroker || spool.hadUnfinishedFiles { awaitWorkers(now: now) }
-        for pid in options.workerPids { (try? ProcessDescriptor(pid: pid)).map(bar) }
+        for pid in options.workerPids { (try? ProcessDescriptor(pid: pid)).map(barFromSockets) }
         if hasPredecessor { core.awaitOwnWorkers(until: now.advanced(byMilliseconds: Self.ownWorkersMilliseconds)) }
         if let opening { try restore(opening) }
         if let signals { _ = try loop.add(signals.descriptor, .readable) { [unowned self] _ in signalled(signals) } }
@@ -205,7 +205,7 @@ public final class BrokerProcess {
         let now = Tick(nanoseconds: loop.now.nanoseconds)
         core.calendarSeconds = Int64(time(nil))
         if memory.mayLook() {
-            core.memoryChecked(room: MemoryPressure.room())
+            core.memoryChecked(room: MemoryPressure.availableBytes())
             boundParts()
         }
         work.take { event in
@@ -230,7 +230,7 @@ public final class BrokerProcess {
         endIfDrained()
         let end = core.endPass()
         supervisor?.report(acceptingWorkers: end.acceptingWorkers)
-        if end.canShrink || bus.taken + work.taken >= MemoryUpkeep.burstMessages { returnMemory() }
+        if end.canShrink || bus.takenMessages + work.takenMessages >= MemoryUpkeep.burstMessages { returnMemory() }
         // The flush may have made room without an event.
         if bus.hasPending || work.hasPending || !writableClients.isEmpty || cluster?.isQuiet == false { return .none }
         let timer = end.nextTimer.map { LoopTime(nanoseconds: $0.nanoseconds) }
@@ -261,7 +261,7 @@ public final class BrokerProcess {
                 let effort = core.effort
                 core.received(
                     message, number: numbered.number, body: requestBody(body, of: message), from: client, now: now)
-                if core.isCarryingOut(by: client) { bus.hold(peer) }
+                if core.isCarryingOut(by: client) { bus.pauseReading(peer) }
                 return max(message.weight(headBytes: head.count), (core.effort - effort) / 2)
             } catch {
                 core.receivedMalformed(error, from: ClientID(rawValue: peer), now: now)
@@ -295,7 +295,7 @@ public final class BrokerProcess {
                 }
                 if case .ready(let ready) = message {
                     guard isPermitted(ready, by: peer) else { return work.close(peer) }
-                    if ready.needsFiles, ready.principal == nil { jobFiles.joined(peer) }
+                    if ready.needsFiles, ready.principal == nil { jobFiles.workerJoined(peer) }
                 }
                 if case .sandbox(let parts) = message { sandboxed(peer, parts) }
                 let worker = WorkerID(rawValue: peer)
@@ -311,7 +311,7 @@ public final class BrokerProcess {
             error.attempt = WorkerMessage.attempt(in: head)
             core.receivedMalformed(error, from: WorkerID(rawValue: peer), now: now)
         case .lost(let peer, let pid, let process):
-            jobFiles.left(peer)
+            jobFiles.workerLeft(peer)
             if process == nil {
                 workerEnded(WorkerID(rawValue: peer), pid: pid)
             } else {
@@ -331,8 +331,8 @@ public final class BrokerProcess {
     }
 
     private func returnMemory() {
-        bus.taken = 0
-        work.taken = 0
+        bus.takenMessages = 0
+        work.takenMessages = 0
         memory.returnLater { [unowned self] in core.releaseRoom() }
     }
 

@@ -31,9 +31,9 @@ struct JobFiles {
     }
 
     /// Records that a worker receives files, and has none yet.
-    mutating func joined(_ worker: UInt64) { copies[worker] = [] }
+    mutating func workerJoined(_ worker: UInt64) { copies[worker] = [] }
 
-    mutating func left(_ worker: UInt64) { copies[worker] = nil }
+    mutating func workerLeft(_ worker: UInt64) { copies[worker] = nil }
 
     /// Returns the FILE messages with their contents that a worker must receive before a job of this route.
     mutating func messages(for route: Route, to worker: UInt64) -> [(head: PoolMessage, content: [UInt8]?)] {

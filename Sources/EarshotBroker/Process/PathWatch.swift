@@ -91,7 +91,7 @@ final class PathWatch {
                     let isFirst = lose(place)
                     fail(place, obstacle, "a place of the broker cannot be written", isFirst: isFirst)
                 } else {
-                    found(place)
+                    pathFound(place)
                 }
                 continue
             }
@@ -99,7 +99,7 @@ final class PathWatch {
             do {
                 try place.makeAgain()
                 isMade = true
-                found(place)
+                pathFound(place)
                 logger.warning(
                     "a place of the broker was removed or replaced, and is created again",
                     metadata: ["path": "\(place.path)", "place": "\(place.name)"])
@@ -130,7 +130,7 @@ final class PathWatch {
         return true
     }
 
-    private func found(_ place: WatchedPath) {
+    private func pathFound(_ place: WatchedPath) {
         if let index = index(of: place) { faults[index].reason = nil }
     }
 

@@ -168,7 +168,7 @@ final class SupervisorLink {
             let settings = try Settings(lines: lines)
             unsent = []
             onSettings(settings)
-            channel?.send([Settings.taken])
+            channel?.send([Settings.confirmation])
         } catch {
             // Impossible unless the supervisor is of another build.
             logger.error("cannot parse the supervisor's settings", metadata: ["error": "\(error)"])

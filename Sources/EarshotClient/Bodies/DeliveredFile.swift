@@ -101,7 +101,7 @@ package enum BodyFile {
     /// Folder of links to the open files of this process, proc(5).
     private static let ownFiles = "/proc/self/fd/"
     /// Path of a file that is missing.
-    static let missing = ownFiles + "missing"
+    static let missingFile = ownFiles + "missing"
 
     /// Returns the path of an open file of this process.
     static func path(of descriptor: Int32) -> String { "\(ownFiles)\(descriptor)" }

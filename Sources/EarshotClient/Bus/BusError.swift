@@ -129,7 +129,7 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         .invalidRequest,
         "The pattern is invalid: use a handler name, or a name that ends in / for all handlers below it.")
     static let closed = BusError(.closed, "The bus was closed: connect again for further requests.")
-    static let removed = BusError(.removed, "The handler was removed, by this program or by another one.")
+    static let handlerRemoved = BusError(.removed, "The handler was removed, by this program or by another one.")
     static let idInUse = BusError(
         .idInUse, "A request with this ID is being submitted: wait for it, or choose another ID.")
     static let manyRemovals = BusError(

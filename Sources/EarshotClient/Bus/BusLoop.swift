@@ -11,7 +11,7 @@ final class BusLoop {
     private let loop: EventLoop
     private let commands: Mailbox<BusCommand>
     /// Buffer for commands, empty between two passes.
-    private var taken: [BusCommand] = []
+    private var takenCommands: [BusCommand] = []
     private let settings: BusSettings
     /// Continuation of ``Bus/connect(to:application:patience:lease:bodies:)``; nil once resumed.
     private var greeting: CheckedContinuation<Void, any Error>?
@@ -35,7 +35,7 @@ final class BusLoop {
     /// Whether the bus is closing and waits only for the broker to process earlier messages.
     private var isClosing = false
     /// Error for new requests while disconnected for longer than `patience`; nil otherwise.
-    private var absence: BusError?
+    private var absenceError: BusError?
     private var failure = BusError.closed
 
     /// Runs a bus on the calling thread until it closes. Resumes `greeting` after the connection, or with an error.
@@ -110,13 +110,13 @@ final class BusLoop {
                 launch: { (start) throws(SystemError) in
                     try ChildProcess.spawn(program, start.arguments, inheriting: [start.readyDescriptor])
                 },
-                onEvent: { [unowned self] event in changed(event) })
+                onEvent: { [unowned self] event in privateBrokerChanged(event) })
         } catch {
             throw BusError(.noBroker, "Cannot start a private broker with \(program): \(error).")
         }
     }
 
-    private func changed(_ event: PrivateBroker.Event) {
+    private func privateBrokerChanged(_ event: PrivateBroker.Event) {
         switch event {
         case .ready:
             guard let broker else { return }
@@ -188,10 +188,10 @@ final class BusLoop {
     // MARK: Commands
 
     private func carryOutCommands() {
-        commands.takeSome(into: &taken)
-        for command in taken { carryOut(command) }
+        commands.takeSome(into: &takenCommands)
+        for command in takenCommands { carryOut(command) }
         // Commands retain continuations and closures.
-        taken.removeAll(keepingCapacity: true)
+        takenCommands.removeAll(keepingCapacity: true)
     }
 
     private func carryOut(_ command: BusCommand) {
@@ -236,7 +236,7 @@ final class BusLoop {
     }
 
     private func submitRequest(_ fetch: Shared<Fetch>, _ request: Request, _ receiver: Receiver, replaces: Bool) {
-        guard let handler = handlers[request.handler.number] else { return receiver.end(.failed(.removed)) }
+        guard let handler = handlers[request.handler.number] else { return receiver.end(.failed(.handlerRemoved)) }
         // REPLACE ends all requests of the name. If other handlers share the name, the requests are cancelled singly.
         let replacesName = replaces && handler.name.handlers == 1
         let refusal = refusal(request)
@@ -263,7 +263,7 @@ final class BusLoop {
     private func refusal(_ request: Request) -> RequestEnding? {
         request.renew()
         if let obstacle = request.obstacle { return (obstacle as? BusError).map { .failed($0) } ?? .cancelled }
-        return absence.map { .failed($0) }
+        return absenceError.map { .failed($0) }
     }
 
     private func remove(_ number: UInt64) {
@@ -275,7 +275,7 @@ final class BusLoop {
         let purges = isLast && (isConnected || hasLease || handler.state.isNamed)
         let old = handler.requests.map(\.request.key)
         for key in old {
-            take(key)?.end(.failed(.removed))
+            take(key)?.end(.failed(.handlerRemoved))
             if !purges { connection?.cancel(key) }
         }
         if isLast { names[handler.state.name] = nil }
@@ -291,12 +291,12 @@ final class BusLoop {
     }
 
     private func purge(_ pattern: HandlerPattern, _ answer: Answer<Int>) {
-        if let absence { return answer.complete(.failure(absence)) }
+        if let absenceError { return answer.complete(.failure(absenceError)) }
         guard sendRemoval(pattern, answer) else { return answer.complete(.failure(.manyRemovals)) }
         for handler in handlers.values where pattern.matches(handler.state.name) {
             // Also invalidates responses that wait for an actor.
             handler.state.purge()
-            for open in handler.requests { take(open.request.key)?.end(.failed(.removed)) }
+            for open in handler.requests { take(open.request.key)?.end(.failed(.handlerRemoved)) }
         }
         answers.purge(pattern)
     }
@@ -310,24 +310,24 @@ final class BusLoop {
     }
 
     private func submit(_ fetch: Fetch, _ answer: Answer<Void>) {
-        if let absence { return answer.complete(.failure(absence)) }
+        if let absenceError { return answer.complete(.failure(absenceError)) }
         let key = RequestKey(fetch)
         guard answers.addSubmission(key, answer) else { return answer.complete(.failure(.idInUse)) }
         do throws(ClientError) {
             try connection?.fetch(fetch)
         } catch {
-            answers.refused(key, BusError(error))
+            answers.messageRefused(key, BusError(error))
         }
     }
 
     private func retry(_ key: RequestKey, _ answer: Answer<Void>) {
-        if let absence { return answer.complete(.failure(absence)) }
+        if let absenceError { return answer.complete(.failure(absenceError)) }
         guard answers.addRetry(key, answer) else { return answer.complete(.failure(.idInUse)) }
         connection?.retry(key)
     }
 
     private func watch(_ state: WatchState, _ continuation: CheckedContinuation<Void, any Error>) {
-        if let failure = state.failure ?? absence { return continuation.resume(throwing: failure) }
+        if let failure = state.failure ?? absenceError { return continuation.resume(throwing: failure) }
         guard !endpoints.isEmpty else { return continuation.resume(throwing: BusError.closed) }
         do {
             watches[ObjectIdentifier(state)] = try WatchConnection(
@@ -354,14 +354,14 @@ final class BusLoop {
             switch refusal.subject {
             case .hello: stop(BusError(refusal))
             case .fetch(let key):
-                if !answers.refused(key, BusError(refusal)) { take(key)?.end(.failed(BusError(refusal))) }
-            case .retry(let key): _ = answers.refused(key, BusError(refusal))
+                if !answers.messageRefused(key, BusError(refusal)) { take(key)?.end(.failed(BusError(refusal))) }
+            case .retry(let key): _ = answers.messageRefused(key, BusError(refusal))
             case .query, .other: break
             }
         case .state(let state): stateChanged(state)
         case .answer: if isClosing { stop(.closed) }
         case .accepted(let key): if answers.accepted(key) { connection?.cancel(key) }
-        case .removed(let pattern, let count): answers.removed(pattern, count: count)
+        case .removed(let pattern, let count): answers.handlersRemoved(pattern, count: count)
         case .cancelled, .changed: break
         }
     }
@@ -372,7 +372,7 @@ final class BusLoop {
             // A request of another program under a shared name, a request removed meanwhile, or a refused submission.
             connection?.finish(delivery)
             if case .failed(let failure) = delivery.terminal.outcome {
-                answers.refused(key, BusError(failure, page: nil))
+                answers.messageRefused(key, BusError(failure, page: nil))
             }
             return
         }
@@ -410,7 +410,7 @@ final class BusLoop {
             unsentRemovals = []
             if let patienceTimer { loop.cancelTimer(patienceTimer) }
             patienceTimer = nil
-            absence = nil
+            absenceError = nil
             greeting?.resume()
             greeting = nil
         case .disconnected:
@@ -428,7 +428,7 @@ final class BusLoop {
     }
 
     private func beginToWait() {
-        guard let patience = settings.patience, patienceTimer == nil, absence == nil else { return }
+        guard let patience = settings.patience, patienceTimer == nil, absenceError == nil else { return }
         patienceTimer = loop.setTimer(after: patience) { [unowned self] in connectFailed() }
     }
 
@@ -438,10 +438,10 @@ final class BusLoop {
         patienceTimer = nil
         let error =
             folder.map { BusError.noBroker(in: $0) }
-            ?? connection?.fault.map { BusError(.noBroker, BusError.sentence($0), isRetryable: true) }
+            ?? connection?.faultText.map { BusError(.noBroker, BusError.sentence($0), isRetryable: true) }
             ?? BusError(.noBroker, "The private broker did not start in time: check that `earshot serve` works.")
         guard greeting == nil else { return stop(error) }
-        absence = error
+        absenceError = error
         for key in requests.keys.map({ $0 }) {
             take(key)?.end(.failed(error))
             connection?.cancel(key)

@@ -20,7 +20,7 @@ struct OpenAnswers {
         removals.append(Removal(pattern: pattern, answer: answer))
     }
 
-    mutating func removed(_ pattern: HandlerPattern, count: Int) {
+    mutating func handlersRemoved(_ pattern: HandlerPattern, count: Int) {
         guard let index = removals.firstIndex(where: { $0.pattern == pattern }) else { return }
         removals.remove(at: index).answer?.complete(.success(count))
     }
@@ -41,7 +41,7 @@ struct OpenAnswers {
 
     /// - Returns: whether a submission or a repetition with this key was pending.
     @discardableResult
-    mutating func refused(_ key: RequestKey, _ error: BusError) -> Bool {
+    mutating func messageRefused(_ key: RequestKey, _ error: BusError) -> Bool {
         if let answer = retries.removeValue(forKey: key) {
             answer.complete(.failure(error))
             return true
@@ -72,8 +72,8 @@ struct OpenAnswers {
 
     /// Fails submissions and repetitions under a removed name: the broker sends no answer to them.
     mutating func purge(_ pattern: HandlerPattern) {
-        for key in retries.keys.filter({ pattern.matches($0.handler) }) { refused(key, .removed) }
-        for key in submissions.keys.filter({ pattern.matches($0.handler) }) { refused(key, .removed) }
+        for key in retries.keys.filter({ pattern.matches($0.handler) }) { messageRefused(key, .handlerRemoved) }
+        for key in submissions.keys.filter({ pattern.matches($0.handler) }) { messageRefused(key, .handlerRemoved) }
     }
 
     /// Fails all waiting tasks.

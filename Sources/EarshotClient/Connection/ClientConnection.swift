@@ -83,7 +83,7 @@ package final class ClientConnection {
     /// Error that ended the connection for good; nil while it runs.
     package private(set) var failure: (any Error)?
     /// Sentences about the buses on a network that have no connection; nil before a failure.
-    package var fault: String? {
+    package var faultText: String? {
         let sentences = endpoints.reportedFaults.map { $1.sentence($0) }
         return sentences.isEmpty ? nil : sentences.joined(separator: "; ")
     }
@@ -139,7 +139,7 @@ package final class ClientConnection {
 
     /// Ends the session with BYE, so that the broker drops the requests now and not with the lease.
     private func sendFarewell() {
-        let farewell = core.left()
+        let farewell = core.endClient()
         carryOut(farewell)
         flush()
         if !farewell.isEmpty { link?.linger(milliseconds: Self.farewellMilliseconds) }
@@ -307,7 +307,7 @@ package final class ClientConnection {
             core.pulls.closeOthers()
         }
         guard let token = core.token, let network,
-            case .remote(let address, let key, let serverKey) = endpoints.current.kind,
+            case .remote(let address, let key, let serverKey) = endpoints.currentEndpoint.kind,
             core.phase == .ready, core.pulls.wantsConnections
         else { return }
         bodyConnections = BodyConnections(token: token, loop: loop) {
@@ -382,7 +382,7 @@ package final class ClientConnection {
         case .refused(let reply): return .refused(reply)
         case .state(let state):
             switch state {
-            case .connected: greeted()
+            case .connected: helloAnswered()
             case .draining: leaveSoon()
             case .disconnected, .incompatible: break
             }
@@ -404,7 +404,7 @@ package final class ClientConnection {
     // MARK: Connecting
 
     private func connect() throws {
-        switch endpoints.current.kind {
+        switch endpoints.currentEndpoint.kind {
         case .local(let path):
             do throws(SystemError) {
                 let descriptor = try UnixSocket.connect(to: path, of: PrivateFolder.listeners(at: path))
@@ -437,7 +437,7 @@ package final class ClientConnection {
     }
 
     /// Records that the broker has answered HELLO.
-    private func greeted() {
+    private func helloAnswered() {
         endpoints.connected()
         if let greetingTimer { loop.cancelTimer(greetingTimer) }
         greetingTimer = nil
@@ -464,9 +464,9 @@ package final class ClientConnection {
         if let greetingTimer { loop.cancelTimer(greetingTimer) }
         greetingTimer = nil
         outbox.removeAll()
-        if core.mayMove { endpoints.drained() }
+        if core.mayMove { endpoints.busDrained() }
         carryOut(core.linkLost())
-        connectLater(ending ?? old.ending ?? (endpoints.current.isRemote ? .lost : nil))
+        connectLater(ending ?? old.ending ?? (endpoints.currentEndpoint.isRemote ? .lost : nil))
     }
 
     private func connectLater(_ ending: LinkEnding?) {
@@ -475,8 +475,8 @@ package final class ClientConnection {
         case .fail(let endpoint, let ending): fail(ClientError(.refused, ending.sentence(endpoint)))
         case .connect(let pause):
             if endpoints.isAway {
-                endpoints.left()
-                carryOut(core.moved())
+                endpoints.sessionEnded()
+                carryOut(core.busChanged())
             }
             reconnectTimer = loop.setTimer(after: .nanoseconds(pause)) { [unowned self] in
                 do { try connect() } catch { fail(error) }

@@ -58,10 +58,12 @@ package struct DeliveredTerminal: Equatable, Sendable {
     func owning(_ file: String) -> DeliveredTerminal { DeliveredTerminal(self, file, of: nil, nil, isOwn: true) }
 
     /// Whether the body cannot be read any more, because its session has ended.
-    package var isLost: Bool { terminal.response?.file == BodyFile.missing }
+    package var isLost: Bool { terminal.response?.file == BodyFile.missingFile }
 
     /// Returns the delivery with a missing file in place of a body that cannot be read.
-    func lost() -> DeliveredTerminal { DeliveredTerminal(self, BodyFile.missing, of: nil, nil, isOwn: false) }
+    func withMissingFile() -> DeliveredTerminal {
+        DeliveredTerminal(self, BodyFile.missingFile, of: nil, nil, isOwn: false)
+    }
 
     /// The terminal.
     package var terminal: Terminal { ended.value }

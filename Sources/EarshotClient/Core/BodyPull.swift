@@ -25,9 +25,9 @@ struct BodyPull {
     /// Bytes that the broker has.
     private var available: Int
     /// Offset of the first byte without a READ so far.
-    private var next = 0
+    private var nextOffset = 0
     /// Parts whose READ had no answer, or a short one.
-    private var again: [Range<Int>] = []
+    private var rereadParts: [Range<Int>] = []
     /// READs without an answer.
     private(set) var openReads: [OpenRead] = []
 
@@ -50,18 +50,20 @@ struct BodyPull {
     }
 
     /// Number of bytes without a READ that has or awaits an answer.
-    var unreadBytes: Int { again.reduce(available - next) { $0 + $1.count } }
+    var unreadBytes: Int { rereadParts.reduce(available - nextOffset) { $0 + $1.count } }
 
     /// Number of bytes that have arrived without a gap.
     var received: Int {
-        min(next, openReads.lazy.map(\.part.lowerBound).min() ?? next, again.lazy.map(\.lowerBound).min() ?? next)
+        min(
+            nextOffset, openReads.lazy.map(\.part.lowerBound).min() ?? nextOffset,
+            rereadParts.lazy.map(\.lowerBound).min() ?? nextOffset)
     }
 
     /// Whether all bytes of a complete body have arrived.
     var isWhole: Bool { delivery != nil && received == available }
 
     /// Whether a READ can be sent.
-    var hasUnread: Bool { !again.isEmpty || next < available }
+    var hasUnread: Bool { !rereadParts.isEmpty || nextOffset < available }
 
     /// Progress with the bytes that have arrived.
     var report: Progress? {
@@ -74,7 +76,7 @@ struct BodyPull {
     func isSame(_ generation: Generation?) -> Bool { generation != nil && generation == self.generation }
 
     /// Records that the body has grown.
-    mutating func grew(_ progress: Progress) {
+    mutating func bodyGrew(_ progress: Progress) {
         self.progress = progress
         available = progress.received
     }
@@ -83,7 +85,8 @@ struct BodyPull {
     ///
     /// - Returns: false if that is another body, or a shorter one.
     mutating func complete(_ delivery: DeliveredTerminal) -> Bool {
-        guard let response = delivery.terminal.response, isSame(response.generation), next <= response.length else {
+        guard let response = delivery.terminal.response, isSame(response.generation), nextOffset <= response.length
+        else {
             return false
         }
         detach()
@@ -96,18 +99,18 @@ struct BodyPull {
     ///
     /// - Parameter connection: connection of these READs; nil for all.
     mutating func detach(_ connection: Int? = nil) {
-        again += openReads.lazy.filter { connection == nil || $0.connection == connection }.map(\.part)
+        rereadParts += openReads.lazy.filter { connection == nil || $0.connection == connection }.map(\.part)
         openReads.removeAll { connection == nil || $0.connection == connection }
     }
 
     /// Returns the next READ for a connection; nil if each available byte has one.
     mutating func takeRead(over connection: Int = 0) -> BodyRead? {
         let part: Range<Int>
-        if let index = again.indices.min(by: { again[$0].lowerBound < again[$1].lowerBound }) {
-            part = again.remove(at: index)
-        } else if next < available {
-            part = next..<min(next + WireLimits.dataBytes, available)
-            next = part.upperBound
+        if let index = rereadParts.indices.min(by: { rereadParts[$0].lowerBound < rereadParts[$1].lowerBound }) {
+            part = rereadParts.remove(at: index)
+        } else if nextOffset < available {
+            part = nextOffset..<min(nextOffset + WireLimits.dataBytes, available)
+            nextOffset = part.upperBound
         } else {
             return nil
         }
@@ -127,7 +130,7 @@ struct BodyPull {
         guard let index = openReads.firstIndex(where: { $0.part.lowerBound == offset }) else { return nil }
         let part = openReads.remove(at: index).part
         let count = min(count, part.count)
-        if count < part.count { again.append(part.dropFirst(count)) }
+        if count < part.count { rereadParts.append(part.dropFirst(count)) }
         return count
     }
 }

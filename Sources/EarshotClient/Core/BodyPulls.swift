@@ -33,7 +33,7 @@ struct BodyPulls {
     /// Maximum number of READs without an answer of each further connection; 0 for one that is not open.
     private var readsOfOthers: [Int] = []
     /// Bytes without a READ for which further connections are useful.
-    private static let usefulBytes = 4 << 20
+    private static let bytesForFurtherConnections = 4 << 20
     /// Maximum number of READs of growing bodies without an answer. Those of a broken attempt are answered only when
     /// the next one runs, so they must not stop the reading of other bodies.
     private var mostGrowingReads: Int { mostReads / 2 }
@@ -64,7 +64,7 @@ struct BodyPulls {
     /// Whether further connections would shorten the reading of complete bodies.
     var wantsConnections: Bool {
         guard !complete.isEmpty else { return false }
-        return complete.values.reduce(0) { $0 + (pulls[$1]?.unreadBytes ?? 0) } >= Self.usefulBytes
+        return complete.values.reduce(0) { $0 + (pulls[$1]?.unreadBytes ?? 0) } >= Self.bytesForFurtherConnections
     }
 
     /// Whether there is no body.
@@ -79,11 +79,11 @@ struct BodyPulls {
     // MARK: Events
 
     /// Handles a report of a growing body.
-    mutating func grew(_ progress: Progress) -> Step {
+    mutating func bodyGrew(_ progress: Progress) -> Step {
         let key = RequestKey(progress.handler, progress.request)
         if let file = growing[key], pulls[file]?.isSame(progress.generation) != true { discard(growing: key) }
         let file = growing[key] ?? nextFile()
-        pulls[file, default: BodyPull(file: file, progress)].grew(progress)
+        pulls[file, default: BodyPull(file: file, progress)].bodyGrew(progress)
         growing[key] = file
         noteUnread(file)
         return report(file)
@@ -141,7 +141,7 @@ struct BodyPulls {
     }
 
     /// Handles the refusal of a READ on a connection.
-    mutating func refused(_ data: BodyData, over connection: Int = 0) -> Step {
+    mutating func readRefused(_ data: BodyData, over connection: Int = 0) -> Step {
         switch data.body {
         case .terminal(let sequence):
             let step = lose(sequence) ?? .none

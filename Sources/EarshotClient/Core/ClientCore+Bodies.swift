@@ -13,7 +13,7 @@ extension ClientCore {
         if response?.isPulled != true {
             pulls.ended(delivery.key)
             // A broker that sends bodies names no paths. Another machine must not choose files of this one.
-            if isPulling, response?.file != nil { return [.deliver(delivery.lost())] }
+            if isPulling, response?.file != nil { return [.deliver(delivery.withMissingFile())] }
             if response?.file == nil, !finishesNone { ledger.finish(delivery.id.sequence) }
             guard takesFiles, let response, response.file != nil, response.length >= Self.leastTakenBytes,
                 delivery.fetch != nil, !delivery.terminal.isDurable
@@ -25,13 +25,13 @@ extension ClientCore {
         let isWanted = delivery.fetch != nil || subscriptions.contains { $0.matches(delivery.key.handler) }
         // No READ can name a terminal without a number.
         let isReadable = isWanted && delivery.id.sequence > 0
-        return isReadable ? carryOut(pulls.ended(delivery)) : [.deliver(delivery.lost())]
+        return isReadable ? carryOut(pulls.ended(delivery)) : [.deliver(delivery.withMissingFile())]
     }
 
     /// Delivers a terminal after the answer to TAKE.
     ///
     /// - Parameter path: the file that the consumer owns; nil if it copies the file of the terminal.
-    mutating func taken(_ sequence: UInt64, _ path: String?) -> [ClientAction] {
+    mutating func fileTaken(_ sequence: UInt64, _ path: String?) -> [ClientAction] {
         guard let delivery = taking.removeValue(forKey: sequence) else { return [] }
         return [.deliver(path.map { delivery.owning($0) } ?? delivery)]
     }
@@ -47,7 +47,7 @@ extension ClientCore {
         if isStale(key) { return [] }
         guard isPulling else { return [.report(.progress(progress))] }
         if progress.generation != nil, requests[key]?.fetch.value.options.streams == true {
-            return carryOut([pulls.grew(progress)])
+            return carryOut([pulls.bodyGrew(progress)])
         }
         var progress = progress
         progress.file = nil
@@ -60,7 +60,7 @@ extension ClientCore {
     mutating func dataReceived(_ data: BodyData, count: Int, over connection: Int = 0) -> [ClientAction] {
         carryOut(
             data.error == nil
-                ? pulls.received(data, count: count) : [pulls.refused(data, over: connection)])
+                ? pulls.received(data, count: count) : [pulls.readRefused(data, over: connection)])
     }
 
     /// Stops reading and taking bodies of cancelled or removed requests.
@@ -92,7 +92,7 @@ extension ClientCore {
             case .begin(let delivery, let file): .beginBody(delivery, file: file)
             case .arrived(let delivery, let bytes, let file): .reportArrival(delivery, bytes: bytes, file: file)
             case .deliver(let delivery, let file): .deliverReceived(delivery, file: file)
-            case .lose(let delivery): .deliver(delivery.lost())
+            case .lose(let delivery): .deliver(delivery.withMissingFile())
             }
         }
     }

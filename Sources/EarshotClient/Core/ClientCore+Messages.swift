@@ -17,8 +17,8 @@ extension ClientCore {
         isPulling = welcome.isPulling
         broker = welcome.broker
         var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))] + lost
-        let questions = awaited
-        awaited = []
+        let questions = unansweredMessages
+        unansweredMessages = []
         // After a subscription or a request a removal would end it.
         for question in questions where question.what.isRemoval { actions += resend(question) }
         for pattern in subscriptions { actions += notify(.subscribe(pattern)) }
@@ -75,7 +75,7 @@ extension ClientCore {
         numbers = SentNumbers()
         fetches = SentFetches()
         replaced = [:]
-        awaited.removeAll { question in
+        unansweredMessages.removeAll { question in
             switch question.what {
             case .replacement, .take: true
             case .cancel, .retry, .remove, .query, .setting, .submission: false
@@ -93,7 +93,7 @@ extension ClientCore {
 
     /// Moves sent submissions that are not idempotent to `lostSubmissions`.
     private mutating func loseSubmissions() {
-        awaited.removeAll { question in
+        unansweredMessages.removeAll { question in
             guard case .submission(let fetch) = question.what, question.wasSent, !fetch.options.isRepeatable else {
                 return false
             }
@@ -111,7 +111,7 @@ extension ClientCore {
             lastReceived(number)
             // The ID may be that of a later request.
             let isOpen = requests[key]?.number == number
-            guard isOpen || awaited.contains(where: { $0.number == number }) else { return [] }
+            guard isOpen || unansweredMessages.contains(where: { $0.number == number }) else { return [] }
         } else if !ledger.receive(terminal.sequence, of: key) {
             return []
         }
@@ -134,9 +134,9 @@ extension ClientCore {
             if isRefusedByDraining {
                 requests[key]?.wasSent = false
                 requests[key]?.number = .max
-                if let index = awaited.firstIndex(where: { $0.what.submitted == key }) {
-                    awaited[index].isRefused = true
-                    awaited[index].wasSent = false
+                if let index = unansweredMessages.firstIndex(where: { $0.what.submitted == key }) {
+                    unansweredMessages[index].isRefused = true
+                    unansweredMessages[index].wasSent = false
                 }
                 defer { isRefusing = true }
                 return isDraining || isRefusing ? [] : [.report(.state(.draining))]
@@ -151,7 +151,7 @@ extension ClientCore {
     /// Returns whether a message about `key` refers to a request that was cancelled or removed: the answer to that is
     /// pending.
     func isStale(_ key: RequestKey) -> Bool {
-        awaited.contains { question in
+        unansweredMessages.contains { question in
             switch question.what {
             case .cancel(let cancelled), .replacement(let cancelled): cancelled == key
             case .remove(let pattern): pattern.matches(key.handler)
@@ -162,16 +162,18 @@ extension ClientCore {
 
     /// Ends the wait for the answer to a submission or a repetition.
     mutating func endSubmission(_ key: RequestKey) {
-        if awaited.isEmpty { return }
-        awaited.removeAll { $0.what.submitted == key }
+        if unansweredMessages.isEmpty { return }
+        unansweredMessages.removeAll { $0.what.submitted == key }
     }
 
-    func isSubmitted(_ key: RequestKey) -> Bool { awaited.contains { $0.what.submitted == key } }
+    func isSubmitted(_ key: RequestKey) -> Bool { unansweredMessages.contains { $0.what.submitted == key } }
 
     /// - Parameters:
     ///   - number: number of the refused message; nil for one without, and before WELCOME.
     ///   - requested: the question that the error answers; nil for another message.
-    mutating func refused(_ reply: ErrorReply, answering number: UInt64?, _ requested: Awaited?) -> [ClientAction] {
+    mutating func messageRefused(_ reply: ErrorReply, answering number: UInt64?, _ requested: Awaited?)
+        -> [ClientAction]
+    {
         switch reply.code {
         case "hello-required":
             // One ERROR comes for each message in flight. Only the first one has an effect.
@@ -189,7 +191,7 @@ extension ClientCore {
         guard phase == .ready else { return [.report(.refused(RefusedMessage(.hello, reply)))] }
         var subject = RefusedMessage.Subject.other
         switch requested {
-        case .take(let sequence)?: return taken(sequence, nil)
+        case .take(let sequence)?: return fileTaken(sequence, nil)
         case .retry(let key)?:
             if isStale(key) { return [] }
             subject = .retry(key)
@@ -249,7 +251,7 @@ extension ClientCore {
 
     /// Forgets submissions and repetitions that a removal ends.
     mutating func forgetSubmissions(_ isRemoved: (RequestKey) -> Bool) {
-        awaited.removeAll { $0.what.submitted.map(isRemoved) ?? false }
+        unansweredMessages.removeAll { $0.what.submitted.map(isRemoved) ?? false }
     }
 }
 
@@ -306,7 +308,7 @@ extension ClientCore {
         case .remove(let pattern)?: actions = [.report(.removed(pattern, count: 0))]
         case .query?: report.subject = .query
         // The file of the terminal may have another name.
-        case .take(let sequence)?: actions = taken(sequence, nil)
+        case .take(let sequence)?: actions = fileTaken(sequence, nil)
         case .submission(let fetch)?: name(RequestKey(fetch), in: &report)
         case .retry(let key)?: name(key, in: &report)
         case .setting?, .replacement?, nil: break

@@ -19,16 +19,16 @@ extension ClientCore {
     /// Sends a message that the broker answers.
     mutating func submit(_ what: Awaited) -> [ClientAction] {
         lastOrder += 1
-        awaited.append(PendingMessage(what: what, order: lastOrder, number: .max, wasSent: false))
-        return sendAwaited(awaited.endIndex - 1)
+        unansweredMessages.append(PendingMessage(what: what, order: lastOrder, number: .max, wasSent: false))
+        return sendAwaited(unansweredMessages.endIndex - 1)
     }
 
     mutating func sendAwaited(_ index: Int) -> [ClientAction] {
-        let actions = send(awaited[index].what.message)
-        awaited[index].number = numbers.last
-        awaited[index].isRefused = false
+        let actions = send(unansweredMessages[index].what.message)
+        unansweredMessages[index].number = numbers.lastNumber
+        unansweredMessages[index].isRefused = false
         // A message that is held back leaves later, without another call of this function.
-        awaited[index].wasSent = awaited[index].wasSent || phase == .ready
+        unansweredMessages[index].wasSent = unansweredMessages[index].wasSent || phase == .ready
         return actions
     }
 
@@ -40,9 +40,9 @@ extension ClientCore {
 
     mutating func send(_ request: inout OpenRequest) -> [ClientAction] {
         let actions = send(request.takeMessage())
-        request.number = numbers.last
-        fetches.add(RequestKey(request.fetch.value), number: numbers.last)
-        if fetches.count > 2 * requests.count + SentFetches.spare {
+        request.number = numbers.lastNumber
+        fetches.add(RequestKey(request.fetch.value), number: numbers.lastNumber)
+        if fetches.count > 2 * requests.count + SentFetches.mostSpareEntries {
             fetches.removeAll { requests[$1]?.number != $0 }
         }
         return actions
@@ -52,7 +52,7 @@ extension ClientCore {
     mutating func notify(_ message: ClientMessage) -> [ClientAction] {
         let actions = send(message)
         guard token != nil else { return actions }
-        notices.append(message, number: numbers.last)
+        notices.append(message, number: numbers.lastNumber)
         // Without a connection nothing confirms them: the next one starts a new session.
         if notices.isFull, phase != .ready {
             notices = NoticeLog()
@@ -68,10 +68,12 @@ extension ClientCore {
         numbers.answered(number)
         lastReceived(number)
         // Numbers rise, and few questions are passed: those about durable requests.
-        guard let index = awaited.firstIndex(where: { $0.number >= number }), awaited[index].number == number else {
+        guard let index = unansweredMessages.firstIndex(where: { $0.number >= number }),
+            unansweredMessages[index].number == number
+        else {
             return nil
         }
-        return awaited.remove(at: index).what
+        return unansweredMessages.remove(at: index).what
     }
 
     /// Records that the broker received all messages up to a number.
@@ -100,7 +102,7 @@ extension ClientCore {
         var unreceived: [(number: UInt64, send: (inout ClientCore) -> [ClientAction])] = []
         for notice in notices.entries { unreceived.append((notice.number, { $0.notify(notice.message) })) }
         let isKnown: (PendingMessage) -> Bool = { $0.number <= lastReceived && !$0.what.isQuery }
-        for question in awaited where !isKnown(question) {
+        for question in unansweredMessages where !isKnown(question) {
             unreceived.append((question.number, { $0.resend(question) }))
         }
         for (key, request) in requests where request.number > lastReceived && request.waitsFor == nil {
@@ -110,12 +112,12 @@ extension ClientCore {
             unreceived.append((number, { $0.sendRequest(key) }))
         }
         notices = NoticeLog()
-        awaited.removeAll { !isKnown($0) }
+        unansweredMessages.removeAll { !isKnown($0) }
         numbers.resume(after: lastReceived)
         fetches.resume(after: lastReceived)
         if let sequence = ledger.acknowledged { actions += send(.acknowledge(sequence)) }
         for (_, send) in unreceived.sorted(by: { $0.number < $1.number }) { actions += send(&self) }
-        for key in replaced.keys { replaced[key] = numbers.last + 1 }
+        for key in replaced.keys { replaced[key] = numbers.lastNumber + 1 }
         return actions
     }
 
@@ -123,7 +125,7 @@ extension ClientCore {
     /// be made again there.
     var mayMove: Bool {
         guard phase == .ready, isDraining, pulls.isEmpty, taking.isEmpty else { return false }
-        let submissions = awaited.compactMap { question in
+        let submissions = unansweredMessages.compactMap { question in
             if case .submission(let fetch) = question.what, question.wasSent { fetch.options } else { nil }
         }
         let options = requests.values.filter(\.wasSent).map(\.fetch.value.options) + submissions
@@ -134,13 +136,13 @@ extension ClientCore {
     ///
     /// Open requests are made again there. Durable ones that were sent may be on the disk of the old bus, which then
     /// fetches them, so they end here.
-    mutating func moved() -> [ClientAction] {
+    mutating func busChanged() -> [ClientAction] {
         var stayed: [(order: UInt64, key: RequestKey)] = []
         for (key, request) in requests where request.wasSent && request.fetch.value.options.isDurable {
             stayed.append((request.order, key))
             requests[key] = nil
         }
-        awaited.removeAll { question in
+        unansweredMessages.removeAll { question in
             guard case .submission(let fetch) = question.what, question.wasSent, fetch.options.isDurable else {
                 return false
             }
@@ -160,7 +162,7 @@ extension ClientCore {
     }
 
     mutating func resend(_ question: PendingMessage) -> [ClientAction] {
-        awaited.append(question)
-        return sendAwaited(awaited.endIndex - 1)
+        unansweredMessages.append(question)
+        return sendAwaited(unansweredMessages.endIndex - 1)
     }
 }

@@ -75,7 +75,7 @@ struct ClientCore {
     var cookies: [StoredCookies] = []
     /// The latest broker; nil before the first WELCOME.
     var broker: BrokerInstance?
-    var awaited = Deque<PendingMessage>()
+    var unansweredMessages = Deque<PendingMessage>()
     /// Submissions of lost sessions that are not idempotent.
     var lostSubmissions: [RequestKey] = []
     var ledger = DeliveryLedger()
@@ -135,11 +135,11 @@ struct ClientCore {
     }
 
     private mutating func countRemovals() {
-        unsentRemovals = awaited.count { if case .remove = $0.what { true } else { false } }
+        unsentRemovals = unansweredMessages.count { if case .remove = $0.what { true } else { false } }
     }
 
     /// Ends the client: BYE ends the lease.
-    mutating func left() -> [ClientAction] {
+    mutating func endClient() -> [ClientAction] {
         guard phase == .ready, token != nil else { return [] }
         token = nil
         return [.send(.bye)]
@@ -185,8 +185,8 @@ struct ClientCore {
         case .data(let data): return dataReceived(data, count: count)
         case .taken(_, let path):
             guard case .take(let sequence)? = requested else { return [] }
-            return taken(sequence, path)
-        case .error(let reply): return refused(reply, answering: to, requested)
+            return fileTaken(sequence, path)
+        case .error(let reply): return messageRefused(reply, answering: to, requested)
         case .ok: return []
         case .goodbye(let reason):
             guard reason == "draining" else { return [.reconnect] }
@@ -216,7 +216,7 @@ struct ClientCore {
 
     /// Whether requests wait for the next broker, because the last one accepted none. O(requests).
     var areRequestsHeld: Bool {
-        if awaited.contains(where: \.isRefused) { return true }
+        if unansweredMessages.contains(where: \.isRefused) { return true }
         return (isDraining || isRefusing) && requests.values.contains { $0.number == .max && $0.waitsFor == nil }
     }
 
@@ -234,7 +234,7 @@ struct ClientCore {
         let replacedKeys = forget(.handler(fetch.value.handler), old)
         for key in replacedKeys { replaced[key] = .max }
         let actions = submit(fetch, losses: 0)
-        if phase == .ready { for key in replacedKeys where replaced[key] != nil { replaced[key] = numbers.last } }
+        if phase == .ready { for key in replacedKeys where replaced[key] != nil { replaced[key] = numbers.lastNumber } }
         return actions
     }
 

@@ -6,36 +6,36 @@ internal import EarshotWire
 /// The broker keeps a limited number of answers for the next connection, so no more may be unanswered.
 struct SentNumbers {
     /// Maximum unanswered numbers.
-    static let most = 256
+    static let mostUnanswered = 256
 
     /// Number of the last message, including messages that wait for a connection or for answers.
-    private(set) var last: UInt64 = 0
+    private(set) var lastNumber: UInt64 = 0
     /// Number of the last message that was sent over the present connection.
     private var lastSent: UInt64 = 0
     private var lastAnswered: UInt64 = 0
     /// Numbers of messages that count as unanswered, in rising order.
     private var open = Deque<UInt64>()
     /// Messages that wait for answers, in their order.
-    private var held = Deque<ClientMessage>()
-    /// Number of messages among `held` that count as unanswered.
+    private var heldMessages = Deque<ClientMessage>()
+    /// Number of messages among `heldMessages` that count as unanswered.
     private var heldOpen = 0
 
     /// The number that HELLO names: the lowest without an answer.
     var unanswered: UInt64 { min(open.first ?? .max, lastAnswered + 1) }
-    var isHolding: Bool { !held.isEmpty }
+    var isHolding: Bool { !heldMessages.isEmpty }
 
     /// Gives the next number to a message, if it takes one.
     mutating func add(_ message: ClientMessage) {
         guard message.canHaveNumber else { return }
-        last += 1
-        if message.countsAsUnanswered { open.append(last) }
+        lastNumber += 1
+        if message.countsAsUnanswered { open.append(lastNumber) }
     }
 
     /// Returns whether the message that was added last may be sent now. Otherwise `release` returns it later.
     mutating func admits(_ message: ClientMessage) -> Bool {
         guard message.canHaveNumber else { return true }
-        if held.isEmpty, !message.countsAsUnanswered || open.count <= Self.most { return true }
-        held.append(message)
+        if heldMessages.isEmpty, !message.countsAsUnanswered || open.count <= Self.mostUnanswered { return true }
+        heldMessages.append(message)
         if message.countsAsUnanswered { heldOpen += 1 }
         return false
     }
@@ -43,8 +43,8 @@ struct SentNumbers {
     /// Returns the messages that may be sent after an answer, in their order.
     mutating func release() -> [ClientMessage] {
         var released: [ClientMessage] = []
-        while let first = held.first, !first.countsAsUnanswered || open.count - heldOpen < Self.most {
-            held.removeFirst()
+        while let first = heldMessages.first, !first.countsAsUnanswered || open.count - heldOpen < Self.mostUnanswered {
+            heldMessages.removeFirst()
             if first.countsAsUnanswered { heldOpen -= 1 }
             released.append(first)
         }
@@ -72,16 +72,16 @@ struct SentNumbers {
 
     /// Resumes a session in which the broker knows the messages up to a number. Later ones get new numbers.
     mutating func resume(after number: UInt64) {
-        (last, lastSent) = (number, number)
+        (lastNumber, lastSent) = (number, number)
         open.removeAll { $0 > number }
-        (held, heldOpen) = ([], 0)
+        (heldMessages, heldOpen) = ([], 0)
     }
 }
 
 /// Requests of the FETCHes of a session by their numbers, because an ERROR names only the number.
 struct SentFetches {
     /// Maximum number of entries without an open request that are kept when there are few requests.
-    static let spare = 64
+    static let mostSpareEntries = 64
 
     /// In rising order of the numbers.
     private var entries = Deque<(number: UInt64, key: RequestKey)>()
@@ -123,12 +123,12 @@ struct NoticeLog {
     }
 
     /// Maximum entries for a resumption.
-    static let most = 1_000
+    static let mostEntries = 1_000
 
     private(set) var entries = Deque<Entry>()
 
     var isEmpty: Bool { entries.isEmpty }
-    var isFull: Bool { entries.count > Self.most }
+    var isFull: Bool { entries.count > Self.mostEntries }
 
     mutating func append(_ message: ClientMessage, number: UInt64) {
         entries.append(Entry(message: message, number: number))

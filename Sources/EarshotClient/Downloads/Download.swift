@@ -71,7 +71,7 @@ public struct DownloadProgressSequence: AsyncSequence, Sendable {
     /// Position of a reader.
     public struct Iterator: AsyncIteratorProtocol {
         private let download: Download
-        private var last: DownloadProgress?
+        private var lastProgress: DownloadProgress?
 
         init(download: Download) {
             self.download = download
@@ -86,9 +86,9 @@ public struct DownloadProgressSequence: AsyncSequence, Sendable {
             while !Task.isCancelled {
                 let (state, version) = download.state.current
                 if download.request.obstacle != nil { return nil }
-                if version > 0, state.progress != last {
-                    last = state.progress
-                    return last
+                if version > 0, state.progress != lastProgress {
+                    lastProgress = state.progress
+                    return lastProgress
                 }
                 if state.ending != nil { return nil }
                 await download.state.changed(since: version)

@@ -22,7 +22,7 @@ public final class Request: Sendable {
 
     /// Sends the request. Must be called once.
     ///
-    /// - Throws: ``BusError/removed`` or ``BusError/closed``; then the caller must end the receiver.
+    /// - Throws: ``BusError/handlerRemoved`` or ``BusError/closed``; then the caller must end the receiver.
     func send(_ fetch: Shared<Fetch>, _ receiver: Receiver, replaces: Bool) throws(BusError) {
         let placement = try handler.begin(replaces: replaces) { epoch in
             self.epoch.store(epoch, ordering: .sequentiallyConsistent)

@@ -12,7 +12,7 @@ package struct FileNames {
     /// Maximum bytes of an extension that a shortened name keeps.
     private static let mostExtensionBytes = 32
 
-    private var used: Set<String> = []
+    private var usedNames: Set<String> = []
     private var lastNumbers: [String: Int] = [:]
 
     package init() {}
@@ -22,7 +22,7 @@ package struct FileNames {
 
     /// Returns a safe name or relative path, with a number if it was already given.
     package mutating func unique(_ name: String) -> String {
-        if used.insert(name.lowercased()).inserted { return name }
+        if usedNames.insert(name.lowercased()).inserted { return name }
         let last = name.utf8.lastIndex(of: UInt8(ascii: "/")).map { name.utf8.index(after: $0) } ?? name.startIndex
         let file = name[last...]
         let dot = file.utf8.lastIndex(of: UInt8(ascii: ".")).flatMap { $0 > last ? $0 : nil } ?? name.endIndex
@@ -31,7 +31,7 @@ package struct FileNames {
             number += 1
             let ending = "-\(number)\(file[dot...])"
             let numbered = name[..<last] + Self.stem(file[..<dot], besides: ending) + ending
-            guard used.insert(numbered.lowercased()).inserted else { continue }
+            guard usedNames.insert(numbered.lowercased()).inserted else { continue }
             lastNumbers[name.lowercased()] = number
             return String(numbered)
         }
@@ -58,21 +58,21 @@ package struct FileNames {
     }
 
     /// Returns the name for the file of a URL, without regard to other files.
-    package static func name(of url: String) -> String { plainName(of: url) ?? safe(lastSegment(url)) }
+    package static func name(of url: String) -> String { plainName(of: url) ?? safeSegment(lastSegment(url)) }
 
     /// Returns the path of a URL as a relative path of safe names. `index.html` stands for the name after a slash.
     package static func path(of url: String) -> String {
         let path = pathBytes(of: url)
-        let names = path.split(separator: UInt8(ascii: "/")).map { safe(Substring($0)) }
+        let names = path.split(separator: UInt8(ascii: "/")).map { safeSegment(Substring($0)) }
         return (names + (path.last ?? 0x2f == 0x2f ? ["index.html"] : [])).joined(separator: "/")
     }
 
     /// Returns a safe file name for text without percent-encoding.
-    package static func safeName(_ text: String) -> String { safe(decoded: text) }
+    package static func safeName(_ text: String) -> String { safeSegment(decoded: text) }
 
     /// Returns a relative path of safe names, for text without percent-encoding.
     package static func safePath(_ path: String) -> String {
-        let names = path.utf8.split(separator: UInt8(ascii: "/")).map { safe(decoded: String(Substring($0))) }
+        let names = path.utf8.split(separator: UInt8(ascii: "/")).map { safeSegment(decoded: String(Substring($0))) }
         return names.isEmpty ? "download" : names.joined(separator: "/")
     }
 
@@ -125,9 +125,11 @@ package struct FileNames {
         return String(url.utf8.prefix(end).dropFirst(start))
     }
 
-    private static func safe(_ segment: Substring) -> String { safe(decoded: decoded(segment) ?? String(segment)) }
+    private static func safeSegment(_ segment: Substring) -> String {
+        safeSegment(decoded: decoded(segment) ?? String(segment))
+    }
 
-    private static func safe(decoded text: String) -> String {
+    private static func safeSegment(decoded text: String) -> String {
         var name = ""
         for scalar in text.unicodeScalars {
             let replaced = scalar == "/" || scalar == "\\" || TerminalText.isControl(scalar)

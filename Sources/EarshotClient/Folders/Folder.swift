@@ -24,7 +24,7 @@ package enum Folder {
     ///
     /// - Parameter kind: purpose of the folder, for the error.
     /// - Throws: `ClientError` if the path is empty, or a message cannot contain it.
-    package static func named(_ path: String, _ kind: String) throws(ClientError) -> String {
+    package static func checkedPath(_ path: String, _ kind: String) throws(ClientError) -> String {
         guard !path.isEmpty else {
             throw ClientError(.folder, "the path of the \(kind) folder is empty: give the path of a folder")
         }

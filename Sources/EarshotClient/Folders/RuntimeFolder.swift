@@ -45,7 +45,7 @@ package struct RuntimeFolder: Equatable, Sendable {
             } else {
                 "\(P_tmpdir)/earshot-\(geteuid())"
             }
-        path = try Folder.named(chosen, "runtime")
+        path = try Folder.checkedPath(chosen, "runtime")
         guard "\(path)/work".utf8.count <= RuntimeFolder.socketPathBytes else {
             throw ClientError(
                 .pathTooLong,
@@ -137,19 +137,21 @@ package struct RuntimeFolder: Equatable, Sendable {
     /// Returns the default spool of the user: `earshot/spool` in `XDG_CACHE_HOME`, else in `~/.cache`.
     ///
     /// - Throws: `ClientError` if neither `XDG_CACHE_HOME` nor `HOME` is set.
-    package static func usualSpool() throws(ClientError) -> String { try usual("spool", option: "--spool") }
+    package static func usualSpool() throws(ClientError) -> String { try defaultPath("spool", option: "--spool") }
 
     /// Returns the default cache of the user: `earshot/cache` in `XDG_CACHE_HOME`, else in `~/.cache`.
     ///
     /// - Throws: `ClientError` if neither `XDG_CACHE_HOME` nor `HOME` is set.
-    package static func usualCache() throws(ClientError) -> String { try usual("cache", option: "--cache-folder") }
+    package static func usualCache() throws(ClientError) -> String {
+        try defaultPath("cache", option: "--cache-folder")
+    }
 
     /// Returns the folder of partial bodies: `parts` beside a cache.
     ///
     /// - Parameter cache: path of the cache; nil for the user's default.
     /// - Returns: nil if the cache has no usable path.
     package static func parts(besideCache cache: String?) -> String? {
-        let cache = try? cache.map { path throws(ClientError) in try Folder.named(path, "cache") } ?? usualCache()
+        let cache = try? cache.map { path throws(ClientError) in try Folder.checkedPath(path, "cache") } ?? usualCache()
         return cache.map { Folder.beside($0, "parts") }
     }
 
@@ -158,21 +160,23 @@ package struct RuntimeFolder: Equatable, Sendable {
     /// - Throws: `ClientError` if neither `XDG_STATE_HOME` nor `HOME` is set.
     package static func usualDurable() throws(ClientError) -> String {
         if let state = Environment.value("XDG_STATE_HOME") {
-            return try Folder.named("\(state)/earshot/durable", "durable")
+            return try Folder.checkedPath("\(state)/earshot/durable", "durable")
         }
         guard let home = Environment.value("HOME") else {
             throw ClientError(
                 .folder, "neither XDG_STATE_HOME nor HOME is set: give --durable-folder or --no-durable")
         }
-        return try Folder.named("\(home)/.local/state/earshot/durable", "durable")
+        return try Folder.checkedPath("\(home)/.local/state/earshot/durable", "durable")
     }
 
-    private static func usual(_ name: String, option: String) throws(ClientError) -> String {
-        if let cache = Environment.value("XDG_CACHE_HOME") { return try Folder.named("\(cache)/earshot/\(name)", name) }
+    private static func defaultPath(_ name: String, option: String) throws(ClientError) -> String {
+        if let cache = Environment.value("XDG_CACHE_HOME") {
+            return try Folder.checkedPath("\(cache)/earshot/\(name)", name)
+        }
         guard let home = Environment.value("HOME") else {
             throw ClientError(.folder, "neither XDG_CACHE_HOME nor HOME is set: give \(option)")
         }
-        return try Folder.named("\(home)/.cache/earshot/\(name)", name)
+        return try Folder.checkedPath("\(home)/.cache/earshot/\(name)", name)
     }
 }
 

@@ -9,7 +9,7 @@ final class HandlerState: Sendable {
         var reason = BusError.replaced
         var isRemoved = false
         /// Epoch of the last replacement. Later epochs come from purges.
-        var first: UInt64 = 0
+        var firstEpoch: UInt64 = 0
     }
 
     /// Number unique to this handler. Several handlers may share a name.
@@ -34,14 +34,14 @@ final class HandlerState: Sendable {
     /// mailbox.
     ///
     /// - Parameter replaces: whether earlier requests become invalid.
-    /// - Throws: ``BusError/removed``; then `send` was not called.
+    /// - Throws: ``BusError/handlerRemoved``; then `send` was not called.
     func begin<Answer: Sendable>(replaces: Bool, _ send: (UInt64) -> Answer) throws(BusError) -> Answer {
         let answer: Answer? = state.withLock(of: self) { state in
             guard !state.isRemoved else { return nil }
             if replaces { forget(.replaced, &state) }
             return send(epoch.load(ordering: .sequentiallyConsistent))
         }
-        guard let answer else { throw .removed }
+        guard let answer else { throw .handlerRemoved }
         return answer
     }
 
@@ -50,18 +50,18 @@ final class HandlerState: Sendable {
         state.withLock(of: self) { state in
             guard !state.isRemoved else { return }
             state.isRemoved = true
-            forget(.removed, &state)
+            forget(.handlerRemoved, &state)
             send()
         }
     }
 
     /// Invalidates all earlier requests. Called by the loop.
-    func purge() { state.withLock(of: self) { forget(.removed, &$0) } }
+    func purge() { state.withLock(of: self) { forget(.handlerRemoved, &$0) } }
 
     /// Returns the error of a request that is invalid; nil if it is valid.
     func obstacle(_ epoch: UInt64) -> BusError? {
         guard self.epoch.load(ordering: .sequentiallyConsistent) != epoch else { return nil }
-        return state.withLock(of: self) { $0.isRemoved ? .removed : $0.reason }
+        return state.withLock(of: self) { $0.isRemoved ? .handlerRemoved : $0.reason }
     }
 
     /// Returns the new epoch of a request that the loop starts now; nil if it keeps its own.
@@ -72,13 +72,13 @@ final class HandlerState: Sendable {
         let current = self.epoch.load(ordering: .sequentiallyConsistent)
         guard current != epoch else { return nil }
         return state.withLock(of: self) { state in
-            state.isRemoved || epoch < state.first ? nil : self.epoch.load(ordering: .sequentiallyConsistent)
+            state.isRemoved || epoch < state.firstEpoch ? nil : self.epoch.load(ordering: .sequentiallyConsistent)
         }
     }
 
     private func forget(_ reason: BusError, _ state: inout State) {
         state.reason = reason
         let (_, epoch) = epoch.add(1, ordering: .sequentiallyConsistent)
-        if reason.code == .replaced { state.first = epoch }
+        if reason.code == .replaced { state.firstEpoch = epoch }
     }
 }

@@ -105,7 +105,7 @@ final class CurveLink {
         guard isReading, let isThere = try? socket.receive(into: &parts), isThere else { return nil }
         defer { parts.removeAll() }
         var message = ZMTP.Message(head: parts.bytes(0), body: parts.count > 1 ? parts.bytes(1) : nil)
-        message.isLonger = parts.surplus > 0
+        message.isLonger = parts.surplusFrames > 0
         return message
     }
 

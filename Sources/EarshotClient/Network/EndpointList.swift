@@ -7,7 +7,7 @@ internal import EarshotHTTP
 struct EndpointList {
     /// What to do after a connection ended.
     enum Step: Equatable {
-        /// Connect to ``current`` after a pause in nanoseconds.
+        /// Connect to ``currentEndpoint`` after a pause in nanoseconds.
         case connect(after: Int64)
         /// No bus can accept this client, for the reason given.
         case fail(BusEndpoint, LinkEnding)
@@ -60,15 +60,17 @@ struct EndpointList {
     }
 
     /// The bus of the present or next connection.
-    var current: BusEndpoint { entries[index].endpoint }
+    var currentEndpoint: BusEndpoint { entries[index].endpoint }
 
     /// Whether another bus of the network may accept the client.
-    var hasOthers: Bool { current.isRemote && entries.indices.contains { $0 != index && !entries[$0].isHopeless } }
+    var hasOthers: Bool {
+        currentEndpoint.isRemote && entries.indices.contains { $0 != index && !entries[$0].isHopeless }
+    }
 
-    /// Whether the session is on another bus than ``current``.
+    /// Whether the session is on another bus than ``currentEndpoint``.
     var isAway: Bool { home.map { $0 != index } ?? false }
 
-    /// Reasons why buses have no connection: that of ``current`` first. Empty before a failure.
+    /// Reasons why buses have no connection: that of ``currentEndpoint`` first. Empty before a failure.
     var reportedFaults: [(BusEndpoint, LinkEnding)] {
         let others = entries.indices.filter { $0 != index }
         return ([index] + others).compactMap { place in
@@ -91,7 +93,7 @@ struct EndpointList {
     }
 
     /// Handles that the bus of the session ends, so that it is not tried again before the others.
-    mutating func drained() { stickyUntil = 0 }
+    mutating func busDrained() { stickyUntil = 0 }
 
     /// Handles the end of a connection or attempt.
     ///
@@ -105,7 +107,7 @@ struct EndpointList {
         guard entries.contains(where: { !$0.isHopeless }) else {
             return .fail(entries[index].endpoint, ending ?? .unreachable)
         }
-        guard current.isRemote else { return .connect(after: Self.local.pause(afterFailures: failures)) }
+        guard currentEndpoint.isRemote else { return .connect(after: Self.local.pause(afterFailures: failures)) }
         if home == index, stickyUntil == nil { stickyUntil = milliseconds + Self.stickyMilliseconds }
         let rest = home == index && !entries[index].isHopeless ? (stickyUntil ?? 0) - milliseconds : 0
         guard rest <= 0, entries.count > 1 else {
@@ -117,5 +119,5 @@ struct EndpointList {
     }
 
     /// Handles that the session ended, so that another bus can have one.
-    mutating func left() { home = nil }
+    mutating func sessionEnded() { home = nil }
 }

@@ -46,7 +46,7 @@ package final class WorkerTunnel {
         _ = loop.addHook { [unowned self] in pass() }
         patienceTimer = loop.setTimer(after: Self.patience) { [unowned self] in
             patienceTimer = nil
-            let (endpoint, ending) = self.endpoints.reportedFaults.first ?? (self.endpoints.current, .silent)
+            let (endpoint, ending) = self.endpoints.reportedFaults.first ?? (self.endpoints.currentEndpoint, .silent)
             fail(ClientError(.refused, ending.sentence(endpoint)))
         }
     }
@@ -98,8 +98,8 @@ package final class WorkerTunnel {
     // MARK: The connection
 
     private func begin() {
-        guard case .remote(let address, let key, let serverKey) = endpoints.current.kind else {
-            return fail(ClientError(.invalidRequest, "\(endpoints.current) is no address of a network"))
+        guard case .remote(let address, let key, let serverKey) = endpoints.currentEndpoint.kind else {
+            return fail(ClientError(.invalidRequest, "\(endpoints.currentEndpoint) is no address of a network"))
         }
         do {
             let network = try network ?? Network()
@@ -120,12 +120,12 @@ package final class WorkerTunnel {
     }
 
     /// Ends the worker's connection, which then makes another one.
-    private func lost(_ ending: LinkEnding) {
+    private func connectionLost(_ ending: LinkEnding) {
         let now = Int(loop.now.nanoseconds / 1_000_000)
         switch endpoints.failed(ending, at: now, random: .random(in: 0 ... .max)) {
         case .fail(let endpoint, let ending): fail(ClientError(.refused, ending.sentence(endpoint)))
         case .connect(let pause):
-            if endpoints.isAway { endpoints.left() }
+            if endpoints.isAway { endpoints.sessionEnded() }
             self.pause = pause
         }
         drop()
@@ -145,11 +145,11 @@ package final class WorkerTunnel {
         let isMoreInward = sendInward(curve, stream)
         stream.flush()
         if stream.isEnded, outward == nil {
-            if isClosing { loop.stop() } else { lost(.lost) }
+            if isClosing { loop.stop() } else { connectionLost(.lost) }
             return .untilEvent
         }
         if let ending = curve.ending, inward == nil, !curve.needsPass(hasUnsent: false) {
-            if isClosing { loop.stop() } else { lost(ending) }
+            if isClosing { loop.stop() } else { connectionLost(ending) }
             return .untilEvent
         }
         // The flush may have made room without an event.

@@ -29,7 +29,7 @@ package enum JSONValue: Equatable {
 
     /// Parses `bytes`; nil if they are not JSON.
     package init?(_ bytes: [UInt8]) {
-        var reader = Reader(rest: bytes[...])
+        var reader = Reader(unreadBytes: bytes[...])
         guard let value = reader.value(depth: 0), reader.isAtEnd() else { return nil }
         self = value
     }
@@ -119,18 +119,18 @@ package enum JSONValue: Equatable {
     }
 
     private struct Reader {
-        var rest: ArraySlice<UInt8>
+        var unreadBytes: ArraySlice<UInt8>
 
         mutating func value(depth: Int) -> JSONValue? {
             guard depth < mostDepth else { return nil }
             skipSpace()
-            switch rest.first {
+            switch unreadBytes.first {
             case UInt8(ascii: "{"): return object(depth)
             case UInt8(ascii: "["): return array(depth)
             case UInt8(ascii: "\""): return string().map { .string($0) }
             default:
-                let bytes = rest.prefix { !",]} \t\r\n".utf8.contains($0) }
-                rest = rest[bytes.endIndex...]
+                let bytes = unreadBytes.prefix { !",]} \t\r\n".utf8.contains($0) }
+                unreadBytes = unreadBytes[bytes.endIndex...]
                 let word = String(decoding: bytes, as: UTF8.self)
                 let isNumber = bytes.allSatisfy { $0.isDigit || "+-.eE".utf8.contains($0) } && Double(word) != nil
                 return isNumber || ["true", "false", "null"].contains(word) ? .scalar(word) : nil
@@ -140,7 +140,7 @@ package enum JSONValue: Equatable {
         /// Returns whether nothing but white space is left.
         mutating func isAtEnd() -> Bool {
             skipSpace()
-            return rest.isEmpty
+            return unreadBytes.isEmpty
         }
 
         private mutating func object(_ depth: Int) -> JSONValue? {
@@ -189,12 +189,12 @@ package enum JSONValue: Equatable {
         private mutating func string() -> String? {
             guard take("\"") else { return nil }
             var bytes: [UInt8] = []
-            while let byte = rest.popFirst() {
+            while let byte = unreadBytes.popFirst() {
                 switch byte {
                 case UInt8(ascii: "\""): return String(validating: bytes, as: UTF8.self)
                 case 0..<0x20: return nil
                 case UInt8(ascii: "\\"):
-                    guard let escaped = rest.popFirst() else { return nil }
+                    guard let escaped = unreadBytes.popFirst() else { return nil }
                     switch escaped {
                     case UInt8(ascii: "n"): bytes.append(0x0a)
                     case UInt8(ascii: "t"): bytes.append(0x09)
@@ -218,28 +218,28 @@ package enum JSONValue: Equatable {
         private mutating func scalar() -> Unicode.Scalar? {
             guard let first = unit() else { return nil }
             guard UTF16.isLeadSurrogate(first) else { return Unicode.Scalar(first) }
-            guard rest.starts(with: "\\u".utf8) else { return nil }
-            rest = rest.dropFirst(2)
+            guard unreadBytes.starts(with: "\\u".utf8) else { return nil }
+            unreadBytes = unreadBytes.dropFirst(2)
             guard let second = unit(), UTF16.isTrailSurrogate(second) else { return nil }
             return Unicode.Scalar(0x10000 + (UInt32(first) - 0xd800) << 10 + UInt32(second) - 0xdc00)
         }
 
         private mutating func unit() -> UInt16? {
-            let digits = rest.prefix(4).compactMap(\.hexValue)
+            let digits = unreadBytes.prefix(4).compactMap(\.hexValue)
             guard digits.count == 4 else { return nil }
-            rest = rest.dropFirst(4)
+            unreadBytes = unreadBytes.dropFirst(4)
             return digits.reduce(0) { $0 << 4 | UInt16($1) }
         }
 
         private mutating func take(_ scalar: Unicode.Scalar) -> Bool {
             skipSpace()
-            guard rest.first == UInt8(ascii: scalar) else { return false }
-            rest = rest.dropFirst()
+            guard unreadBytes.first == UInt8(ascii: scalar) else { return false }
+            unreadBytes = unreadBytes.dropFirst()
             return true
         }
 
         private mutating func skipSpace() {
-            rest = rest.drop { $0 == 0x20 || $0 == 0x09 || $0 == 0x0a || $0 == 0x0d }
+            unreadBytes = unreadBytes.drop { $0 == 0x20 || $0 == 0x09 || $0 == 0x0a || $0 == 0x0d }
         }
     }
 }

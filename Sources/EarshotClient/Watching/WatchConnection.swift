@@ -8,7 +8,7 @@ final class WatchConnection {
     private let commands: Mailbox<BusCommand>
     private var connection: ClientConnection?
     /// Continuation that awaits the subscription; nil once resumed.
-    private var beginning: CheckedContinuation<Void, any Error>?
+    private var subscriptionContinuation: CheckedContinuation<Void, any Error>?
     /// Tasks that await the processing of their acknowledgement, in the order of the answers.
     private var acknowledgements = Deque<Answer<Void>>()
 
@@ -23,10 +23,10 @@ final class WatchConnection {
         self.state = state
         self.commands = commands
         connection = try ClientConnection(
-            endpoints, sharing: network, window: WatchState.most, lease: nil,
+            endpoints, sharing: network, window: WatchState.mostUnread, lease: nil,
             finishesNone: state.isClaim, bodies: bodies, loop: loop
         ) { [unowned self] event in handle(event) }
-        self.beginning = beginning
+        self.subscriptionContinuation = beginning
         connection?.subscribe(state.pattern)
         connection?.query(.ping)
     }
@@ -48,8 +48,8 @@ final class WatchConnection {
     /// - Parameter error: error for its reader.
     func end(_ error: any Error) {
         connection?.close()
-        beginning?.resume(throwing: error)
-        beginning = nil
+        subscriptionContinuation?.resume(throwing: error)
+        subscriptionContinuation = nil
         for answer in acknowledgements { answer.complete(.failure(error as? BusError ?? .unacknowledged)) }
         acknowledgements = []
         state.fail(error)
@@ -59,8 +59,12 @@ final class WatchConnection {
         switch event {
         case .terminal(let delivery, let body): ended(delivery, body)
         case .answer:
-            if let beginning { beginning.resume() } else { acknowledgements.popFirst()?.complete(.success(())) }
-            beginning = nil
+            if let subscriptionContinuation {
+                subscriptionContinuation.resume()
+            } else {
+                acknowledgements.popFirst()?.complete(.success(()))
+            }
+            subscriptionContinuation = nil
         case .refused(let reply): end(BusError(reply))
         case .state(.disconnected):
             // The PINGs are repeated, but the next broker's answers prove nothing about these acknowledgements.

@@ -4,10 +4,10 @@ internal import EarshotWire
 /// Buffer of results between the loop and the reader of a watch.
 final class WatchState: Sendable {
     /// Maximum unread results. Each body that is a file holds a descriptor.
-    static let most = 64
+    static let mostUnread = 64
 
     private struct Buffer {
-        var endings = Deque<WatchedRequest>()
+        var unreadResults = Deque<WatchedRequest>()
         /// Whether the connection is paused until the buffer has room.
         var isPaused = false
         var failure: (any Error)?
@@ -27,16 +27,16 @@ final class WatchState: Sendable {
     var failure: (any Error)? { buffer.current.value.failure }
 
     /// Number of unread results.
-    var count: Int { buffer.current.value.endings.count }
+    var count: Int { buffer.current.value.unreadResults.count }
 
     /// Adds a result.
     ///
     /// - Returns: whether the buffer is full, so that the connection must pause. It still accepts results in flight.
     func put(_ ending: WatchedRequest) -> Bool {
         buffer.change { buffer in
-            buffer.endings.append(ending)
+            buffer.unreadResults.append(ending)
             // Stays set until `next` makes room.
-            buffer.isPaused = buffer.isPaused || buffer.endings.count >= Self.most
+            buffer.isPaused = buffer.isPaused || buffer.unreadResults.count >= Self.mostUnread
             return buffer.isPaused
         }
     }
@@ -50,8 +50,8 @@ final class WatchState: Sendable {
             try Task.checkCancellation()
             let version = buffer.current.version
             let (ending, failure, hasRoom) = buffer.changeQuietly { buffer in
-                let ending = buffer.endings.popFirst()
-                let hasRoom = buffer.isPaused && buffer.endings.count <= Self.most / 2
+                let ending = buffer.unreadResults.popFirst()
+                let hasRoom = buffer.isPaused && buffer.unreadResults.count <= Self.mostUnread / 2
                 if hasRoom { buffer.isPaused = false }
                 return (ending, buffer.failure, hasRoom)
             }

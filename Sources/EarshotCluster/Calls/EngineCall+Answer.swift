@@ -103,7 +103,7 @@ extension Reply {
 extension EngineFault {
     /// Fault for an error reply. Only its first words are kept, since the rest may repeat arguments.
     init(error: String, isAuthentication: Bool) {
-        let word = Self.short(error.prefix { $0 != " " })
+        let word = Self.shortened(error.prefix { $0 != " " })
         switch word {
         case "WRONGPASS", "NOAUTH": self = .accessDenied
         // "ERR AUTH called without any password configured", and "ERR invalid password" of old versions.
@@ -120,7 +120,7 @@ extension EngineFault {
     }
 
     /// A word from the server, cut and without control characters: it reaches logs, reports and the screen.
-    private static func short(_ word: some StringProtocol) -> String {
+    private static func shortened(_ word: some StringProtocol) -> String {
         String(
             String.UnicodeScalarView(
                 word.unicodeScalars.prefix(32).filter { $0.isASCII && $0.value > 0x20 && $0.value != 0x7f }))
@@ -129,7 +129,7 @@ extension EngineFault {
     /// `NOPERM this user has no permissions to run the 'info' command`: the quoted word, or the kind of object.
     private static func subject(_ error: String) -> String {
         let parts = error.split(separator: "'", omittingEmptySubsequences: false)
-        if parts.count >= 3 { return short(parts[1]) }
+        if parts.count >= 3 { return shortened(parts[1]) }
         return error.contains("channel") ? "channels" : "keys"
     }
 }

@@ -11,7 +11,7 @@ final class EngineProbe {
     private let stream: EngineStream
     private var isOpen = false
     private var replies: [Reply] = []
-    private var fault: EngineFault?
+    private var engineFault: EngineFault?
 
     /// Connects, and logs in.
     init(_ address: EngineAddress, login: EngineOptions.Login? = nil, on loop: EventLoop) throws(EngineFault) {
@@ -55,13 +55,13 @@ final class EngineProbe {
         do throws(SystemError) {
             hasEnded = try loop.run(for: Self.patience) {
                 take()
-                return fault != nil || isDone(self)
+                return engineFault != nil || isDone(self)
             }
         } catch {
             throw .unreachable("\(error)")
         }
         if isDone(self) { return }
-        throw hasEnded ? fault ?? .closed : .timedOut
+        throw hasEnded ? engineFault ?? .closed : .timedOut
     }
 
     private func take() {
@@ -69,7 +69,7 @@ final class EngineProbe {
             switch event {
             case .opened: isOpen = true
             case .reply(let reply): replies.append(reply)
-            case .closed(let fault): self.fault = fault
+            case .closed(let fault): self.engineFault = fault
             }
         }
     }

@@ -95,7 +95,7 @@ public final class EngineClient {
             for event in streams[link.rawValue].takeEvents()
             where session.connections[link.rawValue] == connections[link.rawValue] {
                 switch event {
-                case .opened: session.opened(link, now: now)
+                case .opened: session.linkOpened(link, now: now)
                 case .reply(let reply): session.received(reply, from: link, now: now)
                 case .closed(let fault): session.closed(link, fault, now: now)
                 }
@@ -115,7 +115,7 @@ public final class EngineClient {
                 streams[link.rawValue].close()
             case .send(let link, let command): streams[link.rawValue].append(command)
             case .report(let event):
-                events.append(seals.opened(event))
+                events.append(seals.unsealed(event))
                 if seals.takeForgery() { events.append(.warning(.forgedEntry)) }
             }
         }

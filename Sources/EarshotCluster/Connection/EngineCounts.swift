@@ -13,7 +13,7 @@ struct EngineCounts {
     /// Messages that the engine had sent by the latest heartbeat.
     private var sent = 0
     /// Messages that must arrive before the reply to the PING on their connection; nil without one.
-    private var due: Int?
+    private var messagesBeforePong: Int?
 
     mutating func answered() { calls += 1 }
 
@@ -29,14 +29,14 @@ struct EngineCounts {
 
     /// A PING leaves on the connection of messages. All that the engine had sent by the latest heartbeat arrive before its
     /// reply.
-    mutating func pinged() { if due == nil { due = sent } }
+    mutating func pinged() { if messagesBeforePong == nil { messagesBeforePong = sent } }
 
     /// - Returns: whether messages were lost. Each loss is reported once.
     mutating func ponged() -> Bool {
-        guard let due else { return false }
-        self.due = nil
-        guard messages < due else { return false }
-        messages = due
+        guard let messagesBeforePong else { return false }
+        self.messagesBeforePong = nil
+        guard messages < messagesBeforePong else { return false }
+        messages = messagesBeforePong
         return true
     }
 }

@@ -23,12 +23,12 @@ enum EngineAction: Equatable {
 /// Commands of one connection that wait for their replies. A server replies in order.
 struct PendingReplies<Kind> {
     private var waiting: [(kind: Kind, deadline: Tick)] = []
-    private var first = 0
+    private var firstIndex = 0
     /// Deadline of the command of the latest reply.
     private var lastDeadline: Tick?
 
     /// Time by which the next reply must arrive; nil without commands.
-    var deadline: Tick? { first < waiting.count ? waiting[first].deadline : nil }
+    var deadline: Tick? { firstIndex < waiting.count ? waiting[firstIndex].deadline : nil }
 
     /// Microseconds between the command of the latest reply and now.
     func latency(now: Tick, patienceMilliseconds: Int) -> Int {
@@ -40,16 +40,16 @@ struct PendingReplies<Kind> {
 
     /// Removes and returns the command of the next reply; nil for a reply without a command.
     mutating func takeNext() -> Kind? {
-        guard first < waiting.count else { return nil }
+        guard firstIndex < waiting.count else { return nil }
         defer {
-            first += 1
-            if first == waiting.count || first > 1_024 {
-                waiting.removeFirst(first)
-                first = 0
+            firstIndex += 1
+            if firstIndex == waiting.count || firstIndex > 1_024 {
+                waiting.removeFirst(firstIndex)
+                firstIndex = 0
             }
         }
-        lastDeadline = waiting[first].deadline
-        return waiting[first].kind
+        lastDeadline = waiting[firstIndex].deadline
+        return waiting[firstIndex].kind
     }
 }
 

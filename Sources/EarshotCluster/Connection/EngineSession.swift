@@ -49,7 +49,7 @@ struct EngineSession {
     var finder: PrimaryFinder
     /// Server of the present connections.
     private var server: EngineAddress?
-    private var pending: [PendingReplies<Pending>] = [PendingReplies(), PendingReplies()]
+    private var pendingReplies: [PendingReplies<Pending>] = [PendingReplies(), PendingReplies()]
     private var isOpen = [false, false]
     /// Deadline of the connection attempts.
     private var connectionDeadline: Tick?
@@ -62,7 +62,7 @@ struct EngineSession {
     /// Time at which the present membership is settled; nil without one.
     private var stableAt: Tick?
     private var members = 0
-    private var counts = EngineCounts()
+    private var messageCounts = EngineCounts()
     private var generator: SplitMix
     /// Number of the latest connection of each link. Events of an earlier one are dropped.
     private(set) var connections = [0, 0, 0]
@@ -85,7 +85,8 @@ struct EngineSession {
     /// Earliest time at which `timePassed` has work; nil for none.
     var deadline: Tick? {
         var times = [
-            connectionDeadline, pending[0].deadline, pending[1].deadline, nextHeartbeat, nextWatch, finder.deadline,
+            connectionDeadline, pendingReplies[0].deadline, pendingReplies[1].deadline, nextHeartbeat, nextWatch,
+            finder.deadline,
             finder.nextCheck,
         ]
         if case .resting(let end) = phase { times.append(end) }
@@ -131,7 +132,7 @@ struct EngineSession {
         if nextHeartbeat != nil { nextHeartbeat = now }
     }
 
-    mutating func opened(_ link: EngineLink, now: Tick) {
+    mutating func linkOpened(_ link: EngineLink, now: Tick) {
         guard link != .sentinel else {
             for command in finder.opened(now: now) { actions.append(.send(.sentinel, command)) }
             return
@@ -159,7 +160,7 @@ struct EngineSession {
         if link == .sentinel {
             switch finder.received(reply, now: now) {
             case .nothing: break
-            case .primary(let address): found(address, now: now)
+            case .primary(let address): primaryFound(address, now: now)
             case .quorum(let isThere): report(quorum: isThere)
             case .failed(let fault): sentinelFailed(fault, now: now)
             }
@@ -169,7 +170,7 @@ struct EngineSession {
         if link == .notices, let parts = reply.elements, parts.first?.text == "message" {
             return notified(parts, now: now)
         }
-        guard let command = pending[link.rawValue].takeNext() else { return fail(.malformed, now: now) }
+        guard let command = pendingReplies[link.rawValue].takeNext() else { return fail(.malformed, now: now) }
         handle(reply, to: command, now: now)
     }
 
@@ -188,13 +189,13 @@ struct EngineSession {
         }
         if case .resting(let end) = phase, end <= now { locate(now: now) }
         if let next = nextWatch, next <= now { watch(now: now) }
-        let deadlines = [connectionDeadline, pending[0].deadline, pending[1].deadline].compactMap(\.self)
+        let deadlines = [connectionDeadline, pendingReplies[0].deadline, pendingReplies[1].deadline].compactMap(\.self)
         if let late = deadlines.min(), late <= now { return fail(.timedOut, now: now) }
         if let next = nextHeartbeat, next <= now {
             nextHeartbeat = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
             renew(isJoin: false, now: now)
             send(Command("PING"), .ping, .notices, now: now)
-            counts.pinged()
+            messageCounts.pinged()
             heartbeats += 1
             // Replicas and settings change while the server works.
             guard mayQueryRole else { return }
@@ -250,7 +251,7 @@ struct EngineSession {
         if finder.phase == .closed { openSentinel(now: now) }
     }
 
-    private mutating func found(_ address: EngineAddress, now: Tick) {
+    private mutating func primaryFound(_ address: EngineAddress, now: Tick) {
         // A sentinel that was asked about the majority may have missed a change of the primary.
         guard phase == .locating || !finder.isQuery else { return }
         switch phase {
@@ -284,7 +285,7 @@ struct EngineSession {
         self.server = server
         scriptDigests = [:]
         members = 0
-        counts = EngineCounts()
+        messageCounts = EngineCounts()
         writesWithoutReplicas = false
         mayQueryRole = true
         connectionDeadline = now.advanced(byMilliseconds: options.patienceMilliseconds)
@@ -312,19 +313,19 @@ struct EngineSession {
             joinIfReady(now: now)
         case .ping:
             guard reply.elements?.first?.text == "pong" else { return fail(.malformed, now: now) }
-            if counts.ponged() { actions.append(.report(.messagesLost)) }
+            if messageCounts.ponged() { actions.append(.report(.messagesLost)) }
         case .join, .renewal: renewed(reply, isJoin: command == .join, now: now)
         case .reap:
             guard let values = reply.elements, values.count == 2, let more = values[1].number else {
                 return fail(.malformed, now: now)
             }
-            if more == 1, phase == .joined { reap(now: now) }
+            if more == 1, phase == .joined { reapDeadNodes(now: now) }
         case .batch(let batch, _):
             guard let events = batch.answers(reply) else { return fail(.malformed, now: now) }
-            if batch.script == .pass { counts.answered() }
+            if batch.script == .pass { messageCounts.answered() }
             for event in events {
                 if case .surveyed(var survey) = event {
-                    survey.latencyMicroseconds = pending[EngineLink.calls.rawValue].latency(
+                    survey.latencyMicroseconds = pendingReplies[EngineLink.calls.rawValue].latency(
                         now: now, patienceMilliseconds: options.patienceMilliseconds)
                     actions.append(.report(.surveyed(survey)))
                 } else {
@@ -361,7 +362,7 @@ struct EngineSession {
         switch command {
         case .batch(let batch, false): send(batch, isText: true, now: now)
         case .join, .renewal: renew(isJoin: command == .join, isText: true, now: now)
-        case .reap: reap(isText: true, now: now)
+        case .reap: reapDeadNodes(isText: true, now: now)
         case .batch, .authentication, .role, .memory, .load, .subscription, .ping: return false
         }
         return true
@@ -394,7 +395,7 @@ struct EngineSession {
             let expired = values[1], let calls = values[2], let messages = values[3], live > 0,
             EngineCounts.range.contains(calls), EngineCounts.range.contains(messages)
         else { return fail(.malformed, now: now) }
-        guard counts.renewed(calls: calls, messages: messages) else { return fail(.leaseLost, now: now) }
+        guard messageCounts.renewed(calls: calls, messages: messages) else { return fail(.leaseLost, now: now) }
         if isJoin {
             enter(.joined)
             stableAt = now.advanced(byMilliseconds: Self.stableMilliseconds)
@@ -405,13 +406,13 @@ struct EngineSession {
             members = live
             actions.append(.report(.members(live)))
         }
-        if expired > 0 { reap(now: now) }
+        if expired > 0 { reapDeadNodes(now: now) }
     }
 
     private mutating func notified(_ parts: [Reply], now: Tick) {
         guard parts.count == 3, case .bytes(let message) = parts[2], let events = EngineNotification.events(message)
         else { return fail(.malformed, now: now) }
-        counts.received()
+        messageCounts.received()
         // A message before the join belongs to no want of this node.
         if phase == .joined { for event in events { actions.append(.report(event)) } }
     }
@@ -440,7 +441,7 @@ struct EngineSession {
         send(command, isJoin ? .join : .renewal, .calls, now: now)
     }
 
-    private mutating func reap(isText: Bool = false, now: Tick) {
+    private mutating func reapDeadNodes(isText: Bool = false, now: Tick) {
         var command = script(.reap, isText: isText)
         command.append("")
         command.append(String(EngineLimits.batch))
@@ -448,7 +449,7 @@ struct EngineSession {
     }
 
     private mutating func send(_ command: Command, _ kind: Pending, _ link: EngineLink, now: Tick) {
-        pending[link.rawValue].append(kind, until: now.advanced(byMilliseconds: options.patienceMilliseconds))
+        pendingReplies[link.rawValue].append(kind, until: now.advanced(byMilliseconds: options.patienceMilliseconds))
         actions.append(.send(link, command))
     }
 
@@ -477,7 +478,7 @@ struct EngineSession {
         actions.append(.close(link))
         connections[link.rawValue] += 1
         guard link != .sentinel else { return finder.close() }
-        pending[link.rawValue] = PendingReplies()
+        pendingReplies[link.rawValue] = PendingReplies()
         isOpen[link.rawValue] = false
         if link == .calls { batchCount = 0 } else { isSubscribed = false }
     }

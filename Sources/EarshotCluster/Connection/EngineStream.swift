@@ -58,13 +58,13 @@ final class EngineStream {
             return
         }
         do {
-            lookup = try HostLookup(name, on: loop) { [unowned self] outcome in found(outcome) }
+            lookup = try HostLookup(name, on: loop) { [unowned self] outcome in lookupEnded(outcome) }
         } catch {
             end(.unreachable("\(error)"))
         }
     }
 
-    private func found(_ outcome: HostLookup.Outcome) {
+    private func lookupEnded(_ outcome: HostLookup.Outcome) {
         lookup = nil
         guard let port = awaitedPort else { return }
         awaitedPort = nil

@@ -45,7 +45,7 @@ struct PrimaryFinder {
     private(set) var phase = Phase.closed
     /// Index of the next server or sentinel.
     private var turn = 0
-    private var pending = PendingReplies<Command>()
+    private var pendingReplies = PendingReplies<Command>()
     /// Deadline of the connection attempt.
     private var connectionDeadline: Tick?
     /// Time of the next PING on the watching connection; nil in other phases. A half-open connection reports no change.
@@ -87,7 +87,7 @@ struct PrimaryFinder {
     }
 
     /// Time at which an answer is late.
-    var deadline: Tick? { [connectionDeadline, pending.deadline].compactMap(\.self).min() }
+    var deadline: Tick? { [connectionDeadline, pendingReplies.deadline].compactMap(\.self).min() }
 
     /// The next server of a list; nil with sentinels.
     mutating func nextServer() -> EngineAddress? {
@@ -110,7 +110,7 @@ struct PrimaryFinder {
         // The opening of a connection begins with a close.
         if phase != .closed, phase != .watching { losses += 1 }
         enter(.closed)
-        pending = PendingReplies()
+        pendingReplies = PendingReplies()
         connectionDeadline = nil
         (nextPing, nextQuery) = (nil, nil)
         isQuery = false
@@ -120,7 +120,7 @@ struct PrimaryFinder {
     mutating func check(now: Tick) -> RESP.Command? {
         guard phase == .watching, let due = nextPing, due <= now else { return nil }
         nextPing = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
-        pending.append(.ping, until: now.advanced(byMilliseconds: patience))
+        pendingReplies.append(.ping, until: now.advanced(byMilliseconds: patience))
         return RESP.Command("PING")
     }
 
@@ -140,26 +140,26 @@ struct PrimaryFinder {
         var commands: [RESP.Command] = []
         if let login {
             commands.append(login.command)
-            pending.append(.authentication, until: deadline)
+            pendingReplies.append(.authentication, until: deadline)
         }
         commands.append(RESP.Command("SENTINEL", "get-master-addr-by-name", primary))
-        pending.append(.address, until: deadline)
+        pendingReplies.append(.address, until: deadline)
         if isQueryingQuorum {
             commands.append(RESP.Command("SENTINEL", "ckquorum", primary))
-            pending.append(.quorum, until: deadline)
+            pendingReplies.append(.quorum, until: deadline)
             isQueryingQuorum = false
             isQuery = true
         }
         // On the same connection after the question, so that no change is missed between the two.
         commands.append(RESP.Command("SUBSCRIBE", "+switch-master"))
-        pending.append(.subscription, until: deadline)
+        pendingReplies.append(.subscription, until: deadline)
         return commands
     }
 
     mutating func received(_ reply: Reply, now: Tick) -> Finding {
         guard phase == .querying || phase == .watching else { return .nothing }
         if phase == .watching, reply.elements?.first?.text == "message" { return changed(reply) }
-        guard let command = pending.takeNext() else { return .failed(.malformed) }
+        guard let command = pendingReplies.takeNext() else { return .failed(.malformed) }
         if case .error(let text) = reply, command != .quorum {
             return .failed(EngineFault(error: text, isAuthentication: command == .authentication))
         }

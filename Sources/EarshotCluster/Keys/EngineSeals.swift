@@ -21,7 +21,7 @@ struct EngineSeals {
 
     /// Latest attempts of a flight that are known: those with the engine, and those without.
     private struct Latest {
-        var ordered: FencingToken?
+        var orderedToken: FencingToken?
         var random: FencingToken?
     }
 
@@ -33,8 +33,8 @@ struct EngineSeals {
     private static let lastRandomToken = FencingToken(FencingToken.uncoordinated.upperBound)
 
     private let keys: ClusterKeys
-    private var younger: [ClusterKey: Latest] = [:]
-    private var older: [ClusterKey: Latest] = [:]
+    private var youngerAttempts: [ClusterKey: Latest] = [:]
+    private var olderAttempts: [ClusterKey: Latest] = [:]
     private var hasForgery = false
 
     init(_ keys: ClusterKeys) { self.keys = keys }
@@ -75,7 +75,7 @@ struct EngineSeals {
 
     /// The result of an attempt with its code.
     private mutating func sealed(_ result: [UInt8], _ completion: EngineCompletion) -> [UInt8] {
-        note(completion.token, of: completion.key)
+        noteToken(completion.token, of: completion.key)
         return sealed(.result, Array("\(completion.token) ".utf8) + result, of: completion.key)
     }
 
@@ -83,7 +83,7 @@ struct EngineSeals {
 
     /// The event without codes. An entry with a wrong code is empty, which nothing can use. A notification with one only
     /// says that the flight has changed.
-    mutating func opened(_ event: EngineEvent) -> EngineEvent {
+    mutating func unsealed(_ event: EngineEvent) -> EngineEvent {
         switch event {
         case .granted(var grants, let opens):
             for index in grants.indices {
@@ -109,7 +109,7 @@ struct EngineSeals {
     /// Result of an entry that a node has written for this flight, and that this node has not had before.
     private mutating func result(_ entry: [UInt8], of key: ClusterKey) -> [UInt8]? {
         guard let opened = open(.result, entry, of: key), let end = opened.firstIndex(of: Self.blank),
-            let token = FencingToken(String(decoding: opened[..<end], as: UTF8.self)), note(token, of: key)
+            let token = FencingToken(String(decoding: opened[..<end], as: UTF8.self)), noteToken(token, of: key)
         else { return nil }
         return Array(opened[(end + 1)...])
     }
@@ -142,17 +142,17 @@ struct EngineSeals {
     ///
     /// - Returns: whether it is younger than the one that was known.
     @discardableResult
-    private mutating func note(_ token: FencingToken, of key: ClusterKey) -> Bool {
-        var latest = younger[key] ?? older[key] ?? Latest()
+    private mutating func noteToken(_ token: FencingToken, of key: ClusterKey) -> Bool {
+        var latest = youngerAttempts[key] ?? olderAttempts[key] ?? Latest()
         if token > Self.lastRandomToken {
-            if let known = latest.ordered, token <= known { return false }
-            latest.ordered = token
+            if let known = latest.orderedToken, token <= known { return false }
+            latest.orderedToken = token
         } else {
             guard token != latest.random else { return false }
             latest.random = token
         }
-        if younger.count >= Self.mostKnown { (older, younger) = (younger, [:]) }
-        younger[key] = latest
+        if youngerAttempts.count >= Self.mostKnown { (olderAttempts, youngerAttempts) = (youngerAttempts, [:]) }
+        youngerAttempts[key] = latest
         return true
     }
 }

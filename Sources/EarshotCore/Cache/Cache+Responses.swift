@@ -17,7 +17,7 @@ extension Cache {
             return nil
         }
         let requestTime = records.calendarSeconds - Int64(now.milliseconds(since: response.startedAt) / 1_000)
-        if let stored = records.cachePlans[flight]?.stored {
+        if let stored = records.cachePlans[flight]?.storedVariant {
             if response.status == 304, stored.response.hasValidator {
                 records.drop(response)
                 return validated(flight, stored, fields, requestTime: requestTime, now: now, in: &records)
@@ -178,7 +178,7 @@ extension Cache {
         records.flights[behind].isRevalidation = true
         records.flights[behind].timeoutMilliseconds = records.flights[flight].timeoutMilliseconds
         let owner = owner(of: flight, in: &records)
-        records.cachePlans[behind] = CachePlan(adding: adding, stored: stored, owner: owner)
+        records.cachePlans[behind] = CachePlan(adding: adding, storedVariant: stored, owner: owner)
         records.revalidations.append(records.flights.name(of: behind))
     }
 

@@ -25,7 +25,9 @@ extension Cache {
     private static func block(_ flight: Handle<Flight>, by client: Handle<ClientSession>, in records: inout Records) {
         let reference = records.clients.reference(to: client)
         // Removed requests may leave their flights behind.
-        if records.storedResults.flightCount(blockedBy: reference) > 64 + 2 * Int(records.clients[client].owned.count) {
+        if records.storedResults.flightCount(blockedBy: reference) > 64 + 2
+            * Int(records.clients[client].ownedRequests.count)
+        {
             let left = records.storedResults.flights(blockedBy: reference).filter { waiting($0, in: &records) != nil }
             var seen: Set<GenerationalHandle<Flight>> = []
             records.storedResults.replaceFlights(

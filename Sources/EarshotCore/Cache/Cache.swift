@@ -34,11 +34,11 @@ enum Cache {
             guard !waitsForRoom(flight, in: &records) else { return .step(.done) }
             return .revalidation(of: variants[index], adding: conditions)
         case .validate(let index, let conditions):
-            records.cachePlans[flight] = CachePlan(adding: conditions, stored: variants[index])
+            records.cachePlans[flight] = CachePlan(adding: conditions, storedVariant: variants[index])
             return .step(.queue(isFirst: false))
         case .fetch(let adding, let stale):
             if stale != nil || !adding.isEmpty {
-                records.cachePlans[flight] = CachePlan(adding: adding, stored: stale.map { variants[$0] })
+                records.cachePlans[flight] = CachePlan(adding: adding, storedVariant: stale.map { variants[$0] })
             }
             return .step(.queue(isFirst: false))
         case .notCached: return .step(notCached(flight, in: &records))
@@ -52,7 +52,7 @@ enum Cache {
         _ body: CachedBody, sha256: String?, for flight: Handle<Flight>, now: Tick, in records: inout Records
     ) -> FlightStep? {
         guard records.flights[flight].phase == .asking, let plan = records.cachePlans[flight],
-            let stored = plan.stored, let source = plan.reading
+            let stored = plan.storedVariant, let source = plan.reading
         else { return nil }
         _ = takePlan(of: flight, in: &records)
         guard body != .missing else {
@@ -178,7 +178,7 @@ enum Cache {
             return answer(to: flight, stored, range, nil, sha256: stored.sha256, source, now: now, in: &records)
         }
         records.cachePlans[flight] = CachePlan(
-            stored: stored, reading: source, range: range, fallback: fallback,
+            storedVariant: stored, reading: source, range: range, fallback: fallback,
             reservation: reserveRoom(for: flight, in: &records))
         records.flights.enter(.asking, flight)
         records.outbox.actions.append(
@@ -223,7 +223,7 @@ enum Cache {
         let hasErrorStatus = status.map { $0 >= 400 } == true && records.outcomes[outcome].response?.source == nil
         guard let failure = records.outcomes[outcome].failure ?? (hasErrorStatus ? .httpStatus : nil),
             records.flights.isAwaited(flight), let plan = records.cachePlans[flight], plan.reading == nil,
-            let stored = plan.stored
+            let stored = plan.storedVariant
         else { return nil }
         let record = records.flights[flight]
         let isAllowed = rule(for: flight, in: &records).mayUseStale(

@@ -9,7 +9,7 @@ package struct CachePlan {
     /// Conditions of all requests of the flight, which its JOB has too, if the cache has none of its own.
     var conditions: RequestConditions?
     /// The stored response that is being validated, may replace a failure, or is being read.
-    var stored: CacheVariant?
+    var storedVariant: CacheVariant?
     /// The source to report in the terminal, while the body is being read; nil otherwise.
     var reading: Terminal.Source?
     /// The range of the body that the flight requests; nil for the whole body.

@@ -30,7 +30,7 @@ package struct ClientSession: Generational {
     /// Distinguishes this session from others in the same place.
     let generation: UInt64
     /// Disconnect epoch, which its lease timer names; nil unless it is away.
-    var absence: UInt64?
+    var absenceEpoch: UInt64?
     /// Number of messages received since its HELLO, including refused ones.
     var receivedMessages: UInt64 = 0
     /// Numbers of its messages.
@@ -46,11 +46,11 @@ package struct ClientSession: Generational {
     /// Whether it has the rights of the administrator: it is one of the administrator, and did not give them up.
     var isAdministrator = false
     /// Open requests that it owns.
-    var owned = Chain<Interest>()
+    var ownedRequests = Chain<Interest>()
     /// Terminals that it has not acknowledged.
     package var deliveries = DeliveryWindow()
     /// Bytes of its terminals that are charged to its principal; 0 for the administrator.
-    var charged = DeliveryWindow.Weight()
+    var chargedWeight = DeliveryWindow.Weight()
     /// Number of them that is charged.
     var chargedTerminals = 0
     /// Number of flights of which stored responses are read, or looked up again, for a terminal of this client.

@@ -47,7 +47,7 @@ enum Clients {
         }
         guard records.clients[client].numbers.begin(number) else { return oldNumber }
         let most = records.limits.keptReplies
-        if number != nil, message.countsAsUnanswered, records.clients[client].numbers.pending >= most {
+        if number != nil, message.countsAsUnanswered, records.clients[client].numbers.pendingCount >= most {
             return ErrorReply(code: "limit", detail: "\(most) messages have no answer yet; wait for one")
         }
         return nil
@@ -82,7 +82,7 @@ enum Clients {
     static func resumeReplies(
         of session: Handle<ClientSession>, _ hello: Hello, in records: inout Records
     ) -> Bool {
-        let next = records.clients[session].numbers.last + 1
+        let next = records.clients[session].numbers.lastNumber + 1
         let first = hello.unanswered ?? next
         return first <= next && records.clients[session].replies.resume(from: first)
     }
@@ -111,10 +111,10 @@ enum Clients {
     static func evictedByAbsence(
         of client: Handle<ClientSession>, in records: inout Records
     ) -> Handle<ClientSession>? {
-        guard records.clients.away.count > records.limits.awayClients else { return nil }
+        guard records.clients.awaySessions.count > records.limits.awayClients else { return nil }
         let principal = records.clients[client].principal
-        let own = records.clients.away.filter { records.clients[$0].principal == principal }
-        return own.count > max(1, records.limits.awayClients / 4) ? own.first : records.clients.away.first
+        let own = records.clients.awaySessions.filter { records.clients[$0].principal == principal }
+        return own.count > max(1, records.limits.awayClients / 4) ? own.first : records.clients.awaySessions.first
     }
 
     // MARK: Handlers

@@ -24,7 +24,7 @@ struct ReplyLog {
     private var discarded: UInt64 = 0
 
     /// Number of replies kept.
-    var kept: Int { sent.count + unsent.count }
+    var keptCount: Int { sent.count + unsent.count }
 
     /// Whether a reply waits for the terminals that precede it.
     var isBehind: Bool { !unsent.isEmpty }
@@ -53,7 +53,7 @@ struct ReplyLog {
     ///
     /// - Returns: whether an unsent reply was discarded.
     mutating func trim(to most: Int) -> Bool {
-        while kept > most, let oldest = sent.popFirst() { discarded = max(discarded, oldest.number) }
+        while keptCount > most, let oldest = sent.popFirst() { discarded = max(discarded, oldest.number) }
         guard unsent.count > most else { return false }
         while unsent.count > most, let oldest = unsent.popFirst() { discarded = max(discarded, oldest.number) }
         return true

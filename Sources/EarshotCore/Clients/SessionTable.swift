@@ -9,11 +9,11 @@ package import OrderedCollections
 package struct SessionTable {
     private var sessions = Slab<ClientSession>()
     /// Connected sessions.
-    private var numbers: [ClientID: Handle<ClientSession>] = [:]
+    private var handlesByID: [ClientID: Handle<ClientSession>] = [:]
     /// Sessions with a lease, connected or away.
     private var tokens: [SessionToken: Handle<ClientSession>] = [:]
     /// Sessions that are away, longest absence first.
-    package private(set) var away: OrderedSet<Handle<ClientSession>> = []
+    package private(set) var awaySessions: OrderedSet<Handle<ClientSession>> = []
     /// Sessions that have ended and are not removed yet, in this order.
     private(set) var ended: Deque<Handle<ClientSession>> = []
 
@@ -38,7 +38,7 @@ package struct SessionTable {
     /// Handles of all sessions. O(sessions).
     package var indices: [Handle<ClientSession>] { sessions.indices }
 
-    package var connectedCount: Int { numbers.count }
+    package var connectedCount: Int { handlesByID.count }
 
     /// Number of sessions that a token can resume.
     var resumableCount: Int { tokens.count }
@@ -56,7 +56,7 @@ package struct SessionTable {
     func contains(_ session: Handle<ClientSession>) -> Bool { sessions.contains(session) }
 
     /// The session over this connection.
-    func handle(of id: ClientID) -> Handle<ClientSession>? { numbers[id] }
+    func handle(of id: ClientID) -> Handle<ClientSession>? { handlesByID[id] }
 
     /// The session that this token resumes.
     func handle(of token: SessionToken) -> Handle<ClientSession>? { tokens[token] }
@@ -72,13 +72,13 @@ package struct SessionTable {
         _ id: ClientID, token: SessionToken, generation: UInt64,
         user: Handle<Principal> = PrincipalTable.administrator, isGateway: Bool = false
     ) {
-        precondition(numbers[id] == nil, "connection \(id.rawValue) has a session")
-        numbers[id] = sessions.insert(
+        precondition(handlesByID[id] == nil, "connection \(id.rawValue) has a session")
+        handlesByID[id] = sessions.insert(
             ClientSession(id: id, token: token, generation: generation, user: user, isGateway: isGateway))
     }
 
     /// Separates a session from its connection. The caller ends the session or leaves it aside.
-    mutating func disconnected(_ id: ClientID) -> Handle<ClientSession>? { numbers.removeValue(forKey: id) }
+    mutating func disconnected(_ id: ClientID) -> Handle<ClientSession>? { handlesByID.removeValue(forKey: id) }
 
     /// Opens a session after its HELLO, or after a connection has resumed it.
     mutating func open(_ session: Handle<ClientSession>, leaseMilliseconds: Int) {
@@ -91,15 +91,15 @@ package struct SessionTable {
     /// Gives the connection of a joining session to a session that is away, and removes the joining one. The caller
     /// opens the session next.
     mutating func resume(_ session: Handle<ClientSession>, over joining: Handle<ClientSession>) {
-        precondition(away.contains(session), "session \(session) is not away")
+        precondition(awaySessions.contains(session), "session \(session) is not away")
         let (id, user, isGateway) = (sessions[joining].id, sessions[joining].user, sessions[joining].isGateway)
         sessions.remove(joining)
-        numbers[id] = session
+        handlesByID[id] = session
         sessions[session].id = id
         sessions[session].user = user
         sessions[session].isGateway = isGateway
-        sessions[session].absence = nil
-        away.remove(session)
+        sessions[session].absenceEpoch = nil
+        awaySessions.remove(session)
     }
 
     /// Keeps a session without a connection for the time of its lease.
@@ -107,14 +107,14 @@ package struct SessionTable {
     /// - Parameter absence: serial that its lease timer names.
     mutating func suspend(_ session: Handle<ClientSession>, absence: UInt64) {
         sessions[session].enter(.away)
-        sessions[session].absence = absence
-        away.append(session)
+        sessions[session].absenceEpoch = absence
+        awaySessions.append(session)
     }
 
     /// Ends the lease of a session, so that no connection can resume it.
     mutating func endLease(of session: Handle<ClientSession>) {
-        away.remove(session)
-        sessions[session].absence = nil
+        awaySessions.remove(session)
+        sessions[session].absenceEpoch = nil
         let token = sessions[session].token
         if tokens[token] == session { tokens[token] = nil }
     }
@@ -138,7 +138,7 @@ package struct SessionTable {
 
     mutating func releaseRoom(least: Int) {
         sessions.releaseRoom(least: least)
-        numbers.releaseRoom(least: least)
+        handlesByID.releaseRoom(least: least)
         tokens.releaseRoom(least: least)
         ended.releaseRoomIfEmpty()
         for session in sessions.indices {
@@ -154,10 +154,10 @@ package struct SessionTable {
         for number in sessions.indices {
             let session = sessions[number]
             let isAway = session.isAway && !session.isGone
-            check(away.contains(number) == isAway, "12: session \(number) is away")
-            check((session.absence != nil) == isAway, "12: session \(number) has a wrong absence")
+            check(awaySessions.contains(number) == isAway, "12: session \(number) is away")
+            check((session.absenceEpoch != nil) == isAway, "12: session \(number) has a wrong absence")
             check(
-                session.isGone || session.isAway != (numbers[session.id] == number),
+                session.isGone || session.isAway != (handlesByID[session.id] == number),
                 "12: session \(number) is both connected and away, or neither")
             check(
                 session.isGone || (tokens[session.token] == number) == (session.leaseMilliseconds > 0),
@@ -166,9 +166,9 @@ package struct SessionTable {
                 session.isGone || (session.phase == .open) == (session.deliveries.phase != .detached),
                 "1: the window of session \(number) is \(session.deliveries.phase)")
         }
-        let known = Array(numbers.values) + Array(tokens.values) + Array(ended)
+        let known = Array(handlesByID.values) + Array(tokens.values) + Array(ended)
         check(known.allSatisfy { sessions.contains($0) }, "12: a connection or a token has no session")
-        check(Set(numbers.values).count == numbers.count, "12: a session has two connections")
+        check(Set(handlesByID.values).count == handlesByID.count, "12: a session has two connections")
         check(
             Set(ended) == Set(sessions.indices.filter { sessions[$0].isGone }) && Set(ended).count == ended.count,
             "12: \(ended.count) ended sessions are being removed")

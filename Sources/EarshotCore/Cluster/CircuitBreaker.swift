@@ -20,11 +20,11 @@ struct CircuitBreaker: Equatable {
 
     var isClosed: Bool { nextTry == nil }
 
-    /// Whether a try is permitted now. Each try of an open breaker calls `tries`.
+    /// Whether a try is permitted now. Each try of an open breaker calls `tryBegan`.
     func permits(now: Tick) -> Bool { nextTry.map { $0 <= now } ?? true }
 
     /// A permitted try begins. If nothing is known of its end, another one may follow after the pause.
-    mutating func tries(now: Tick) {
+    mutating func tryBegan(now: Tick) {
         guard !isClosed else { return }
         isTrying = true
         nextTry = now.advanced(byMilliseconds: pause)

@@ -30,7 +30,7 @@ extension Cluster {
             content = .response(shared(response))
             if response.length > 0, response.sha256 != nil, let address = records.cluster?.value.services.address {
                 let body = HeldBody(key: claim.want.key, token: token)
-                hold(outcome, as: body, in: &records)
+                holdBody(outcome, as: body, in: &records)
                 var placed = shared(response)
                 placed.place = BodyAddress(address: address, body: body)
                 content = .response(placed)
@@ -89,17 +89,19 @@ extension Cluster {
     }
 
     /// Holds the body of an outcome for other nodes.
-    private static func hold(_ outcome: Handle<Outcome>, as body: HeldBody, in records: inout Records) {
+    private static func holdBody(_ outcome: Handle<Outcome>, as body: HeldBody, in records: inout Records) {
         records.outcomes.retain(outcome)
         let bytes = records.outcomes[outcome].response.map { $0.file == nil ? $0.length : 0 } ?? 0
         let released =
-            records.cluster?.value.held.hold(outcome, as: body, memoryBytes: bytes, now: records.clock) ?? [outcome]
+            records.cluster?.value.heldResults.hold(outcome, as: body, memoryBytes: bytes, now: records.clock) ?? [
+                outcome
+            ]
         for outcome in released { records.release(outcome) }
     }
 
     /// Releases the oldest body that is held for other nodes, because the spool is full. False if there is none.
     static func releaseHeldBody(in records: inout Records) -> Bool {
-        guard let outcome = records.cluster?.value.held.evictOldest() else { return false }
+        guard let outcome = records.cluster?.value.heldResults.evictOldest() else { return false }
         records.cluster?.value.health.releasedBody(now: records.clock)
         records.release(outcome)
         return true
@@ -136,7 +138,7 @@ extension Cluster {
             guard let place = response.place else {
                 guard response.length == 0 || (300..<400).contains(response.status) else {
                     // A body without a place, as its node holds too many, or nonsense.
-                    return missed(flight, "no-place", in: &records)
+                    return bodyMissed(flight, "no-place", in: &records)
                 }
                 records.flights[flight].attempts += 1
                 let url = records.flights[flight].url.description
@@ -161,12 +163,12 @@ extension Cluster {
         in records: inout Records
     ) -> Use {
         guard place.address != records.cluster?.value.services.address else {
-            return missed(flight, "own-address", at: place, in: &records)
+            return bodyMissed(flight, "own-address", at: place, in: &records)
         }
         guard let pool = records.pools.open(for: BodyAddress.scheme, of: PrincipalTable.administrator),
             let url = try? FetchURL(place.url)
         else {
-            return missed(flight, "no-puller", at: place, in: &records)
+            return bodyMissed(flight, "no-puller", at: place, in: &records)
         }
         guard records.cluster?.value.health.mayRead(at: place.address, now: now) == true else {
             return setBack(flight, avoiding: place.address, in: &records)
@@ -182,7 +184,7 @@ extension Cluster {
         let receivedAt = records.cluster?.value.pulls[flight]?.receivedAt
         records.cluster?.value.uselessResults[flight, default: ClusterState.UselessResults()].count += 1
         records.cluster?.value.uselessResults[flight]?.receivedAt = receivedAt
-        if let address { records.cluster?.value.uselessResults[flight]?.avoided.append(address) }
+        if let address { records.cluster?.value.uselessResults[flight]?.avoidedAddresses.append(address) }
         return .claimAgain
     }
 
@@ -192,13 +194,13 @@ extension Cluster {
     ///   - place: place of the body; nil for that which the flight reads.
     ///   - isOfNetwork: whether that node could not be reached.
     @discardableResult
-    static func missed(
+    static func bodyMissed(
         _ flight: Handle<Flight>, _ reason: String, at place: BodyAddress? = nil, isOfNetwork: Bool = false,
         in records: inout Records
     ) -> Use {
         let place = place ?? records.cluster?.value.pulls[flight]?.place
         records.cluster?.value.counts.missed += 1
-        records.cluster?.value.health.missed(place, reason, isOfNetwork: isOfNetwork, now: records.clock)
+        records.cluster?.value.health.bodyMissed(place, reason, isOfNetwork: isOfNetwork, now: records.clock)
         return setBack(flight, avoiding: isOfNetwork ? place?.address : nil, in: &records)
     }
 
@@ -213,7 +215,7 @@ extension Cluster {
             records.cluster?.value.health.answered(at: address)
         }
         let reason = detail.map { "\(code.rawValue): \($0)" } ?? code.rawValue
-        missed(flight, reason, isOfNetwork: isOfNetwork, in: &records)
+        bodyMissed(flight, reason, isOfNetwork: isOfNetwork, in: &records)
     }
 
     /// The response whose body was read from another node; nil if it is another body, so that the flight claims again.
@@ -225,7 +227,7 @@ extension Cluster {
         }
         guard body.length == pull.response.length, body.sha256 == pull.response.sha256 else {
             records.drop(body)
-            missed(flight, "other-body", in: &records)
+            bodyMissed(flight, "other-body", in: &records)
             return nil
         }
         records.cluster?.value.health.answered(at: pull.place.address)
@@ -254,10 +256,12 @@ extension Cluster {
         for fetch: Fetch, of interest: Handle<Interest>, in records: inout Records
     ) throws(RequestRefusal) -> Handle<Outcome> {
         guard let place = BodyAddress(url: fetch.url) else { throw RequestRefusal(code: .unsupportedScheme) }
-        if let owner = records.requests[interest].owner, Int(records.clients[owner].owned.count) > mostNodeRequests {
+        if let owner = records.requests[interest].owner,
+            Int(records.clients[owner].ownedRequests.count) > mostNodeRequests
+        {
             throw RequestRefusal(code: .queueFull)
         }
-        guard let outcome = records.cluster?.value.held[place.body] else {
+        guard let outcome = records.cluster?.value.heldResults[place.body] else {
             records.cluster?.value.health.lacksBody(place)
             throw RequestRefusal(code: .notCached)
         }

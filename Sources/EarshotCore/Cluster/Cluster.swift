@@ -15,10 +15,10 @@ enum Cluster {
         switch event {
         case .joined(let node, _):
             records.cluster?.value.node = node
-            records.cluster?.value.fault = nil
+            records.cluster?.value.engineFault = nil
         case .left(let fault):
             if records.cluster?.value.book.isMember == true { records.cluster?.value.counts.losses += 1 }
-            records.cluster?.value.fault = fault
+            records.cluster?.value.engineFault = fault
             records.cluster?.value.warnings = []
         case .warning(let warning):
             if records.cluster?.value.warnings.contains(warning) == false {
@@ -53,7 +53,7 @@ enum Cluster {
         guard let cluster = records.cluster else { return nil }
         let state = cluster.value
         let isWaiting = state.book.isMember && (state.isEngineBusy || awaitsAttempts(in: records))
-        return [isWaiting ? nil : state.book.deadline, state.held.deadline].compactMap(\.self).min()
+        return [isWaiting ? nil : state.book.deadline, state.heldResults.deadline].compactMap(\.self).min()
     }
 
     /// Whether workers may still run attempts of an earlier process of this node. Its membership, which counts them, ends
@@ -65,7 +65,7 @@ enum Cluster {
 
     /// Releases bodies that other nodes had time to read, and returns the effects of the time on flights.
     static func timePassed(now: Tick, in records: inout Records) -> [ClusterEffect] {
-        for outcome in records.cluster?.value.held.expire(now: now, most: records.limits.timersPerPass) ?? [] {
+        for outcome in records.cluster?.value.heldResults.expire(now: now, most: records.limits.timersPerPass) ?? [] {
             records.release(outcome)
         }
         return records.cluster?.value.book.timePassed(now: now) ?? []
@@ -142,13 +142,14 @@ enum Cluster {
     }
 
     /// Reports to the other nodes that an origin refused a request without credentials.
-    private static func refused(_ flight: Handle<Flight>, retryAfter: RetryAfter?, in records: inout Records) {
+    private static func originRefused(_ flight: Handle<Flight>, retryAfter: RetryAfter?, in records: inout Records) {
         let scope = records.governor.scopes[records.flights[flight].scope]
         guard scope.scope.isShared, !records.isPulling(flight) else { return }
         let entry = records.governor.origins[scope.origin]
         let origin = engineOrigin(entry, in: &records)
         let milliseconds = Int(clamping: (retryAfter?.seconds ?? 0).multipliedReportingOverflow(by: 1_000).partialValue)
-        records.cluster?.value.book.refused(EngineRefusal(origin: origin, requestedMilliseconds: max(0, milliseconds)))
+        records.cluster?.value.book.originRefused(
+            EngineRefusal(origin: origin, requestedMilliseconds: max(0, milliseconds)))
     }
 
     /// Frees the room of an open claim in the quota of its principal and at its origin. Without effect for other flights.
@@ -170,7 +171,7 @@ enum Cluster {
             FencingToken.uncoordinated.lowerBound + records.generator.next() % FencingToken.uncoordinated.upperBound)
         if records.cluster?.value.book.isMember == false { records.cluster?.value.counts.uncoordinated += 1 }
         let local = records.local(flight)
-        records.cluster?.value.book.began(local, want, token: token, now: now)
+        records.cluster?.value.book.addRunningAttempt(local, want, token: token, now: now)
     }
 
     /// The want of a flight: shared if any node may fetch it.
@@ -228,14 +229,14 @@ enum Cluster {
     private static func sharedRequest(of flight: Handle<Flight>, in records: inout Records) -> SharedRequest? {
         let record = records.flights[flight]
         guard !record.isAlone, !record.isRevalidation, record.partition == nil, record.body == nil,
-            records.flights[extras: flight].workerDeaths == 0, records.cachePlans[flight]?.stored == nil,
+            records.flights[extras: flight].workerDeaths == 0, records.cachePlans[flight]?.storedVariant == nil,
             records.cluster?.value.uselessResults[flight]?.count ?? 0 < ClusterState.mostUselessResults
         else { return nil }
         return SharedRequest(
             record.request, timeoutMilliseconds: Int(record.timeoutMilliseconds),
             maxBytes: records.sizeLimit(of: flight), redirect: record.redirect, mode: record.mode,
             policy: records.workerLimits.addressPolicy,
-            avoided: records.cluster?.value.uselessResults[flight]?.avoided ?? [])
+            avoided: records.cluster?.value.uselessResults[flight]?.avoidedAddresses ?? [])
     }
 
     /// Raises the class of a claim for its newest request.
@@ -281,7 +282,7 @@ enum Cluster {
     }
 
     /// Ends everything that the cluster has for a flight that is forgotten.
-    private static func left(_ flight: Handle<Flight>, in records: inout Records) {
+    private static func flightEnded(_ flight: Handle<Flight>, in records: inout Records) {
         releaseCharge(of: flight, in: &records)
         records.flights[flight].isHosted = false
         let local = records.local(flight)
@@ -305,7 +306,7 @@ enum Cluster {
             records.cluster?.value.book.release(key, token)
             return nil
         }
-        guard !shared.avoided.contains(records.cluster?.value.services.address ?? "") else {
+        guard !shared.avoidedAddresses.contains(records.cluster?.value.services.address ?? "") else {
             records.cluster?.value.book.release(key, token)
             records.cluster?.value.health.isAvoided(now: now)
             return nil
@@ -358,14 +359,14 @@ enum Cluster {
     @inline(never)
     static func observe(_ event: FlightEvent, in records: inout Records) {
         switch event {
-        case .refused(let flight, let retryAfter): refused(flight, retryAfter: retryAfter, in: &records)
+        case .refused(let flight, let retryAfter): originRefused(flight, retryAfter: retryAfter, in: &records)
         case .redirected(let flight, let response): publish(flight, withoutBody: response, in: &records)
         case .concluded(let flight, let outcome, let allowed):
             publish(flight, outcome, allowed: allowed, in: &records)
         case .withheld(let flight): withhold(flight, in: &records)
         case .cancelled(let flight, let attempt): cancelled(flight, attempt, in: &records)
         case .attemptEnded(let attempt): records.cluster?.value.book.attemptEnded(attempt)
-        case .left(let flight): left(flight, in: &records)
+        case .left(let flight): flightEnded(flight, in: &records)
         }
     }
 }
@@ -375,7 +376,7 @@ extension Cluster {
     /// Returns a sentence for each violated invariant. Linear in flights, claims and held bodies.
     static func checkInvariants(in records: Records) -> [String] {
         guard let state = records.cluster?.value else { return [] }
-        var faults = state.book.checkInvariants() + state.held.checkInvariants()
+        var faults = state.book.checkInvariants() + state.heldResults.checkInvariants()
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
         for flight in records.flights.indices {
             let record = records.flights[flight]
@@ -411,7 +412,9 @@ extension Cluster {
         check(
             state.foreignPolicies.keys.allSatisfy { records.flights.contains($0) }, "12: a foreign policy has no flight"
         )
-        check(state.held.outcomes.allSatisfy { records.outcomes.contains($0) }, "12: a held outcome does not exist")
+        check(
+            state.heldResults.outcomes.allSatisfy { records.outcomes.contains($0) }, "12: a held outcome does not exist"
+        )
         for origin in records.governor.origins.indices {
             let claims = state.charges.values.count { $0.origin == origin }
             check(

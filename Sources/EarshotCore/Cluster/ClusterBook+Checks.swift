@@ -18,7 +18,8 @@ extension ClusterBook {
             }
         }
         if !isMember,
-            !traffic.unwants.isEmpty || !traffic.completions.isEmpty || !traffic.fresh.isEmpty || !endings.isEmpty
+            !traffic.unwants.isEmpty || !traffic.completions.isEmpty || !traffic.newClaims.isEmpty
+                || !endingAttempts.isEmpty
         {
             faults.append("11: calls wait without a membership")
         }

@@ -55,11 +55,11 @@ extension ClusterBook {
     /// The limit that this node gives to an origin in the engine. For a lease after an absence, it leaves out the parts of
     /// nodes that are not back: they may still fetch without the engine.
     func engineLimit(of limit: Int, now: Tick) -> Int {
-        guard case .member(let since, let awaySince) = membership, members.present < members.divisor,
+        guard case .member(let since, let awaySince) = membership, members.presentCount < members.divisor,
             since.milliseconds(since: awaySince) >= limits.patienceMilliseconds,
             now.milliseconds(since: since) < EngineLimits.leaseMilliseconds
         else { return limit }
-        return max(1, limit * members.present / members.divisor)
+        return max(1, limit * members.presentCount / members.divisor)
     }
 
     func flight(of key: ClusterKey) -> LocalFlight? { flights[key] }

@@ -40,7 +40,7 @@ package struct ClusterBook {
     package private(set) var members: MemberCount
     package private(set) var claims: [LocalFlight: Claim] = [:]
     private(set) var flights: [ClusterKey: LocalFlight] = [:]
-    private(set) var endings: [AttemptID: Ending] = [:]
+    private(set) var endingAttempts: [AttemptID: Ending] = [:]
     /// Present size of the window, for each slot of each member.
     private var claimsPerSlot: Int
     /// Number of claims that wait or are wanted.
@@ -53,7 +53,7 @@ package struct ClusterBook {
     package private(set) var traffic = EngineTraffic()
     /// ID of the present or latest membership, and that of an earlier one whose lease may last.
     private var node: NodeID?
-    private var former: NodeID?
+    private var formerNode: NodeID?
     /// Latest ID of an earlier process of this node, whose lease may last.
     private(set) var predecessor: NodeID?
     /// Time of the latest claim that was granted or got a result, and that since which there are open claims.
@@ -74,7 +74,7 @@ package struct ClusterBook {
     package var isMember: Bool { if case .member = membership { true } else { false } }
 
     /// Whether another claim may wait.
-    var hasRoom: Bool { openClaims < min(limits.mostClaims, slots * members.present * claimsPerSlot) }
+    var hasRoom: Bool { openClaims < min(limits.mostClaims, slots * members.presentCount * claimsPerSlot) }
 
     // MARK: Claims
 
@@ -89,9 +89,9 @@ package struct ClusterBook {
     /// Adds a flight whose attempt began without the engine: in the mode without it, or under an earlier broker.
     ///
     /// - Parameter token: a random number, so that attempts of two nodes differ.
-    mutating func began(_ flight: LocalFlight, _ want: EngineWant, token: FencingToken, now: Tick) {
+    mutating func addRunningAttempt(_ flight: LocalFlight, _ want: EngineWant, token: FencingToken, now: Tick) {
         add(flight, want, .uncoordinated(token), since: now, isRecorded: true, isHosted: false, now: now)
-        if isMember { traffic.fresh.append(flight) }
+        if isMember { traffic.newClaims.append(flight) }
     }
 
     /// Adds a flight that the engine granted for other nodes.
@@ -112,7 +112,7 @@ package struct ClusterBook {
 
     /// Asks for the state of a claim again.
     mutating func refresh(_ flight: LocalFlight) {
-        if claims[flight]?.phase == .wanted { traffic.fresh.append(flight) }
+        if claims[flight]?.phase == .wanted { traffic.newClaims.append(flight) }
     }
 
     /// Withdraws this node's want of a flight that has no request left.
@@ -132,12 +132,12 @@ package struct ClusterBook {
         guard let claim = claims[flight] else { return }
         enter(nil, flight)
         if claim.isRecorded { withdrawWant(claim.want.key) }
-        if let token = claim.token, isMember { endings[attempt] = Ending(key: claim.want.key, token: token) }
+        if let token = claim.token, isMember { endingAttempts[attempt] = Ending(key: claim.want.key, token: token) }
     }
 
     /// Handles the confirmed end of a cancelled attempt. Ignores other attempts.
     mutating func attemptEnded(_ attempt: AttemptID) {
-        guard !endings.isEmpty, let ending = endings.removeValue(forKey: attempt) else { return }
+        guard !endingAttempts.isEmpty, let ending = endingAttempts.removeValue(forKey: attempt) else { return }
         complete(ending.key, ending.token, .released, isAnswered: false)
     }
 
@@ -185,7 +185,7 @@ package struct ClusterBook {
     }
 
     /// Reports that an origin refused a request without credentials.
-    mutating func refused(_ refusal: EngineRefusal) {
+    mutating func originRefused(_ refusal: EngineRefusal) {
         guard isMember else { return }
         // One call for each origin: many attempts may be refused while the engine is busy.
         if let index = traffic.refusals.firstIndex(where: { $0.origin.key == refusal.origin.key }) {
@@ -200,15 +200,15 @@ package struct ClusterBook {
 
     mutating func received(_ event: EngineEvent, now: Tick) -> [ClusterEffect] {
         switch event {
-        case .joined(let id, let count): return joined(id, count, now: now)
+        case .joined(let id, let count): return membershipBegan(id, count, now: now)
         case .left:
-            left(now: now)
+            membershipEnded(now: now)
             return []
         case .members(let count):
             if isMember { members.reported(count, now: now) }
             return []
         case .warning, .remedied: return []
-        case .wanted(let answers): return isMember ? answers.flatMap { answered($0, now: now) } : []
+        case .wanted(let answers): return isMember ? answers.flatMap { wantAnswered($0, now: now) } : []
         case .granted(let grants, let opens):
             guard isMember else { return [] }
             let isFilled = traffic.taking.answered(
@@ -222,7 +222,7 @@ package struct ClusterBook {
             staleEnds += answers.count { !$0.isCurrent }
             // The end of an attempt ended a claim of this node, too, and its result was not sent to it.
             let ended = answers.compactMap { $0.isCurrent ? flights[$0.key] : nil }
-            traffic.fresh += ended.filter { claims[$0]?.phase == .wanted }
+            traffic.newClaims += ended.filter { claims[$0]?.phase == .wanted }
             return []
         case .cooled(let notice): return [.coolDown(notice)]
         case .surveyed(let report):
@@ -265,10 +265,10 @@ package struct ClusterBook {
         return effects
     }
 
-    private mutating func joined(_ id: NodeID, _ count: Int, now: Tick) -> [ClusterEffect] {
+    private mutating func membershipBegan(_ id: NodeID, _ count: Int, now: Tick) -> [ClusterEffect] {
         // Under another ID, so that nothing of the earlier membership counts.
-        if isMember { left(now: now) }
-        former = node == id ? nil : node
+        if isMember { membershipEnded(now: now) }
+        formerNode = node == id ? nil : node
         node = id
         traffic = EngineTraffic()
         let awaySince = if case .away(let since) = membership { since } else { now }
@@ -285,25 +285,25 @@ package struct ClusterBook {
 
     /// Asserts everything that this node wants and runs, and asks for flights.
     private mutating func assertAll() {
-        traffic.fresh = inOrder.filter { claims[$0]?.phase != .overtaken }
-        for flight in traffic.fresh where claims[flight]?.phase == .waiting { enter(.wanted, flight) }
+        traffic.newClaims = inOrder.filter { claims[$0]?.phase != .overtaken }
+        for flight in traffic.newClaims where claims[flight]?.phase == .waiting { enter(.wanted, flight) }
         traffic.taking.isDue = true
     }
 
-    private mutating func left(now: Tick) {
+    private mutating func membershipEnded(now: Tick) {
         guard case .member(let since, let awaySince) = membership else { return }
         traffic = EngineTraffic()
-        members.left(now: now)
+        members.membershipEnded(now: now)
         let isLasting = now.milliseconds(since: since) >= Self.lastingMilliseconds
         // Short memberships do not end an absence. Those with progress are no part of it.
         let absence = isLasting ? 0 : (lastProgress > since ? since : now).milliseconds(since: awaySince)
         membership = .away(since: now.advanced(byMilliseconds: -absence))
         for flight in inOrder where claims[flight]?.phase == .wanted { enter(.waiting, flight) }
         // The engine returns these when the lease expires, because they are not asserted again.
-        endings = [:]
+        endingAttempts = [:]
     }
 
-    private mutating func answered(_ answer: WantAnswer, now: Tick) -> [ClusterEffect] {
+    private mutating func wantAnswered(_ answer: WantAnswer, now: Tick) -> [ClusterEffect] {
         var question = traffic.questions.popFirst()
         while let other = question, other.key != answer.key { question = traffic.questions.popFirst() }
         guard let question, let flight = flights[answer.key], let claim = claims[flight], claim.serial == question.claim
@@ -389,12 +389,12 @@ package struct ClusterBook {
         if !traffic.completions.isEmpty { calls.append(.done(traffic.completions)) }
         for refusal in traffic.refusals { calls.append(.cool(refusal)) }
         // The engine wakes a node only for flights that this one leaves.
-        let mayLeaveWork = !traffic.fresh.isEmpty || !traffic.completions.isEmpty
+        let mayLeaveWork = !traffic.newClaims.isEmpty || !traffic.completions.isEmpty
         let wants = dueWants(now: now)
         if !wants.isEmpty { calls.append(.want(wants)) }
-        if let former {
-            calls.append(.retire(former))
-            self.former = nil
+        if let formerNode {
+            calls.append(.retire(formerNode))
+            self.formerNode = nil
         }
         let slots = hosting == .one ? min(freeSlots, 1) : freeSlots
         if let slots = traffic.taking.next(freeSlots: slots, wakesOthers: mayLeaveWork, now: now) {
@@ -414,13 +414,13 @@ package struct ClusterBook {
 
     /// Whether another node may take the open claims of this one, and they make progress.
     private func othersTake(now: Tick) -> Bool {
-        members.present > 1
+        members.presentCount > 1
             && (openClaims == 0 || now.milliseconds(since: max(lastProgress, openSince)) < Self.closingMilliseconds)
     }
 
     private mutating func dueWants(now: Tick) -> [EngineWant] {
-        var due = traffic.fresh
-        traffic.fresh = []
+        var due = traffic.newClaims
+        traffic.newClaims = []
         while let first = traffic.takeAssertion(now: now) {
             if claims[first.flight]?.nextAssertion == first.due { due.append(first.flight) }
         }
@@ -428,7 +428,7 @@ package struct ClusterBook {
         for (index, flight) in due.enumerated() {
             guard wants.count < Self.mostWants else {
                 // The next calls follow the answers to these.
-                traffic.fresh = Array(due[index...])
+                traffic.newClaims = Array(due[index...])
                 break
             }
             guard let claim = claims[flight], claim.phase == .wanted || claim.token != nil else { continue }
@@ -459,7 +459,7 @@ package struct ClusterBook {
 
     private mutating func assert(_ flight: LocalFlight) {
         enter(.wanted, flight)
-        traffic.fresh.append(flight)
+        traffic.newClaims.append(flight)
         traffic.taking.isDue = true
     }
 

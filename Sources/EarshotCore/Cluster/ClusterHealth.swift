@@ -55,8 +55,8 @@ package struct ClusterHealth {
 
     /// The question for a single flight of another node is sent.
     mutating func triesHosting(now: Tick) {
-        wayOut.tries(now: now)
-        ownBodies.tries(now: now)
+        wayOut.tryBegan(now: now)
+        ownBodies.tryBegan(now: now)
     }
 
     /// An attempt for other nodes had a response, so the way to origins works.
@@ -103,7 +103,7 @@ package struct ClusterHealth {
     /// Whether a body at this address may be read now. A try of an avoided node is noted.
     mutating func mayRead(at address: String, now: Tick) -> Bool {
         guard peers[address]?.breaker.permits(now: now) ?? true else { return false }
-        peers[address]?.breaker.tries(now: now)
+        peers[address]?.breaker.tryBegan(now: now)
         return true
     }
 
@@ -119,7 +119,7 @@ package struct ClusterHealth {
     /// - Parameters:
     ///   - place: place of the body; nil for a result without it.
     ///   - isOfNetwork: whether the node could not be reached.
-    mutating func missed(_ place: BodyAddress?, _ reason: String, isOfNetwork: Bool, now: Tick) {
+    mutating func bodyMissed(_ place: BodyAddress?, _ reason: String, isOfNetwork: Bool, now: Tick) {
         guard let place, makeRoom(for: place.address) else {
             return notify(.missedBody(place: place?.description ?? "-", reason: reason, isFirst: false))
         }

@@ -20,7 +20,7 @@ package struct ClusterState {
     struct UselessResults {
         var count = 0
         /// Addresses of nodes whose bodies could not be read.
-        var avoided: [String] = []
+        var avoidedAddresses: [String] = []
         /// Time of the latest one, until the flight is claimed again: a younger result of a node that missed the same body, too,
         /// is an answer.
         var receivedAt: Tick?
@@ -29,7 +29,7 @@ package struct ClusterState {
     package let services: ClusterServices
     package var book: ClusterBook
     package var health: ClusterHealth
-    package var held = HeldResults()
+    package var heldResults = HeldResults()
     var pulls: [Handle<Flight>: Pull] = [:]
     /// Flights with useless results: the body could not be read, or the failure may be that of its node.
     var uselessResults: [Handle<Flight>: UselessResults] = [:]
@@ -42,7 +42,7 @@ package struct ClusterState {
     /// Identity of the present or the latest membership.
     package var node: NodeID?
     /// Reason for the end of the latest membership; nil while there is one.
-    package var fault: EngineFault?
+    package var engineFault: EngineFault?
     /// Whether the shell awaits answers of the engine, and makes no call before.
     var isEngineBusy = false
     /// Whether the mode without the engine has begun, and the shell does not know it.

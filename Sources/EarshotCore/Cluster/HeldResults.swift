@@ -22,13 +22,13 @@ package struct HeldResults {
     }
 
     private var entries: [HeldBody: Entry] = [:]
-    private var order = Deque<(body: HeldBody, until: Tick)>()
+    private var expiryOrder = Deque<(body: HeldBody, until: Tick)>()
     package private(set) var memoryBytes = 0
 
     package var count: Int { entries.count }
 
     /// End of the oldest body's time; nil without bodies.
-    var deadline: Tick? { order.first?.until }
+    var deadline: Tick? { expiryOrder.first?.until }
 
     /// All held outcomes. O(bodies).
     var outcomes: [Handle<Outcome>] { entries.values.map(\.outcome) }
@@ -44,7 +44,7 @@ package struct HeldResults {
     >] {
         guard entries[body] == nil else { return [outcome] }
         entries[body] = Entry(outcome: outcome, memoryBytes: bytes)
-        order.append((body, now.advanced(byMilliseconds: Self.holdMilliseconds)))
+        expiryOrder.append((body, now.advanced(byMilliseconds: Self.holdMilliseconds)))
         memoryBytes += bytes
         var released: [Handle<Outcome>] = []
         while entries.count > Self.mostBodies || memoryBytes > Self.mostMemoryBytes, let oldest = evictOldest() {
@@ -58,7 +58,7 @@ package struct HeldResults {
     /// - Returns: outcomes for the caller to release.
     mutating func expire(now: Tick, most: Int) -> [Handle<Outcome>] {
         var released: [Handle<Outcome>] = []
-        while released.count < most, let first = order.first, first.until <= now, let oldest = evictOldest() {
+        while released.count < most, let first = expiryOrder.first, first.until <= now, let oldest = evictOldest() {
             released.append(oldest)
         }
         return released
@@ -68,7 +68,9 @@ package struct HeldResults {
     ///
     /// - Returns: its outcome, for the caller to release; nil without bodies.
     mutating func evictOldest() -> Handle<Outcome>? {
-        guard let first = order.popFirst(), let entry = entries.removeValue(forKey: first.body) else { return nil }
+        guard let first = expiryOrder.popFirst(), let entry = entries.removeValue(forKey: first.body) else {
+            return nil
+        }
         memoryBytes -= entry.memoryBytes
         return entry.outcome
     }
@@ -76,8 +78,8 @@ package struct HeldResults {
     /// - Returns: a sentence for each violated invariant.
     func checkInvariants() -> [String] {
         var faults: [String] = []
-        if order.count != entries.count {
-            faults.append("11: \(entries.count) bodies are held, \(order.count) in order")
+        if expiryOrder.count != entries.count {
+            faults.append("11: \(entries.count) bodies are held, \(expiryOrder.count) in order")
         }
         let bytes = entries.values.reduce(0) { $0 + $1.memoryBytes }
         if bytes != memoryBytes { faults.append("11: held bodies have \(bytes) bytes, not \(memoryBytes)") }

@@ -29,7 +29,7 @@ public struct SharedRequest: Equatable, Sendable {
     /// Rules for `AddressPolicy`, on one line; empty for no restriction.
     public let policy: String
     /// Addresses of nodes whose bodies cannot be read where the request is wanted.
-    public let avoided: [String]
+    public let avoidedAddresses: [String]
 
     /// Nil if the request must stay on its node: another method than GET and HEAD, another scheme than http and https,
     /// credentials, a field that may identify a user, a route or cookies of its own, results with an error status, or a
@@ -51,7 +51,7 @@ public struct SharedRequest: Equatable, Sendable {
         self.mode = mode
         decodes = request.route.decodes
         self.policy = policy
-        self.avoided = avoided
+        self.avoidedAddresses = avoided
         guard record.count <= EngineLimits.recordBytes else { return nil }
     }
 
@@ -110,7 +110,7 @@ public struct SharedRequest: Equatable, Sendable {
         var bytes = Array(
             "\(decodes ? 1 : 2) \(method) \(limits) \(redirect.rawValue) \(mode.rawValue) \(url)".utf8)
         bytes += policyLine
-        if !avoided.isEmpty { bytes += "\n\(Self.avoidStart)\(avoided.joined(separator: ","))".utf8 }
+        if !avoidedAddresses.isEmpty { bytes += "\n\(Self.avoidStart)\(avoidedAddresses.joined(separator: ","))".utf8 }
         if !fields.isEmpty {
             bytes.append(UInt8(ascii: "\n"))
             bytes += fields.bytes

@@ -5,7 +5,7 @@ internal import EarshotWire
 /// fetch these URLs again for requests that are older.
 struct UnreportedResults {
     /// Bounds: the oldest results are forgotten first, and other nodes fetch their URLs again.
-    static let most = 4_096
+    static let mostResults = 4_096
     static let mostBytes = 4_194_304
 
     private struct Entry {
@@ -21,7 +21,7 @@ struct UnreportedResults {
     mutating func add(_ result: [UInt8], of key: ClusterKey, _ token: FencingToken, now: Tick) {
         entries.append(Entry(key: key, token: token, result: result, endedAt: now))
         bytes += result.count
-        while entries.count > Self.most || bytes > Self.mostBytes { removeFirst() }
+        while entries.count > Self.mostResults || bytes > Self.mostBytes { removeFirst() }
     }
 
     /// Removes and returns the reports of all results that are young enough to answer requests.

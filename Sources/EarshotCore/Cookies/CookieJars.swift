@@ -18,19 +18,19 @@ package struct CookieJars {
     }
 
     private var jars: [String: OwnedJar] = [:]
-    private var idle = IdleJars()
+    private var idleJars = IdleJars()
     /// Serial of the live timer; nil for none.
     private var timer: UInt64?
     private var lastSerial: UInt64 = 0
 
     /// Roots with a handler and a jar, in any order.
-    var used: some Collection<String> { jars.keys }
+    var usedRoots: some Collection<String> { jars.keys }
 
-    var idleCount: Int { idle.count }
+    var idleCount: Int { idleJars.count }
 
     /// Counted bytes of each principal. O(jars).
     var bytesByPrincipal: [Handle<Principal>: Int] {
-        (Array(jars.values) + Array(idle.all)).reduce(into: [:]) { $0[$1.principal, default: 0] += $1.countedBytes }
+        (Array(jars.values) + Array(idleJars.all)).reduce(into: [:]) { $0[$1.principal, default: 0] += $1.countedBytes }
     }
 
     /// Whether the timer with this serial is current.
@@ -39,7 +39,7 @@ package struct CookieJars {
     /// Takes an idle jar into use: a root has its first handler.
     mutating func rootAdded(_ root: String) {
         precondition(jars[root] == nil, "the new root \(root) has a jar")
-        if let jar = idle.take(root) { jars[root] = jar }
+        if let jar = idleJars.take(root) { jars[root] = jar }
     }
 
     /// Keeps the jar of a root whose last handler is removed, unless the jar is empty or is kept for no time.
@@ -48,23 +48,23 @@ package struct CookieJars {
     ) -> Expiry? {
         guard let jar = jars.drop(root) else { return nil }
         guard jar.jar.count > 0, keepingMilliseconds > 0 else {
-            Self.removed(jar, &quotas)
+            Self.jarRemoved(jar, &quotas)
             return nil
         }
-        idle.keep(jar, of: root, now: now)
+        idleJars.keepJar(jar, of: root, now: now)
         return nextExpiry(keepingMilliseconds)
     }
 
     /// Removes expired jars: when the timer fires, and when the time has changed.
     mutating func expire(keepingMilliseconds: Int, now: Tick, quotas: inout QuotaBook) -> Expiry? {
         timer = nil
-        for jar in idle.expire(after: keepingMilliseconds, now: now) { Self.removed(jar, &quotas) }
+        for jar in idleJars.expire(after: keepingMilliseconds, now: now) { Self.jarRemoved(jar, &quotas) }
         return nextExpiry(keepingMilliseconds)
     }
 
     /// The single timer of all idle jars, unless it is set.
     private mutating func nextExpiry(_ keptMilliseconds: Int) -> Expiry? {
-        guard timer == nil, let oldest = idle.oldest else { return nil }
+        guard timer == nil, let oldest = idleJars.oldestTime else { return nil }
         lastSerial += 1
         timer = lastSerial
         return Expiry(end: oldest.advanced(byMilliseconds: keptMilliseconds), serial: lastSerial)
@@ -95,15 +95,15 @@ package struct CookieJars {
         for principal: Handle<Principal>, adding bytes: Int, within bound: Int, _ quotas: inout QuotaBook
     ) -> Bool {
         let isWithinPart = quotas.isWithinPart(bytes, of: \.cookieBytes, for: principal, within: bound)
-        for owner in [principal] + (isWithinPart ? quotas.heaviest(\.cookieBytes) : []) {
-            guard let jar = idle.evict(of: owner) else { continue }
-            Self.removed(jar, &quotas)
+        for owner in [principal] + (isWithinPart ? quotas.heaviestPrincipals(\.cookieBytes) : []) {
+            guard let jar = idleJars.evict(of: owner) else { continue }
+            Self.jarRemoved(jar, &quotas)
             return true
         }
         return false
     }
 
-    private static func removed(_ jar: OwnedJar, _ quotas: inout QuotaBook) {
+    private static func jarRemoved(_ jar: OwnedJar, _ quotas: inout QuotaBook) {
         quotas.share(-jar.countedBytes, of: \.cookieBytes, by: jar.principal)
     }
 
@@ -147,14 +147,14 @@ package struct CookieJars {
     }
 
     /// Returns the jar of a root, used or idle; nil without one.
-    package func jar(of root: String) -> CookieJar? { jars[root]?.jar ?? idle[root]?.jar }
+    package func jar(of root: String) -> CookieJar? { jars[root]?.jar ?? idleJars[root]?.jar }
 
     /// Returns a sentence for each violated invariant.
     func checkInvariants() -> [String] {
         var faults: [String] = []
-        if idle.count > 0, timer == nil { faults.append("12: \(idle.count) idle jars have no timer") }
-        if jars.keys.contains(where: { idle.contains($0) }) { faults.append("12: a jar is used and idle") }
-        let isCounted = (Array(jars.values) + Array(idle.all)).allSatisfy {
+        if idleJars.count > 0, timer == nil { faults.append("12: \(idleJars.count) idle jars have no timer") }
+        if jars.keys.contains(where: { idleJars.contains($0) }) { faults.append("12: a jar is used and idle") }
+        let isCounted = (Array(jars.values) + Array(idleJars.all)).allSatisfy {
             $0.countedBytes >= OwnedJar.emptyBytes + $0.jar.byteCount
         }
         if !isCounted { faults.append("11: the bytes of a jar are not counted") }

@@ -5,7 +5,7 @@ internal import OrderedCollections
 struct IdleJars {
     private struct Entry {
         let jar: OwnedJar
-        let since: Tick
+        let idleSince: Tick
     }
 
     private var entries: OrderedDictionary<String, Entry> = [:]
@@ -20,14 +20,14 @@ struct IdleJars {
     subscript(_ root: String) -> OwnedJar? { entries[root]?.jar }
 
     /// Time at which the least recently used jar became idle; nil without jars.
-    var oldest: Tick? { entries.values.first?.since }
+    var oldestTime: Tick? { entries.values.first?.idleSince }
 
     /// Keeps the jar of a root whose last handler was removed.
     ///
     /// - Precondition: the root has no idle jar.
-    mutating func keep(_ jar: OwnedJar, of root: String, now: Tick) {
+    mutating func keepJar(_ jar: OwnedJar, of root: String, now: Tick) {
         precondition(entries[root] == nil, "two jars of \(root)")
-        entries[root] = Entry(jar: jar, since: now)
+        entries[root] = Entry(jar: jar, idleSince: now)
     }
 
     /// Removes and returns the jar of a root that has a handler again. O(jars).
@@ -41,7 +41,7 @@ struct IdleJars {
 
     /// Removes and returns jars that have been idle for at least this time.
     mutating func expire(after milliseconds: Int, now: Tick) -> [OwnedJar] {
-        let isExpired: (Entry) -> Bool = { now.milliseconds(since: $0.since) >= milliseconds }
+        let isExpired: (Entry) -> Bool = { now.milliseconds(since: $0.idleSince) >= milliseconds }
         let expired = entries.values.filter(isExpired).map(\.jar)
         if !expired.isEmpty { entries.removeAll { isExpired($0.value) } }
         return expired

@@ -32,14 +32,14 @@ public struct DurationHistogram: Sendable {
     public static let boundsMicroseconds = (0..<bucketCount - 1).map { firstMicroseconds << $0 }
 
     /// Number of observations in each bucket. Not cumulative.
-    private var counts = InlineArray<24, Int>(repeating: 0)
+    private var bucketCounts = InlineArray<24, Int>(repeating: 0)
     /// Sum of all observed durations in microseconds.
     public private(set) var sumMicroseconds = 0
 
     public init() {}
 
     /// Number of observations in each bucket, in the order of the bounds.
-    public var buckets: [Int] { counts.indices.map { counts[$0] } }
+    public var buckets: [Int] { bucketCounts.indices.map { bucketCounts[$0] } }
 
     /// Number of observations.
     public var count: Int { buckets.reduce(0, +) }
@@ -54,6 +54,6 @@ public struct DurationHistogram: Sendable {
         // Bits of the number of whole first buckets below the duration: 0 in the first bucket, 1 in the second.
         let width = UInt64(Self.firstMicroseconds)
         let below = (max(microseconds, 1) - 1) / width
-        counts[min(64 - below.leadingZeroBitCount, Self.bucketCount - 1)] += 1
+        bucketCounts[min(64 - below.leadingZeroBitCount, Self.bucketCount - 1)] += 1
     }
 }

@@ -12,7 +12,7 @@ extension Delivery {
     // MARK: Grace
 
     /// Holds an outcome for the grace period, until the handler has a listener.
-    static func hold(
+    static func holdOutcome(
         _ interest: Handle<Interest>, _ outcome: Handle<Outcome>, now: Tick, in records: inout Records
     ) {
         records.requests[interest].enter(.held)
@@ -20,7 +20,7 @@ extension Delivery {
         records.outcomes.retain(outcome)
         records.chargeHeld(interest)
         records.handlers.outcomeHeld(of: records.requests[interest].handler)
-        let waiting = records.handlers[records.requests[interest].handler].held
+        let waiting = records.handlers[records.requests[interest].handler].heldCount
         if !records.outcomes.isSpoolFull, records.outcomes.mustSpill(outcome, waiting: waiting) {
             spill(outcome, in: &records)
         }

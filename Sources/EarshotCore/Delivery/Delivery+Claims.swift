@@ -9,13 +9,13 @@ extension Delivery {
     /// - Returns: whether there are any.
     static func claimResults(of handler: Handle<HandlerEntry>, in records: inout Records) -> Bool {
         var claimed: [GenerationalHandle<Interest>] = []
-        if records.handlers[handler].held > 0 {
+        if records.handlers[handler].heldCount > 0 {
             for interest in records.handlers.requests(of: handler) where records.requests[interest].phase == .held {
                 claimed.append(records.requests.reference(to: interest))
             }
         }
-        if !records.handlers[handler].resting.isEmpty {
-            claimed += records.handlers.resting(of: handler).map { records.requests.reference(to: $0) }
+        if !records.handlers[handler].restingRequests.isEmpty {
+            claimed += records.handlers.restingRequests(of: handler).map { records.requests.reference(to: $0) }
         }
         guard !claimed.isEmpty else { return false }
         records.storedResults.claim(claimed, of: handler)

@@ -21,7 +21,7 @@ extension Delivery {
             records.outcomes.isExclusive(file, to: records.clients[client].generation),
             !records.workerLimits.spool.contains("  ")
         else { return nil }
-        let newName = SpoolName.taken(records.nextSerial(), by: records.workerLimits.broker)
+        let newName = SpoolName.takenFile(records.nextSerial(), by: records.workerLimits.broker)
         return FileToTake(file: file, newName: newName, outcome: outcome)
     }
 

@@ -112,7 +112,7 @@ package struct DeliveryWindow {
     /// Check of the entries that waited when it began.
     private struct Withdrawal {
         /// Index of the next entry to check.
-        var next: Int
+        var nextIndex: Int
         /// Index after the last entry to check. Terminals that become due later are behind it, and stay.
         var end: Int
     }
@@ -121,7 +121,7 @@ package struct DeliveryWindow {
     private(set) var entries: Deque<DueTerminal> = []
     private(set) var sent = 0
     /// Number of entries, from the first, that an earlier connection sent. They keep their sequence numbers.
-    private(set) var numbered = 0
+    private(set) var numberedCount = 0
     /// Sequence number of the latest acknowledged terminal.
     private(set) var acknowledged: UInt64
     /// Number of terminals in `entries`, without withdrawn ones.
@@ -136,7 +136,7 @@ package struct DeliveryWindow {
     /// Withdrawal under way.
     private var withdrawal: Withdrawal?
     /// Number of `withdrawn` entries before the next one to check. They disappear at the end of the withdrawal.
-    private var vacant = 0
+    private var vacantCount = 0
     /// Maximum number of unacknowledged sent terminals.
     package private(set) var size = 0
 
@@ -148,7 +148,7 @@ package struct DeliveryWindow {
     // MARK: Queries
 
     /// Number of entries that were not sent over the current connection.
-    var waiting: Int { entries.count - sent - vacant }
+    var waiting: Int { entries.count - sent - vacantCount }
 
     /// Whether a withdrawal is under way.
     var isWithdrawing: Bool { withdrawal != nil }
@@ -157,10 +157,10 @@ package struct DeliveryWindow {
     var isFull: Bool { phase != .open || sent >= size || isWithdrawing }
 
     /// Sequence number that precedes the next reply.
-    var lastSequence: UInt64 { acknowledged + UInt64(phase == .detached ? numbered : sent) }
+    var lastSequence: UInt64 { acknowledged + UInt64(phase == .detached ? numberedCount : sent) }
 
     /// Highest sequence number that any connection of the session has sent.
-    var lastReceived: UInt64 { acknowledged + UInt64(max(sent, numbered)) }
+    var lastReceived: UInt64 { acknowledged + UInt64(max(sent, numberedCount)) }
 
     /// Whether the subscriber's backpressure stops transfers that only it requested. While it is detached the size of
     /// its window bounds the terminals due.
@@ -241,15 +241,15 @@ package struct DeliveryWindow {
         dropWithdrawn()
     }
 
-    private mutating func dropWithdrawn() { while numbered > 0, entries.first == .withdrawn { popFirst() } }
+    private mutating func dropWithdrawn() { while numberedCount > 0, entries.first == .withdrawn { popFirst() } }
 
     private mutating func popFirst() {
         entries.removeFirst()
         sent = max(0, sent - 1)
-        numbered = max(0, numbered - 1)
+        numberedCount = max(0, numberedCount - 1)
         acknowledged += 1
         guard let withdrawal else { return }
-        self.withdrawal = Withdrawal(next: max(0, withdrawal.next - 1), end: max(0, withdrawal.end - 1))
+        self.withdrawal = Withdrawal(nextIndex: max(0, withdrawal.nextIndex - 1), end: max(0, withdrawal.end - 1))
     }
 
     // MARK: Withdrawal
@@ -260,54 +260,54 @@ package struct DeliveryWindow {
     mutating func beginWithdrawal(upTo sequence: UInt64? = nil) {
         precondition(!isWithdrawing, "two withdrawals from one window")
         let end = sequence.map { $0 > acknowledged ? Int(min($0 - acknowledged, UInt64(entries.count))) : 0 }
-        let withdrawal = Withdrawal(next: sent, end: end ?? entries.count)
-        if withdrawal.next < withdrawal.end { self.withdrawal = withdrawal }
+        let withdrawal = Withdrawal(nextIndex: sent, end: end ?? entries.count)
+        if withdrawal.nextIndex < withdrawal.end { self.withdrawal = withdrawal }
     }
 
     /// Next entry to check, for `keepNext` or `withdrawNext`; nil if there is none.
     var nextToCheck: DueTerminal? {
-        guard let withdrawal, withdrawal.next < withdrawal.end else { return nil }
-        return entries[withdrawal.next]
+        guard let withdrawal, withdrawal.nextIndex < withdrawal.end else { return nil }
+        return entries[withdrawal.nextIndex]
     }
 
     /// Keeps the entry that was checked.
     mutating func keepNext() {
-        guard let next = withdrawal?.next else { return }
-        if vacant > 0 { entries.swapAt(next, next - vacant) }
-        withdrawal?.next += 1
+        guard let next = withdrawal?.nextIndex else { return }
+        if vacantCount > 0 { entries.swapAt(next, next - vacantCount) }
+        withdrawal?.nextIndex += 1
     }
 
     /// Withdraws the terminal that was checked.
     ///
     /// - Parameter outcome: its outcome if it counts; nil for an entry that does not.
     mutating func withdrawNext(_ weight: Weight, counting outcome: CountedOutcome?) {
-        guard let next = withdrawal?.next else { return }
+        guard let next = withdrawal?.nextIndex else { return }
         count -= 1
         self.weight -= weight
         if let outcome { uncountOutcome(outcome) }
         entries[next] = .withdrawn
-        if next >= numbered { vacant += 1 }
-        withdrawal?.next += 1
+        if next >= numberedCount { vacantCount += 1 }
+        withdrawal?.nextIndex += 1
         dropWithdrawn()
     }
 
     /// Ends the withdrawal. Entries that were not checked stay.
     mutating func endWithdrawal() {
-        guard let next = withdrawal?.next else { return }
+        guard let next = withdrawal?.nextIndex else { return }
         withdrawal = nil
         removeVacant(before: next)
     }
 
     private mutating func removeVacant(before next: Int) {
-        entries.removeSubrange(next - vacant..<next)
-        vacant = 0
+        entries.removeSubrange(next - vacantCount..<next)
+        vacantCount = 0
     }
 
     /// Lets the withdrawal under way check all entries that wait, since some that were sent wait again.
     private mutating func restartWithdrawal() {
-        guard let withdrawal, sent < withdrawal.next - vacant else { return }
-        self.withdrawal = Withdrawal(next: sent, end: withdrawal.end - vacant)
-        removeVacant(before: withdrawal.next)
+        guard let withdrawal, sent < withdrawal.nextIndex - vacantCount else { return }
+        self.withdrawal = Withdrawal(nextIndex: sent, end: withdrawal.end - vacantCount)
+        removeVacant(before: withdrawal.nextIndex)
     }
 
     // MARK: Connections
@@ -321,7 +321,7 @@ package struct DeliveryWindow {
     /// Detaches a lost connection. The next one gets all unacknowledged terminals again.
     mutating func detach() {
         enter(.detached)
-        numbered = max(numbered, sent)
+        numberedCount = max(numberedCount, sent)
         sent = 0
     }
 
@@ -394,17 +394,17 @@ package struct DeliveryWindow {
         let terminals = entries.filter { $0 != .withdrawn }
         check(count == terminals.count, "10: \(terminals.count) terminals are due, not \(count)")
         check(Set(terminals).count == terminals.count, "2: a terminal is due twice")
-        check(max(sent, numbered) <= entries.count, "1: \(sent) of \(entries.count) terminals are sent")
-        let next = withdrawal?.next ?? 0
-        let gap = next - vacant..<next
+        check(max(sent, numberedCount) <= entries.count, "1: \(sent) of \(entries.count) terminals are sent")
+        let next = withdrawal?.nextIndex ?? 0
+        let gap = next - vacantCount..<next
         check(
-            numbered == 0 || entries.first != .withdrawn, "1: a withdrawn terminal awaits an acknowledgement")
+            numberedCount == 0 || entries.first != .withdrawn, "1: a withdrawn terminal awaits an acknowledgement")
         check(
-            entries.indices.allSatisfy { $0 < numbered || (entries[$0] == .withdrawn) == gap.contains($0) },
+            entries.indices.allSatisfy { $0 < numberedCount || (entries[$0] == .withdrawn) == gap.contains($0) },
             "1: a withdrawn terminal has a number that no connection used")
         check(
-            gap.isEmpty || gap.lowerBound >= max(sent, numbered) && gap.upperBound <= entries.count,
-            "10: \(vacant) vacant entries are among those that were sent")
+            gap.isEmpty || gap.lowerBound >= max(sent, numberedCount) && gap.upperBound <= entries.count,
+            "10: \(vacantCount) vacant entries are among those that were sent")
         check(sent == 0 || phase == .open || phase == .blocked, "1: terminals are sent without a connection")
         check(sent <= size, "11: \(sent) terminals are sent, in a window of \(size)")
         check(phase != .ended || watch == nil, "2: an ended session is watched")

@@ -26,7 +26,7 @@ struct PullTable {
 
     /// READs of a session without an answer.
     func reads(of session: Handle<ClientSession>) -> [PullWindow.Read] {
-        windows[session].map { $0.ready + $0.parked } ?? []
+        windows[session].map { $0.answerableReads + $0.parked } ?? []
     }
 
     /// Whether a session may not read the body of this terminal, because it removed the request.
@@ -86,7 +86,7 @@ struct PullTable {
     }
 
     /// Makes the READs of a growing body ready.
-    mutating func grew(_ interest: Handle<Interest>) {
+    mutating func bodyGrew(_ interest: Handle<Interest>) {
         guard let sessions = readers.removeValue(forKey: interest) else { return }
         for session in sessions.sorted() { change(session) { $0.wake(interest) } }
     }

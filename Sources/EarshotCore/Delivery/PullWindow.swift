@@ -36,7 +36,7 @@ struct PullWindow {
     /// Session whose bodies are read; nil for the session's own.
     var source: SessionToken?
     /// READs that can be answered, in order.
-    private(set) var ready: Deque<Read> = []
+    private(set) var answerableReads: Deque<Read> = []
     /// READs of growing bodies that lack the first requested byte.
     private(set) var parked: [Read] = []
     /// Sequence numbers of sent terminals whose requests the client has removed.
@@ -49,33 +49,33 @@ struct PullWindow {
     init(principal: Handle<Principal>) { self.principal = principal }
 
     /// Number of READs without an answer.
-    var count: Int { ready.count + parked.count }
+    var count: Int { answerableReads.count + parked.count }
 
     /// Whether the session awaits its turn.
-    var isReady: Bool { !ready.isEmpty && !isBlocked }
+    var isReady: Bool { !answerableReads.isEmpty && !isBlocked }
 
     mutating func add(_ read: Read) {
         precondition(count < WireLimits.openReads, "a session has \(count) open READs")
-        ready.append(read)
+        answerableReads.append(read)
     }
 
     mutating func take() -> Read? {
         guard isReady else { return nil }
         isActive = true
-        return ready.popFirst()
+        return answerableReads.popFirst()
     }
 
     mutating func park(_ read: Read) { parked.append(read) }
 
     /// Makes the READs of a growing body ready.
     mutating func wake(_ interest: Handle<Interest>) {
-        ready.append(contentsOf: parked.filter { $0.stream?.record == interest })
+        answerableReads.append(contentsOf: parked.filter { $0.stream?.record == interest })
         parked.removeAll { $0.stream?.record == interest }
     }
 
     /// Puts a READ back whose answer the socket did not take.
     mutating func refuse(_ read: Read) {
-        ready.prepend(read)
+        answerableReads.prepend(read)
         isBlocked = true
     }
 
@@ -83,13 +83,13 @@ struct PullWindow {
 
     /// Drops void READs.
     mutating func drop(where isVoid: (Read) -> Bool) {
-        ready.removeAll(where: isVoid)
+        answerableReads.removeAll(where: isVoid)
         parked.removeAll(where: isVoid)
     }
 
     /// Drops all READs at the loss of the connection.
     mutating func detach() {
-        ready = []
+        answerableReads = []
         parked = []
         isBlocked = false
     }

@@ -34,7 +34,7 @@ struct StoredResults {
 
     private var claims: [Handle<HandlerEntry>: Claims] = [:]
     /// Handlers whose subscribers may have room, in the order of their turns.
-    private var ready: Deque<Handle<HandlerEntry>> = []
+    private var readyHandlers: Deque<Handle<HandlerEntry>> = []
     /// Handlers that await a read, in the same order.
     private var reading: Deque<Handle<HandlerEntry>> = []
     private var blocked: OrderedDictionary<GenerationalHandle<ClientSession>, Blocked> = [:]
@@ -67,24 +67,24 @@ struct StoredResults {
     ///
     /// - Parameter canRead: whether another result may be read from disk.
     mutating func takeTurn(canRead: Bool) -> (handler: Handle<HandlerEntry>, claim: GenerationalHandle<Interest>?)? {
-        if ready.isEmpty, canRead, let next = reading.popFirst() { ready.append(next) }
-        return ready.first.map { ($0, claims[$0]?.requests.first) }
+        if readyHandlers.isEmpty, canRead, let next = reading.popFirst() { readyHandlers.append(next) }
+        return readyHandlers.first.map { ($0, claims[$0]?.requests.first) }
     }
 
     /// Makes the first handler wait until fewer results are read.
     mutating func awaitRead() {
-        if let handler = ready.popFirst() { reading.append(handler) }
+        if let handler = readyHandlers.popFirst() { reading.append(handler) }
     }
 
     /// Removes the first claim of the first handler.
     mutating func dropFirst() {
-        guard let handler = ready.first else { return }
+        guard let handler = readyHandlers.first else { return }
         _ = claims[handler]?.requests.popFirst()
     }
 
     /// Removes all claims of the first handler.
     mutating func dropClaims() {
-        guard let handler = ready.popFirst() else { return }
+        guard let handler = readyHandlers.popFirst() else { return }
         claims[handler] = nil
     }
 
@@ -97,7 +97,7 @@ struct StoredResults {
 
     /// Makes the first handler wait until one of these clients has room.
     mutating func block(by clients: [GenerationalHandle<ClientSession>]) {
-        guard let handler = ready.popFirst() else { return }
+        guard let handler = readyHandlers.popFirst() else { return }
         claims[handler]?.isReady = false
         for client in clients { blocked[client, default: Blocked()].handlers.append(handler) }
     }
@@ -105,7 +105,7 @@ struct StoredResults {
     private mutating func makeReady(_ handler: Handle<HandlerEntry>) {
         guard claims[handler]?.isReady == false else { return }
         claims[handler]?.isReady = true
-        ready.append(handler)
+        readyHandlers.append(handler)
     }
 
     // MARK: Flights
@@ -158,7 +158,7 @@ struct StoredResults {
     /// - Returns: a sentence for each violated invariant.
     func checkInvariants() -> [String] {
         var faults: [String] = []
-        let turns = ready + reading
+        let turns = readyHandlers + reading
         for (handler, claimed) in claims where claimed.isReady != turns.contains(handler) {
             faults.append("1: handler \(handler) has claims and no turn")
         }

@@ -19,10 +19,10 @@ enum Durable {
 
     /// Messages of live sessions that await the reply, including sessions that are away.
     static func liveRequesters(of entering: DurableRecord.Entering, in records: inout Records) -> [LiveRequester] {
-        entering.requesters.compactMap { live($0, in: &records) }
+        entering.requesters.compactMap { liveRequester($0, in: &records) }
     }
 
-    private static func live(_ requester: Requester, in records: inout Records) -> LiveRequester? {
+    private static func liveRequester(_ requester: Requester, in records: inout Records) -> LiveRequester? {
         guard let client = records.clients.resolve(requester.session), !records.clients[client].isGone else {
             return nil
         }
@@ -33,7 +33,7 @@ enum Durable {
     static func add(_ requester: Requester, to entering: DurableRecord.Entering, in records: inout Records) {
         guard requester.number > 0 || !entering.requesters.contains(requester) else { return }
         // Without ended sessions the list is bounded by the clients and their unanswered numbers, however slow the disk is.
-        entering.requesters = entering.requesters.filter { live($0, in: &records) != nil } + [requester]
+        entering.requesters = entering.requesters.filter { liveRequester($0, in: &records) != nil } + [requester]
     }
 
     /// Forgets the earlier attempts of a request. Its times count from now, and timers of the earlier ones are stale.

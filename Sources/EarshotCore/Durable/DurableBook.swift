@@ -41,7 +41,7 @@ package struct DurableBook {
     var limits: Limits
     /// Records by the interest of their request.
     private(set) var records: [Handle<Interest>: DurableRecord] = [:]
-    private(set) var numbers: [DurableID: Handle<Interest>] = [:]
+    private(set) var interestsByID: [DurableID: Handle<Interest>] = [:]
     /// Highest ID in use or found on the disk.
     private var lastID: UInt64 = 0
     /// Number of reads without an answer; their requests may have been removed.
@@ -59,7 +59,7 @@ package struct DurableBook {
 
     func contains(_ interest: Handle<Interest>) -> Bool { !records.isEmpty && records[interest] != nil }
 
-    func handle(of id: DurableID) -> Handle<Interest>? { numbers[id] }
+    func handle(of id: DurableID) -> Handle<Interest>? { interestsByID[id] }
 
     /// Data of a request that is not accepted yet, or is being repeated; nil for all others.
     package func entering(_ interest: Handle<Interest>) -> DurableRecord.Entering? {
@@ -116,8 +116,8 @@ package struct DurableBook {
     /// Takes note of an ID on the disk, which no new request gets.
     ///
     /// - Returns: whether it is in the range of IDs.
-    mutating func found(_ id: DurableID) -> Bool {
-        guard id.rawValue <= DurableID.most else { return false }
+    mutating func rowFound(_ id: DurableID) -> Bool {
+        guard id.rawValue <= DurableID.maximum else { return false }
         lastID = max(lastID, id.rawValue)
         return true
     }
@@ -145,12 +145,12 @@ package struct DurableBook {
     }
 
     /// A new request was written to the disk.
-    mutating func stored(_ interest: Handle<Interest>) { enter(.stored, interest) }
+    mutating func requestStored(_ interest: Handle<Interest>) { enter(.stored, interest) }
 
     /// Removes a request. The caller deletes it from the disk.
     mutating func remove(_ interest: Handle<Interest>) -> DurableRecord? {
         guard let record = records.removeValue(forKey: interest) else { return nil }
-        numbers[record.id] = nil
+        interestsByID[record.id] = nil
         writingBytes -= record.phase.writingBytes
         return record
     }
@@ -203,7 +203,7 @@ package struct DurableBook {
     /// - Returns: its request; nil if that was removed meanwhile.
     mutating func readEnded(_ id: DurableID) -> Handle<Interest>? {
         reads -= 1
-        guard let interest = numbers[id], case .reading? = records[interest]?.phase else { return nil }
+        guard let interest = interestsByID[id], case .reading? = records[interest]?.phase else { return nil }
         enter(.complete, interest)
         return interest
     }
@@ -236,7 +236,7 @@ package struct DurableBook {
     private mutating func add(_ record: DurableRecord, _ interest: Handle<Interest>) {
         precondition(records[interest] == nil, "request \(interest) is durable already")
         records[interest] = record
-        numbers[record.id] = interest
+        interestsByID[record.id] = interest
     }
 
     private mutating func enter(_ phase: DurableRecord.Phase, _ interest: Handle<Interest>) {
@@ -263,16 +263,18 @@ package struct DurableBook {
     /// Releases spare capacity beyond `least` entries.
     mutating func releaseRoom(least: Int) {
         records.releaseRoom(least: least)
-        numbers.releaseRoom(least: least)
+        interestsByID.releaseRoom(least: least)
     }
 
     /// - Returns: a sentence for each invariant that does not hold; empty if all do.
     func checkInvariants() -> [String] {
         var faults: [String] = []
-        for (interest, record) in records where numbers[record.id] != interest {
+        for (interest, record) in records where interestsByID[record.id] != interest {
             faults.append("12: durable \(record.id) names another request")
         }
-        if numbers.count != records.count { faults.append("12: \(records.count) durables, \(numbers.count) names") }
+        if interestsByID.count != records.count {
+            faults.append("12: \(records.count) durables, \(interestsByID.count) names")
+        }
         let reading = records.values.count { if case .reading = $0.phase { true } else { false } }
         if reads < reading || reads > limits.reads { faults.append("11: \(reads) results are read at once") }
         let bytes = records.values.reduce(0) { $0 + $1.phase.writingBytes }

@@ -16,7 +16,7 @@ struct DurableLoad {
     /// Rows of one user that stay in the table.
     struct Leftover {
         /// All rows of the user after this ID are in the table only.
-        var after: DurableID
+        var lastLoadedID: DurableID
         /// Bytes of the first of them.
         var bytes: Int
     }

@@ -64,7 +64,7 @@ package struct DurableRecord {
 /// Name of a durable request on disk, unique over all lives of a broker.
 public struct DurableID: Hashable, Sendable {
     /// Largest value accepted from disk: far above any assigned one, with room for later ones.
-    static let most = UInt64(1) << 62
+    static let maximum = UInt64(1) << 62
 
     /// 1 to 2^63 - 1, ascending.
     public var rawValue: UInt64

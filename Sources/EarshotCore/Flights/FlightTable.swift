@@ -10,9 +10,9 @@ internal import OrderedCollections
 package struct FlightTable {
     private var flights = Slab<Flight>()
     /// The same flights by their keys, which they hold themselves.
-    private var numbers = HandleTable<Flight>()
+    private var handlesByKey = HandleTable<Flight>()
     private var lastID: UInt64 = 0
-    package private(set) var counts = FlightCounts()
+    package private(set) var phaseCounts = FlightCounts()
     /// Number of flights whose cache mode is not `default`.
     private(set) var modedCount = 0
     private var extras: [Handle<Flight>: Flight.Extras] = [:]
@@ -21,7 +21,7 @@ package struct FlightTable {
     /// Deferred cancellations of running or ended flights without requests.
     private(set) var deferrals: [Handle<Flight>: DeferredCancellation] = [:]
     /// Flights whose requests end in slices, in the order of their turns, with one reference to the outcome of each.
-    private var ending: OrderedDictionary<Handle<Flight>, Handle<Outcome>> = [:]
+    private var endingFlights: OrderedDictionary<Handle<Flight>, Handle<Outcome>> = [:]
     private var interestChains = Chains<Interest>()
     private var parentChains = Chains<Flight>()
 
@@ -62,7 +62,7 @@ package struct FlightTable {
 
     /// The flight with exactly this key; nil if there is none.
     @inline(__always)
-    func handle(of key: FlightKey) -> Handle<Flight>? { numbers.find(key.hash) { flights[$0].has(key) } }
+    func handle(of key: FlightKey) -> Handle<Flight>? { handlesByKey.find(key.hash) { flights[$0].has(key) } }
 
     /// The flight that a request with this key joins; nil if it needs a new one.
     @inline(__always)
@@ -84,7 +84,7 @@ package struct FlightTable {
     /// The flight of mode `default` that a request of mode `explicit` can still join. The cache has not answered that
     /// flight, so an origin will.
     @inline(__always)
-    func wider(_ key: FlightKey) -> Handle<Flight>? {
+    func widerFlight(_ key: FlightKey) -> Handle<Flight>? {
         guard key.mode == .explicit else { return nil }
         var wider = key
         wider.mode = .default
@@ -194,8 +194,8 @@ package struct FlightTable {
             Flight(
                 id: lastID, request: request, redirect: redirect, partition: partition, key: key, scope: scope,
                 isAlone: isAlone, body: body))
-        numbers.insert(flight, key.hash)
-        counts[.queued] += 1
+        handlesByKey.insert(flight, key.hash)
+        phaseCounts[.queued] += 1
         if key.mode != .default { modedCount += 1 }
         return flight
     }
@@ -204,8 +204,8 @@ package struct FlightTable {
     mutating func enter(_ phase: Flight.Phase, _ flight: Handle<Flight>) {
         let last = flights[flight].phase
         flights[flight].enter(phase)
-        counts[last] -= 1
-        counts[phase] += 1
+        phaseCounts[last] -= 1
+        phaseCounts[phase] += 1
         if case .backingOff = last { pauses[flight] = nil }
     }
 
@@ -219,15 +219,15 @@ package struct FlightTable {
     mutating func remove(_ flight: Handle<Flight>) {
         precondition(
             !isAwaited(flight) && deferrals[flight] == nil, "flight \(flights[flight].id) is still needed")
-        numbers.remove(flight, flights[flight].keyHash)
+        handlesByKey.remove(flight, flights[flight].keyHash)
         pauses.drop(flight)
         if flights[flight].hasExtras { extras[flight] = nil }
         if flights[flight].mode != .default { modedCount -= 1 }
-        counts[flights[flight].phase] -= 1
+        phaseCounts[flights[flight].phase] -= 1
         flights.remove(flight)
     }
 
-    /// Gives a flight found by `wider` the stricter mode of a request, which its redirects inherit.
+    /// Gives a flight found by `widerFlight` the stricter mode of a request, which its redirects inherit.
     mutating func tighten(_ flight: Handle<Flight>, to key: FlightKey) {
         precondition(handle(of: key) == nil, "the key of flight \(flights[flight].id) is taken")
         flights[flight].takeMode(of: key)
@@ -236,9 +236,9 @@ package struct FlightTable {
 
     /// Moves a flight, and those redirected to it, into another partition, where no request can join them.
     mutating func isolate(_ flight: Handle<Flight>, in partition: String) {
-        numbers.remove(flight, flights[flight].keyHash)
+        handlesByKey.remove(flight, flights[flight].keyHash)
         flights[flight].isolate(in: partition)
-        numbers.insert(flight, flights[flight].keyHash)
+        handlesByKey.insert(flight, flights[flight].keyHash)
         for parent in parents(of: flight) { isolate(parent, in: partition) }
     }
 
@@ -255,7 +255,7 @@ package struct FlightTable {
     }
 
     /// Makes a flight wait for the flight of its redirect's target, which must not lead back to it.
-    mutating func follow(_ child: Handle<Flight>, by flight: Handle<Flight>) {
+    mutating func followRedirect(_ child: Handle<Flight>, by flight: Handle<Flight>) {
         precondition(leaf(of: child) != flight, "flight \(flights[flight].id) would follow itself")
         enter(.following(child: child), flight)
         flights[child].hasExtras = true
@@ -291,7 +291,7 @@ package struct FlightTable {
     /// Keeps the outcome of a flight whose cancellation is deferred, and enters `ended`.
     ///
     /// - Returns: false if the flight has requests, or no deferred cancellation.
-    mutating func keep(_ outcome: Handle<Outcome>, of flight: Handle<Flight>) -> Bool {
+    mutating func keepOutcome(_ outcome: Handle<Outcome>, of flight: Handle<Flight>) -> Bool {
         guard !deferrals.isEmpty, !isAwaited(flight), deferrals[flight] != nil else { return false }
         deferrals[flight]?.outcome = outcome
         enter(.ended, flight)
@@ -318,11 +318,11 @@ package struct FlightTable {
     ///
     /// - Returns: false if that has begun already.
     mutating func endLater(_ flight: Handle<Flight>, with outcome: Handle<Outcome>) -> Bool {
-        guard ending.removeValue(forKey: flight) == nil else {
-            ending[flight] = outcome
+        guard endingFlights.removeValue(forKey: flight) == nil else {
+            endingFlights[flight] = outcome
             return false
         }
-        ending[flight] = outcome
+        endingFlights[flight] = outcome
         enter(.ended, flight)
         isolate(flight, in: "ended")
         return true
@@ -330,14 +330,14 @@ package struct FlightTable {
 
     /// The flight whose requests have the next turn to end, and its outcome; nil if there is none.
     var nextToEnd: (flight: Handle<Flight>, outcome: Handle<Outcome>)? {
-        ending.elements.first.map { ($0.key, $0.value) }
+        endingFlights.elements.first.map { ($0.key, $0.value) }
     }
 
     /// Takes the outcome of a flight that ends, if one is kept, and ends the deferral of its cancellation.
     @inline(__always)
     mutating func takeOutcome(of flight: Handle<Flight>) -> Handle<Outcome>? {
         let kept = deferrals.drop(flight)?.outcome
-        return ending.isEmpty ? kept : ending.removeValue(forKey: flight) ?? kept
+        return endingFlights.isEmpty ? kept : endingFlights.removeValue(forKey: flight) ?? kept
     }
 
     // MARK: Memory
@@ -347,7 +347,7 @@ package struct FlightTable {
     /// Releases spare capacity of tables, and the entries of requests from `bound` on, which must not exist.
     mutating func releaseRoom(beyond bound: Int, least: Int) {
         flights.releaseRoom(least: least)
-        numbers.releaseRoom(least: least)
+        handlesByKey.releaseRoom(least: least)
         pauses.releaseRoom(least: least)
         extras.releaseRoom(least: least)
         interestChains.releaseRoom(beyond: bound, least: least)
@@ -360,7 +360,7 @@ extension FlightTable {
     func checkInvariants() -> [String] {
         var faults: [String] = []
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
-        check(numbers.count == flights.count, "3: \(flights.count) flights, \(numbers.count) keys")
+        check(handlesByKey.count == flights.count, "3: \(flights.count) flights, \(handlesByKey.count) keys")
         var counts = FlightCounts()
         for number in flights.indices {
             let flight = flights[number]
@@ -371,7 +371,7 @@ extension FlightTable {
                 (pauses[number] != nil) == (flight.phase == .backingOff), "4: flight \(flight.id) has a wrong back-off")
             let kept = deferrals[number]?.outcome != nil
             check(
-                flight.phase != .ended || kept || ending[number] != nil,
+                flight.phase != .ended || kept || endingFlights[number] != nil,
                 "4: ended flight \(flight.id) has no kept outcome")
             let parents = parents(of: number)
             check(
@@ -393,7 +393,7 @@ extension FlightTable {
                     "4: flight \(flight.id) is no parent of the flight it follows")
             }
         }
-        check(counts == self.counts, "10: flights are counted \(self.counts), not \(counts)")
+        check(counts == self.phaseCounts, "10: flights are counted \(self.phaseCounts), not \(counts)")
         let moded = flights.indices.count { flights[$0].mode != .default }
         check(moded == modedCount, "10: \(moded) flights have a mode, not \(modedCount)")
         let keys = [Array(pauses.keys), Array(deferrals.keys), Array(extras.keys)]

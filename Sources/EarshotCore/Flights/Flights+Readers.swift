@@ -37,7 +37,8 @@ extension Flights {
     }
 
     /// Detaches a request from its flight. Returns the beginning of that flight, with the fields of the request.
-    static func leave(_ former: Handle<Flight>, _ interest: Handle<Interest>, in records: inout Records) -> Start {
+    static func leaveFlight(_ former: Handle<Flight>, _ interest: Handle<Interest>, in records: inout Records) -> Start
+    {
         let record = records.flights[former]
         var request = record.request
         var options = Fetch.Options()
@@ -63,7 +64,7 @@ extension Flights {
     }
 
     /// Requests that a response with these fields does not suit.
-    static func unsuited(
+    static func unsuitedRequests(
         by fields: HeaderFields, of flight: Handle<Flight>, in records: inout Records
     ) -> [Handle<Interest>] {
         guard !records.flights[flight].route.decodes, !records.flights[flight].isExact else { return [] }
@@ -111,7 +112,7 @@ extension Flights {
 
     @inline(never)
     private static func plan(_ conditions: RequestConditions, of flight: Handle<Flight>, in records: inout Records) {
-        guard !records.flights[flight].isRevalidation, records.cachePlans[flight]?.stored == nil,
+        guard !records.flights[flight].isRevalidation, records.cachePlans[flight]?.storedVariant == nil,
             records.flights.interests(of: flight).allSatisfy({ self.conditions(of: $0, in: &records) == conditions })
         else { return }
         records.cachePlans[flight, default: CachePlan()].conditions = conditions

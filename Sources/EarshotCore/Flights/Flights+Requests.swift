@@ -21,7 +21,7 @@ extension Flights {
         let principal = records.handlers[handler].principal
         guard hasRoom(of: principal, in: &records) else { return RequestRefusal(code: .queueFull) }
         if let owner = records.requests[interest].owner,
-            Int(records.clients[owner].owned.count) > records.limits.requestsPerClient
+            Int(records.clients[owner].ownedRequests.count) > records.limits.requestsPerClient
         {
             return RequestRefusal(code: .queueFull)
         }
@@ -62,7 +62,7 @@ extension Flights {
         if let rare = Interest.Extras(fetch.options) { records.requests.setExtras(of: interest, rare) }
         records.handlers.requestAdded(interest, to: handler, owner: owner)
         records.quotas.requests(1, of: records.handlers[handler].principal)
-        if let owner { records.requests.appendOwned(interest, to: &records.clients[owner].owned) }
+        if let owner { records.requests.appendOwned(interest, to: &records.clients[owner].ownedRequests) }
         records.ledger.requests.submitted += 1
         records.ledger.requests.pending += 1
         // The deadline of a durable request is set when it is accepted.

@@ -88,7 +88,7 @@ enum Flights {
     /// with their own limits.
     ///
     /// - Parameter allowed: limit in the attempt's JOB, without raises: a RAISE may have arrived too late.
-    static func exceeded(_ flight: Handle<Flight>, allowed: Int?, in records: inout Records) -> FlightStep {
+    static func sizeExceeded(_ flight: Handle<Flight>, allowed: Int?, in records: inout Records) -> FlightStep {
         var exceeded: [Handle<Interest>] = []
         var others = 0
         records.forEachInterest(of: flight) { records, interest in
@@ -105,13 +105,13 @@ enum Flights {
     // MARK: Redirects
 
     /// Makes a flight wait for the flight of its redirect's target, which is new or which other requests share.
-    static func follow(
+    static func followRedirect(
         _ child: Handle<Flight>, isNew: Bool, by flight: Handle<Flight>, in records: inout Records
     ) -> FlightStep {
         guard records.flights.leaf(of: child) != flight else {
             return .failure(.redirectLoop, of: flight, in: &records)
         }
-        records.flights.follow(child, by: flight)
+        records.flights.followRedirect(child, by: flight)
         let (timeout, retries) = (records.flights[flight].timeoutMilliseconds, records.flights[flight].retries)
         raiseLimits(of: child, timeoutMilliseconds: timeout, retries: retries, in: &records)
         if isNew {

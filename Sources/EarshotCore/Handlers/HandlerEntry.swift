@@ -33,11 +33,11 @@ package struct HandlerEntry {
     /// Number of open requests that belong to the handler itself.
     var ownRequests = 0
     /// Durable requests whose outcomes are on disk, waiting for a listener.
-    var resting = Chain<Interest>()
+    var restingRequests = Chain<Interest>()
     /// Number of outcomes held until there is a listener.
-    var held = 0
+    var heldCount = 0
     /// Epoch without listeners, which its grace timer names; nil while it has a listener.
-    var absence: UInt64?
+    var absenceEpoch: UInt64?
     package var requests = Ledger.Requests()
 
     init(_ key: HandlerKey, root: Handle<RootEntry>) {

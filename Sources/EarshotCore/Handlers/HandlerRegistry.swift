@@ -12,9 +12,9 @@ package struct HandlerRegistry {
     private var handlers = Slab<HandlerEntry>()
     private var roots = Slab<RootEntry>()
     /// Named handlers.
-    private var numbers: [HandlerKey: Handle<HandlerEntry>] = [:]
+    private var handlesByKey: [HandlerKey: Handle<HandlerEntry>] = [:]
     /// The same handlers by principal, then in the byte order of their names.
-    package private(set) var order = OrderedHandles<HandlerEntry>()
+    package private(set) var nameOrder = OrderedHandles<HandlerEntry>()
     /// Roots by the text of their principals, see `rootText`.
     private var rootHandles: [String: Handle<RootEntry>] = [:]
     /// Clients subscribed to all handlers below a name.
@@ -37,7 +37,7 @@ package struct HandlerRegistry {
     var count: Int { handlers.count }
 
     /// Number of handlers with a name.
-    package var namedCount: Int { numbers.count }
+    package var namedCount: Int { handlesByKey.count }
 
     /// Handles of all handlers. O(handlers).
     var indices: [Handle<HandlerEntry>] { handlers.indices }
@@ -52,7 +52,7 @@ package struct HandlerRegistry {
 
     func contains(_ handler: Handle<HandlerEntry>) -> Bool { handlers.contains(handler) }
 
-    package func handle(of key: HandlerKey) -> Handle<HandlerEntry>? { numbers[key] }
+    package func handle(of key: HandlerKey) -> Handle<HandlerEntry>? { handlesByKey[key] }
 
     /// Principals with a handler. O(handlers).
     var principals: Set<Handle<Principal>> { Set(indices.lazy.map { handlers[$0].principal }) }
@@ -71,7 +71,7 @@ package struct HandlerRegistry {
 
     /// Position of the first handler that is not before `name` in the order of principals and names. O(log handlers).
     package func position(of name: String, _ principal: Handle<Principal>) -> OrderedHandles<HandlerEntry>.Position {
-        order.firstPosition { precedes(name, principal, $0) }
+        nameOrder.firstPosition { precedes(name, principal, $0) }
     }
 
     /// Whether a handler is before a name of a principal in the order.
@@ -90,9 +90,9 @@ package struct HandlerRegistry {
         _ pattern: HandlerPattern, of principal: Handle<Principal>, from first: String? = nil, limit: Int = .max
     ) -> [Handle<HandlerEntry>] {
         switch pattern {
-        case .handler(let id): numbers[HandlerKey(principal, id)].map { [$0] } ?? []
+        case .handler(let id): handlesByKey[HandlerKey(principal, id)].map { [$0] } ?? []
         case .subtree:
-            order.handles(from: position(of: first ?? pattern.description, principal), limit: limit) {
+            nameOrder.handles(from: position(of: first ?? pattern.description, principal), limit: limit) {
                 handlers[$0].principal == principal && pattern.matches(handlers[$0].id)
             }
         }
@@ -100,7 +100,7 @@ package struct HandlerRegistry {
 
     /// Handlers of a principal with a name, in the byte order of their names. O(log handlers + its handlers).
     package func all(of principal: Handle<Principal>) -> [Handle<HandlerEntry>] {
-        order.handles(from: position(of: "", principal)) { handlers[$0].principal == principal }
+        nameOrder.handles(from: position(of: "", principal)) { handlers[$0].principal == principal }
     }
 
     /// Whether a client is subscribed to a subtree.
@@ -145,8 +145,8 @@ package struct HandlerRegistry {
     }
 
     /// Durable requests of a handler whose outcomes are on disk. O(requests).
-    func resting(of handler: Handle<HandlerEntry>) -> [Handle<Interest>] {
-        restingChains.members(of: handlers[handler].resting)
+    func restingRequests(of handler: Handle<HandlerEntry>) -> [Handle<Interest>] {
+        restingChains.members(of: handlers[handler].restingRequests)
     }
 
     // MARK: Names
@@ -165,13 +165,13 @@ package struct HandlerRegistry {
     private mutating func add(
         _ key: HandlerKey, rootText name: String
     ) -> (number: Handle<HandlerEntry>, isFirstOfRoot: Bool) {
-        precondition(numbers[key] == nil, "there are two handlers \(key.id)")
+        precondition(handlesByKey[key] == nil, "there are two handlers \(key.id)")
         let known = rootHandles[name]
         let root = known ?? roots.insert(RootEntry(name: name))
         rootHandles[name] = root
         let handler = handlers.insert(HandlerEntry(key, root: root))
-        numbers[key] = handler
-        order.insert(handler, at: position(of: key.id.description, key.principal))
+        handlesByKey[key] = handler
+        nameOrder.insert(handler, at: position(of: key.id.description, key.principal))
         roots[root].handlers += 1
         return (handler, known == nil)
     }
@@ -200,8 +200,8 @@ package struct HandlerRegistry {
 
     private mutating func releaseName(of handler: Handle<HandlerEntry>) {
         let key = handlers[handler].key
-        numbers[key] = nil
-        order.remove(at: position(of: key.id.description, key.principal))
+        handlesByKey[key] = nil
+        nameOrder.remove(at: position(of: key.id.description, key.principal))
     }
 
     // MARK: Subscriptions
@@ -243,10 +243,12 @@ package struct HandlerRegistry {
     }
 
     /// Begins an epoch without listeners. Its grace timer names the serial.
-    mutating func awaitListener(of handler: Handle<HandlerEntry>, serial: UInt64) { handlers[handler].absence = serial }
+    mutating func awaitListener(of handler: Handle<HandlerEntry>, serial: UInt64) {
+        handlers[handler].absenceEpoch = serial
+    }
 
     /// Ends the epoch without listeners.
-    mutating func listenerCame(_ handler: Handle<HandlerEntry>) { handlers[handler].absence = nil }
+    mutating func listenerCame(_ handler: Handle<HandlerEntry>) { handlers[handler].absenceEpoch = nil }
 
     // MARK: Requests
 
@@ -297,19 +299,19 @@ package struct HandlerRegistry {
     }
 
     /// Counts an outcome held until there is a listener.
-    mutating func outcomeHeld(of handler: Handle<HandlerEntry>) { handlers[handler].held += 1 }
+    mutating func outcomeHeld(of handler: Handle<HandlerEntry>) { handlers[handler].heldCount += 1 }
 
     /// Counts an outcome that is not held any more.
-    mutating func outcomeReleased(of handler: Handle<HandlerEntry>) { handlers[handler].held -= 1 }
+    mutating func outcomeReleased(of handler: Handle<HandlerEntry>) { handlers[handler].heldCount -= 1 }
 
     /// Adds a durable request whose outcome is on disk only.
-    mutating func rest(_ interest: Handle<Interest>, of handler: Handle<HandlerEntry>) {
-        restingChains.append(interest, to: &handlers[handler].resting)
+    mutating func addResting(_ interest: Handle<Interest>, of handler: Handle<HandlerEntry>) {
+        restingChains.append(interest, to: &handlers[handler].restingRequests)
     }
 
-    /// Removes a durable request added by `rest`.
+    /// Removes a durable request added by `addResting`.
     mutating func endRest(_ interest: Handle<Interest>, of handler: Handle<HandlerEntry>) {
-        restingChains.remove(interest, from: &handlers[handler].resting)
+        restingChains.remove(interest, from: &handlers[handler].restingRequests)
     }
 
     /// Counts pending requests whose failures are kept on disk.
@@ -321,7 +323,7 @@ package struct HandlerRegistry {
 
     /// Takes the name from a handler, whose requests are doomed from then on. The name and its subscribers go to a new
     /// record if there are any.
-    mutating func unname(_ handler: Handle<HandlerEntry>, _ removal: HandlerRemoval) {
+    mutating func removeName(_ handler: Handle<HandlerEntry>, _ removal: HandlerRemoval) {
         releaseName(of: handler)
         handlers[handler].enter(.removing(removal))
         removing.append(handler)
@@ -374,7 +376,7 @@ package struct HandlerRegistry {
     mutating func releaseRoom(beyond bound: Int, least: Int) {
         handlers.releaseRoom(least: least)
         roots.releaseRoom(least: least)
-        numbers.releaseRoom(least: least)
+        handlesByKey.releaseRoom(least: least)
         rootHandles.releaseRoom(least: least)
         subtrees.releaseRoom(least: least)
         subscriptions.releaseRoom(least: least)
@@ -412,12 +414,12 @@ extension HandlerRegistry {
     private typealias Check = (Bool, @autoclosure () -> String) -> Void
 
     private func checkNames(_ check: Check) {
-        if let fault = order.fault { check(false, "12: the order of handlers: \(fault)") }
+        if let fault = nameOrder.invariantFault { check(false, "12: the order of handlers: \(fault)") }
         let named = indices.filter { handlers[$0].isNamed }
         check(
-            numbers.count == named.count && named.allSatisfy { numbers[handlers[$0].key] == $0 },
-            "12: \(named.count) handlers, \(numbers.count) names")
-        let ordered = order.handles(from: order.start) { _ in true }
+            handlesByKey.count == named.count && named.allSatisfy { handlesByKey[handlers[$0].key] == $0 },
+            "12: \(named.count) handlers, \(handlesByKey.count) names")
+        let ordered = nameOrder.handles(from: nameOrder.start) { _ in true }
         let isInOrder = zip(ordered, ordered.dropFirst()).allSatisfy {
             precedes(handlers[$1].id.description, handlers[$1].principal, $0)
         }
@@ -461,7 +463,7 @@ extension HandlerRegistry {
         check(entry.references >= Int(entry.interests.count), "12: handler \(entry.id) has too few references")
         check(!isIdle(handler), "12: handler \(entry.id) is idle")
         check(
-            resting(of: handler).count == Int(entry.resting.count)
+            restingRequests(of: handler).count == Int(entry.restingRequests.count)
                 && requests(of: handler).count == Int(entry.interests.count),
             "10: a chain of handler \(entry.id) is broken")
     }

@@ -47,13 +47,13 @@ struct ClientRemoval {
     let requests: RemovedRequests
     let continuation: Next
     /// Name at which the next slice of handlers begins; nil for the first.
-    var next: String?
+    var nextName: String?
     /// Whether handlers may still have names that match.
     var isUnnaming: Bool
     /// Number of removed requests that had not ended.
     var count = 0
     /// Handlers without names whose requests must be gone before the removal ends.
-    var awaited: Set<Handle<HandlerEntry>> = []
+    var awaitedHandlers: Set<Handle<HandlerEntry>> = []
 
     /// - Parameter count: number of its requests that are removed already.
     init(_ pattern: HandlerPattern, count: Int) {

@@ -33,7 +33,7 @@ package struct CoolDown {
     /// Begin of the first of the cool-downs without an answer between them.
     let since: Tick
     /// Number of refusals in a row.
-    var strikes: Int
+    var refusalsInRow: Int
     /// Distinguishes the timer of this cool-down from those of earlier ones.
     var serial: UInt64
     /// Flight of the latest probe. It waits behind the others, so that no request uses up its retries for all.

@@ -20,7 +20,7 @@ package struct OriginEntry {
     /// Concurrent transfers, including cancelled ones until their end is confirmed.
     package var running: Int32 = 0
     /// Number of them in classes below `high`.
-    var lower: Int32 = 0
+    var transfersBelowHigh: Int32 = 0
     /// Open claims in the engine of the cluster.
     var claims: Int32 = 0
     /// Maximum number of transfers now: the limit, or more while transfers above a lowered limit drain.
@@ -77,7 +77,7 @@ package struct OriginEntry {
     /// Counts a transfer that this broker starts.
     mutating func startTransfer(by worker: WorkerID, isHigh: Bool, now: Tick) {
         running += 1
-        if !isHigh { lower += 1 }
+        if !isHigh { transfersBelowHigh += 1 }
         lastWorker = worker
         startedAt = now
     }
@@ -100,7 +100,7 @@ package struct OriginEntry {
     mutating func endTransfer(isHigh: Bool, isSmall: Bool?) {
         if let isSmall { hasSmallBodies = isSmall }
         running -= 1
-        if !isHigh { lower -= 1 }
+        if !isHigh { transfersBelowHigh -= 1 }
         ceiling = max(limit, running)
     }
 
@@ -122,6 +122,6 @@ package struct OriginEntry {
 
     /// Whether the limit has room for one more transfer of this class, regardless of the spacing.
     package func hasRoom(for priority: PriorityClass) -> Bool {
-        running < limit && (priority == .high || limit < 4 || lower < limit - 1)
+        running < limit && (priority == .high || limit < 4 || transfersBelowHigh < limit - 1)
     }
 }

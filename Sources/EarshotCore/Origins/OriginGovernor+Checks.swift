@@ -14,8 +14,9 @@ extension OriginGovernor {
                 isCoordinated && origin.pool == WorkerPool.web || origin.running <= origin.ceiling,
                 "9: origin \(origin.origin) is over its limit")
             check(
-                0 <= origin.lower && origin.lower <= origin.running,
-                "7: origin \(origin.origin) counts \(origin.lower) of \(origin.running) transfers as lower")
+                0 <= origin.transfersBelowHigh && origin.transfersBelowHigh <= origin.running,
+                "7: origin \(origin.origin) counts \(origin.transfersBelowHigh) of \(origin.running) transfers as lower"
+            )
             check(!origin.isIdle, "12: idle origin \(origin.origin) was not forgotten")
             let own = scopes.indices.filter { scopes[$0].origin == number }
             check(origin.scopes == own.count, "12: origin \(origin.origin) counts \(origin.scopes) scopes")

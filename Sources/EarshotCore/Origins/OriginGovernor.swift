@@ -370,7 +370,7 @@ package struct OriginGovernor {
         let present = scopes[scope].coolDown
         if case .cooling = present?.phase, retryAfter == nil { return nil }
         // Transfers that were running when the origin began to refuse are refused too, and count as one refusal.
-        let strikes = (present?.strikes ?? 0) + (present?.end == nil ? 1 : 0)
+        let strikes = (present?.refusalsInRow ?? 0) + (present?.end == nil ? 1 : 0)
         let requestedNanoseconds = (retryAfter?.seconds ?? 0) * 1_000_000_000
         let pause = max(CoolDown.backoff.pause(afterFailures: strikes, random: generator.next()), requestedNanoseconds)
         let end = now.advanced(byNanoseconds: pause)
@@ -380,7 +380,7 @@ package struct OriginGovernor {
         let phase = isRefusing ? CoolDown.Phase.refusing(until: end) : .cooling(until: end)
         enter(
             CoolDown(
-                phase: phase, since: present?.since ?? now, strikes: strikes, serial: serial,
+                phase: phase, since: present?.since ?? now, refusalsInRow: strikes, serial: serial,
                 latestProbe: present?.latestProbe), scope)
         return CoolDownStart(end: end, serial: serial, isRefusing: isRefusing)
     }

@@ -28,7 +28,7 @@ enum Origins {
 
     /// Reports the end of a flight to its scope, which may be forgotten with its origin.
     static func flightLeft(_ scope: Handle<OriginScope>, in records: inout Records) {
-        forgotten(records.governor.flightLeft(scope), in: &records)
+        originForgotten(records.governor.flightLeft(scope), in: &records)
     }
 
     /// Moves a flight to another scope.
@@ -40,7 +40,7 @@ enum Origins {
     }
 
     /// Reports to the pool of a forgotten origin that it has one origin less.
-    private static func forgotten(_ pool: Handle<WorkerPool>?, in records: inout Records) {
+    private static func originForgotten(_ pool: Handle<WorkerPool>?, in records: inout Records) {
         if let pool { records.pools.originForgotten(by: pool) }
     }
 
@@ -64,7 +64,7 @@ enum Origins {
         let isSmall = bodyBytes.map { $0 <= records.limits.smallBodyBytes }
         let pool = records.governor.endTransfer(at: origin, isHigh: isHigh, isSmall: isSmall)
         records.queue.originOpened(origin)
-        forgotten(pool, in: &records)
+        originForgotten(pool, in: &records)
     }
 
     // MARK: Terms
@@ -87,7 +87,7 @@ enum Origins {
             let (pause, pool) = records.governor.setTerms(terms, of: origin, now: now)
             setTimer(pause, of: origin, in: &records)
             records.queue.originOpened(origin)
-            forgotten(pool, in: &records)
+            originForgotten(pool, in: &records)
         }
     }
 
@@ -102,7 +102,7 @@ enum Origins {
     static func pauseEnded(at origin: Handle<OriginEntry>, in records: inout Records) {
         let pool = records.governor.pauseEnded(at: origin)
         records.queue.originOpened(origin)
-        forgotten(pool, in: &records)
+        originForgotten(pool, in: &records)
     }
 
     // MARK: Slow start
@@ -140,7 +140,7 @@ enum Origins {
     static func cooled(_ scope: Handle<OriginScope>, in records: inout Records) {
         let pool = records.governor.coolDownEnded(scope)
         records.queue.scopeOpened(scope)
-        forgotten(pool, in: &records)
+        originForgotten(pool, in: &records)
     }
 
     /// Ends the cool-downs that exceeded the former limit. One probe may start at each of these origins.

@@ -15,36 +15,36 @@ struct PartStore {
     /// Bytes of all parts. A wrapping sum, because workers report some of the sizes.
     private(set) var bytes = 0
     /// Parts by flight.
-    private(set) var kept: [Handle<Flight>: KeptPart] = [:]
+    private(set) var keptParts: [Handle<Flight>: KeptPart] = [:]
 
-    var isEmpty: Bool { kept.isEmpty }
+    var isEmpty: Bool { keptParts.isEmpty }
 
-    func hasPart(of flight: Handle<Flight>) -> Bool { kept[flight] != nil }
+    func hasPart(of flight: Handle<Flight>) -> Bool { keptParts[flight] != nil }
 
     /// Keeps a part for a flight without one.
-    mutating func keep(_ part: KeptPart, for flight: Handle<Flight>) {
-        precondition(kept[flight] == nil, "flight \(flight) has two parts")
-        kept[flight] = part
+    mutating func keepPart(_ part: KeptPart, for flight: Handle<Flight>) {
+        precondition(keptParts[flight] == nil, "flight \(flight) has two parts")
+        keptParts[flight] = part
         bytes &+= part.bytes
     }
 
     /// Removes the part of a flight and returns it.
     mutating func take(_ flight: Handle<Flight>) -> KeptPart? {
         // Nearly always empty, and called for each flight.
-        guard !kept.isEmpty, let part = kept.removeValue(forKey: flight) else { return nil }
+        guard !keptParts.isEmpty, let part = keptParts.removeValue(forKey: flight) else { return nil }
         bytes &-= part.bytes
         return part
     }
 
     /// Releases spare capacity beyond `least` entries.
-    mutating func releaseRoom(least: Int) { kept.releaseRoom(least: least) }
+    mutating func releaseRoom(least: Int) { keptParts.releaseRoom(least: least) }
 
     /// Returns a sentence for each violated invariant.
     func checkInvariants() -> [String] {
         var faults: [String] = []
-        let sum = kept.values.reduce(0) { $0 &+ $1.bytes }
+        let sum = keptParts.values.reduce(0) { $0 &+ $1.bytes }
         if bytes != sum { faults.append("11: parts have \(sum) bytes, not \(bytes)") }
-        if Set(kept.values.map(\.file)).count < kept.count { faults.append("12: two parts share a file") }
+        if Set(keptParts.values.map(\.file)).count < keptParts.count { faults.append("12: two parts share a file") }
         return faults
     }
 }

@@ -5,20 +5,20 @@ internal import EarshotWire
 /// parts, and from there to the next attempt.
 ///
 /// A worker writes a body into a file named after its attempt. When the attempt ends early, the shell takes the file
-/// back under `SpoolName.kept` and reports it with `partKept`, before it reports the end. If the flight has ended too, the
+/// back under `SpoolName.keptPart` and reports it with `partKept`, before it reports the end. If the flight has ended too, the
 /// shell moves the file to the folder of parts, where later flights and brokers find it by `PartKeys`. The shell has the
 /// description of each body that is large enough while it grows, so it can do that also after a crash.
 enum Parts {
     // MARK: Events
 
     /// Handles the rename of a file of a worker that ends the attempt or has died. The file has `bytes` bytes.
-    static func kept(_ attempt: AttemptID, bytes: Int, by id: WorkerID, in records: inout Records) {
+    static func partKept(_ attempt: AttemptID, bytes: Int, by id: WorkerID, in records: inout Records) {
         guard !records.workers.partKept(of: attempt, bytes: bytes, by: id) else { return }
-        records.outbox.actions.append(.spool(.removePart(SpoolName.kept(of: attempt))))
+        records.outbox.actions.append(.spool(.removePart(SpoolName.keptPart(of: attempt))))
     }
 
     /// Handles the move of a part from the folder of parts to the file of an attempt whose JOB follows.
-    static func found(
+    static func partFound(
         _ part: PartDescription, bytes: Int, isVerified: Bool, for attempt: AttemptID, by id: WorkerID,
         in records: inout Records
     ) {
@@ -72,7 +72,7 @@ enum Parts {
     /// Keeps the part of an ended attempt for its flight or, if that has ended too, for a later flight.
     static func attemptEnded(_ attempt: AttemptID, _ lease: WorkerLease, in records: inout Records) {
         guard let bytes = lease.keptBytes else { return }
-        let file = SpoolName.kept(of: attempt)
+        let file = SpoolName.keptPart(of: attempt)
         guard lease.part?.isVerified ?? true else {
             // The file may have more bytes than those of its checkpoint, so it goes back to the folder of parts.
             records.outbox.actions.append(.spool(.storePart(file)))
@@ -91,12 +91,12 @@ enum Parts {
             file: file, principal: lease.principal, body: body, fields: growing.fields, generation: growing.generation,
             audience: growing.audience, isRecorded: growing.isRecorded)
         if let flight = lease.flight {
-            keep(part, for: flight, in: &records)
+            keepPart(part, for: flight, in: &records)
         } else if let abandoned = lease.abandoned {
             if let successor = records.flights.handle(of: abandoned.key), !records.flights[successor].isRunning,
                 !records.parts.hasPart(of: successor)
             {
-                keep(part, for: successor, in: &records)
+                keepPart(part, for: successor, in: &records)
             } else {
                 store(part, abandoned.partKeys, in: &records)
             }
@@ -104,13 +104,13 @@ enum Parts {
     }
 
     /// Keeps a part for the next attempt of a flight instead of an earlier one, if the spool and its principal have room for it.
-    private static func keep(_ part: KeptPart, for flight: Handle<Flight>, in records: inout Records) {
+    private static func keepPart(_ part: KeptPart, for flight: Handle<Flight>, in records: inout Records) {
         delete(take(flight, in: &records), in: &records)
         guard records.quotas.admits(1, of: \.parts, for: part.principal, within: records.limits.keptParts),
             records.quotas.hasRoomInSpool(for: part.bytes, of: part.principal),
             records.outcomes.spooledBytes &+ records.parts.bytes &+ part.bytes <= records.limits.spoolBytes
         else { return delete(part, in: &records) }
-        records.parts.keep(part, for: flight)
+        records.parts.keepPart(part, for: flight)
         charge(part, 1, in: &records)
     }
 

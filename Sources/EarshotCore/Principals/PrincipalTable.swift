@@ -11,7 +11,7 @@ package struct PrincipalTable {
     private static let firstSweep = 64
 
     private var principals = Slab<Principal>()
-    private var numbers: [PrincipalName: Handle<Principal>] = [:]
+    private var handlesByName: [PrincipalName: Handle<Principal>] = [:]
     /// Number of entries at which the next insertion sweeps.
     private var sweepCount = firstSweep
 
@@ -32,7 +32,7 @@ package struct PrincipalTable {
     package func name(of principal: Handle<Principal>) -> PrincipalName? { principals[principal].name }
 
     /// The principal of this name, if it is known.
-    func handle(of name: PrincipalName) -> Handle<Principal>? { numbers[name] }
+    func handle(of name: PrincipalName) -> Handle<Principal>? { handlesByName[name] }
 
     /// A principal, which is added if needed. The caller refers to it next.
     ///
@@ -41,16 +41,16 @@ package struct PrincipalTable {
     ///   - used: principals that a session or a handler has. Called only for a sweep.
     mutating func add(_ name: PrincipalName?, used: () -> Set<Handle<Principal>>) -> Handle<Principal> {
         guard let name else { return Self.administrator }
-        if let number = numbers[name] { return number }
+        if let number = handlesByName[name] { return number }
         if count >= sweepCount { sweep(except: used()) }
         let number = principals.insert(Principal(name: name))
-        numbers[name] = number
+        handlesByName[name] = number
         return number
     }
 
     private mutating func sweep(except used: Set<Handle<Principal>>) {
         for number in indices where number != Self.administrator && !used.contains(number) {
-            if let name = principals[number].name { numbers[name] = nil }
+            if let name = principals[number].name { handlesByName[name] = nil }
             principals.remove(number)
         }
         sweepCount = max(Self.firstSweep, count * 2)
@@ -65,9 +65,11 @@ package struct PrincipalTable {
             faults.append("12: a session or a handler has no principal")
         }
         let isIndexed = indices.allSatisfy { number in
-            principals[number].name.map { numbers[$0] == number } ?? (number == Self.administrator)
+            principals[number].name.map { handlesByName[$0] == number } ?? (number == Self.administrator)
         }
-        if !isIndexed || numbers.count != count - 1 { faults.append("12: \(count) principals, \(numbers.count) names") }
+        if !isIndexed || handlesByName.count != count - 1 {
+            faults.append("12: \(count) principals, \(handlesByName.count) names")
+        }
         return faults
     }
 }

@@ -193,7 +193,7 @@ package struct QuotaBook {
     }
 
     /// Principals by their use of a shared amount, without the administrator, the heaviest first.
-    func heaviest(_ kind: KeyPath<Amounts, Int>) -> [Handle<Principal>] {
+    func heaviestPrincipals(_ kind: KeyPath<Amounts, Int>) -> [Handle<Principal>] {
         uses.filter { $0.value[keyPath: kind] > 0 }
             .sorted { ($1.value[keyPath: kind], $0.key) < ($0.value[keyPath: kind], $1.key) }.map(\.key)
     }

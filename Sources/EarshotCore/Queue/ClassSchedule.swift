@@ -18,35 +18,35 @@ struct ClassSchedule {
     /// Computed once, because each start iterates over it.
     static let classes = PriorityClass.allCases
 
-    private var spent = ByClass<UInt64>(repeating: 0)
+    private var spentCosts = ByClass<UInt64>(repeating: 0)
     /// Highest cost, before its turn, of a class that took one. A class that becomes busy starts there.
-    private var present: UInt64 = 0
+    private var presentCost: UInt64 = 0
 
     /// Returns the class with the lowest cost among those with work, the higher class if two are equal; nil if none has
     /// work.
     func next(where hasWork: (PriorityClass) -> Bool) -> PriorityClass? {
         var next: PriorityClass?
         for candidate in Self.classes where hasWork(candidate) {
-            if let best = next, spent[best] < spent[candidate] { continue }
+            if let best = next, spentCosts[best] < spentCosts[candidate] { continue }
             next = candidate
         }
         return next
     }
 
     mutating func tookTurn(_ priority: PriorityClass) {
-        present = max(present, spent[priority])
-        spent[priority] += Self.stride(priority)
+        presentCost = max(presentCost, spentCosts[priority])
+        spentCosts[priority] += Self.stride(priority)
     }
 
     /// Handles new work of an idle class. It cannot make up for turns in idle time, and pays for its first turn.
     mutating func becameBusy(_ priority: PriorityClass) {
-        spent[priority] = max(spent[priority], present + Self.stride(priority))
+        spentCosts[priority] = max(spentCosts[priority], presentCost + Self.stride(priority))
     }
 
     /// Handles the end of an obstacle to a class that had work all the time. It cannot make up for missed turns, but
     /// pays nothing: an origin that is always full blocks the class at each turn, and the payments would starve it.
     mutating func becameFree(_ priority: PriorityClass) {
-        spent[priority] = max(spent[priority], present)
+        spentCosts[priority] = max(spentCosts[priority], presentCost)
     }
 }
 

@@ -26,12 +26,12 @@ struct CoolDownWaits {
     private var scopes: [Handle<OriginScope>: Members] = [:]
     private var chains = Chains<Interest>()
     /// Scopes with members to check, in the order of their turns.
-    private var pending: Deque<Handle<OriginScope>> = []
+    private var pendingScopes: Deque<Handle<OriginScope>> = []
 
     var isEmpty: Bool { scopes.isEmpty }
 
     /// Whether members are left to check.
-    var isBehind: Bool { !pending.isEmpty }
+    var isBehind: Bool { !pendingScopes.isEmpty }
 
     mutating func add(_ interest: Handle<Interest>, of scope: Handle<OriginScope>) {
         chains.append(interest, to: &scopes[scope, default: Members()].chain)
@@ -49,21 +49,21 @@ struct CoolDownWaits {
     /// Has all members of a scope checked.
     mutating func check(_ scope: Handle<OriginScope>, since: Tick) {
         guard let index = scopes.index(forKey: scope) else { return }
-        if scopes.values[index].unchecked == 0 { pending.append(scope) }
+        if scopes.values[index].unchecked == 0 { pendingScopes.append(scope) }
         scopes.values[index].unchecked = Int(scopes.values[index].chain.count)
         scopes.values[index].since = since
     }
 
     /// Takes the next member to check; nil if none is left.
     mutating func takeTurn() -> Turn? {
-        while let scope = pending.popFirst() {
+        while let scope = pendingScopes.popFirst() {
             // A scope whose members have left may be listed twice.
             guard let index = scopes.index(forKey: scope), scopes.values[index].unchecked > 0,
                 let interest = scopes.values[index].chain.first
             else { continue }
             chains.rotate(&scopes.values[index].chain)
             scopes.values[index].unchecked -= 1
-            if scopes.values[index].unchecked > 0 { pending.append(scope) }
+            if scopes.values[index].unchecked > 0 { pendingScopes.append(scope) }
             return Turn(interest: interest, scope: scope, since: scopes.values[index].since)
         }
         return nil
@@ -73,7 +73,7 @@ struct CoolDownWaits {
     mutating func releaseRoom(beyond bound: Int, least: Int) {
         scopes.releaseRoom(least: least)
         chains.releaseRoom(beyond: bound, least: least)
-        pending.releaseRoomIfEmpty()
+        pendingScopes.releaseRoomIfEmpty()
     }
 
     /// Whether all members are queued in their scopes, and each scope with members to check has a turn. O(members).
@@ -81,7 +81,7 @@ struct CoolDownWaits {
         scopes.allSatisfy { scope, members in
             let all = chains.members(of: members.chain)
             return !all.isEmpty && all.count == members.chain.count && all.allSatisfy { isQueued($0, scope) }
-                && (members.unchecked == 0 || pending.contains(scope))
+                && (members.unchecked == 0 || pendingScopes.contains(scope))
         }
     }
 }

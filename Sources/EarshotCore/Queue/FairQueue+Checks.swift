@@ -51,7 +51,9 @@ extension FairQueue {
             leafOfInterest.handles.count { contains($0) } == count,
             "4: \(count) interests are queued, others have a place")
         for line in lines.indices {
-            check(counts[line] == lines[line].counts, "4: the counts of line \(line) are \(lines[line].counts)")
+            check(
+                counts[line] == lines[line].interestCounts,
+                "4: the counts of line \(line) are \(lines[line].interestCounts)")
         }
         check(
             pools.handles.allSatisfy { pools[$0].count == poolCounts[$0, default: 0] },

@@ -88,7 +88,7 @@ package struct FairQueue {
         var rotations = ByClass(repeating: Chain<RootNode>())
         var schedule = ClassSchedule()
         /// Number of queued interests by class.
-        var counts = ByClass(repeating: 0)
+        var interestCounts = ByClass(repeating: 0)
         var rootCount = 0
         /// Number of roots in the rotations of all classes.
         var rotating = 0
@@ -137,7 +137,7 @@ package struct FairQueue {
 
     /// Number of queued interests of a class, in all pools. O(principals).
     package func count(of priority: PriorityClass) -> Int {
-        lines.indices.reduce(0) { $0 + lines[$1].counts[priority] }
+        lines.indices.reduce(0) { $0 + lines[$1].interestCounts[priority] }
     }
 
     /// Number of queued interests of a pool.
@@ -187,7 +187,7 @@ package struct FairQueue {
         }
         count += 1
         pools[place.pool].count += 1
-        lines[line(of: leaves[leaf].key.lane)].counts[place.priority] += 1
+        lines[line(of: leaves[leaf].key.lane)].interestCounts[place.priority] += 1
     }
 
     /// Removes an interest; no effect if it is not queued.
@@ -200,7 +200,7 @@ package struct FairQueue {
         let line = line(of: lane)
         count -= 1
         pools[lines[line].key.pool].count -= 1
-        lines[line].counts[lanes[lane].priority] -= 1
+        lines[line].interestCounts[lanes[lane].priority] -= 1
         if leaves[leaf].interests.isEmpty { dropLeaf(leaf) }
     }
 
@@ -422,7 +422,7 @@ package struct FairQueue {
         let priority = roots[root].key.priority
         let line = roots[root].key.line
         if lines[line].rotations[priority].isEmpty {
-            let isNew = lines[line].counts[priority] == 0
+            let isNew = lines[line].interestCounts[priority] == 0
             if isNew { lines[line].schedule.becameBusy(priority) } else { lines[line].schedule.becameFree(priority) }
             if priority == .high { pools[lines[line].key.pool].highTurns.insert(line, tag: lines[line].tag) }
         }

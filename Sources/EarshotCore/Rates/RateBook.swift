@@ -41,7 +41,7 @@ struct RateBook {
 
     /// An attempt with a share.
     private struct Record {
-        /// Limits of its start or of the latest division, at least one. `counts` includes them.
+        /// Limits of its start or of the latest division, at least one. `recordCounts` includes them.
         var limits: [Limit]
         var rate: Int
         /// Bytes received at the latest sample, or at its start.
@@ -74,9 +74,9 @@ struct RateBook {
 
     private var records: [AttemptID: Record] = [:]
     /// Number of records under each limit. A start needs no other knowledge of the running attempts.
-    private var counts: [Group: Int] = [:]
+    private var recordCounts: [Group: Int] = [:]
     /// Time of the next division; nil while no attempt is limited.
-    private(set) var due: Tick?
+    private(set) var nextDivision: Tick?
 
     /// Whether no attempt is limited.
     var isEmpty: Bool { records.isEmpty }
@@ -87,12 +87,12 @@ struct RateBook {
     ///
     /// - Parameter limits: limits that apply to it, at least one.
     mutating func started(_ attempt: AttemptID, _ limits: [Limit], now: Tick) -> Int {
-        let shares = limits.map { $0.rate / (1 + counts[$0.group, default: 0]) }
+        let shares = limits.map { $0.rate / (1 + recordCounts[$0.group, default: 0]) }
         let rate = max(1, shares.min() ?? 1)
         ended(attempt, now: now)
         records[attempt] = Record(limits: limits, rate: rate, receivedBytes: 0, sampledAt: now, demand: nil)
-        for limit in limits { counts[limit.group, default: 0] += 1 }
-        changed(now: now)
+        for limit in limits { recordCounts[limit.group, default: 0] += 1 }
+        scheduleDivision(now: now)
         return rate
     }
 
@@ -100,16 +100,16 @@ struct RateBook {
     mutating func ended(_ attempt: AttemptID, now: Tick) {
         guard let record = records.removeValue(forKey: attempt) else { return }
         for limit in record.limits {
-            let count = counts[limit.group, default: 0] - 1
-            counts[limit.group] = count > 0 ? count : nil
+            let count = recordCounts[limit.group, default: 0] - 1
+            recordCounts[limit.group] = count > 0 ? count : nil
         }
-        changed(now: now)
+        scheduleDivision(now: now)
     }
 
     /// Brings the next division forward, after a start, an end or a changed limit.
-    mutating func changed(now: Tick) {
+    mutating func scheduleDivision(now: Tick) {
         let soon = now.advanced(byMilliseconds: Self.divisionDelayMilliseconds)
-        due = min(due ?? soon, soon)
+        nextDivision = min(nextDivision ?? soon, soon)
     }
 
     // MARK: Handlers
@@ -149,14 +149,14 @@ struct RateBook {
             limited.append(member)
         }
         records = kept
-        counts = [:]
-        for record in kept.values { for limit in record.limits { counts[limit.group, default: 0] += 1 } }
+        recordCounts = [:]
+        for record in kept.values { for limit in record.limits { recordCounts[limit.group, default: 0] += 1 } }
         let shares = Self.shares(of: limited.map { ($0.limits, kept[$0.attempt]?.demand) })
         for (member, rate) in zip(limited, shares) where records[member.attempt]?.rate != rate {
             records[member.attempt]?.rate = rate
             changes.append(Change(worker: member.worker, attempt: member.attempt, rate: rate))
         }
-        due = limited.isEmpty ? nil : now.advanced(byMilliseconds: Self.divisionMilliseconds)
+        nextDivision = limited.isEmpty ? nil : now.advanced(byMilliseconds: Self.divisionMilliseconds)
         return changes
     }
 
@@ -200,8 +200,10 @@ struct RateBook {
                 counted[limit.group, default: 0] += 1
             }
         }
-        if counted != counts { faults.append("10: the counts of rate limits are \(counts), not \(counted)") }
-        if due == nil, !records.isEmpty { faults.append("12: no division of rates is due") }
+        if counted != recordCounts {
+            faults.append("10: the counts of rate limits are \(recordCounts), not \(counted)")
+        }
+        if nextDivision == nil, !records.isEmpty { faults.append("12: no division of rates is due") }
         return faults
     }
 }

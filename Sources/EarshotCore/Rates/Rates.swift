@@ -11,7 +11,7 @@ enum Rates {
         var limits = limits(at: origin, in: &records)
         if let limit = handlerLimit(of: flight, in: &records) { limits.append(limit) }
         guard !limits.isEmpty else { return nil }
-        let before = records.rates.due
+        let before = records.rates.nextDivision
         let rate = records.rates.started(attempt, limits, now: now)
         setTimer(unless: before, in: &records)
         return rate
@@ -19,7 +19,7 @@ enum Rates {
 
     /// Removes the share of an ended attempt.
     static func attemptEnded(_ attempt: AttemptID, now: Tick, in records: inout Records) {
-        let before = records.rates.due
+        let before = records.rates.nextDivision
         records.rates.ended(attempt, now: now)
         setTimer(unless: before, in: &records)
     }
@@ -27,14 +27,14 @@ enum Rates {
     /// Divides the limits soon, if there are any.
     static func limitsChanged(now: Tick, in records: inout Records) {
         guard !records.rates.isEmpty || hasLimit(records.limits) else { return }
-        let before = records.rates.due
-        records.rates.changed(now: now)
+        let before = records.rates.nextDivision
+        records.rates.scheduleDivision(now: now)
         setTimer(unless: before, in: &records)
     }
 
     /// Divides the limits again, and sends changed shares to the workers.
     static func divide(now: Tick, in records: inout Records) {
-        let before = records.rates.due
+        let before = records.rates.nextDivision
         for change in records.rates.divide(among: members(in: &records), now: now) {
             records.outbox.actions.append(
                 .worker(.send(change.worker, .rate(change.attempt, bytesPerSecond: change.rate))))
@@ -44,7 +44,7 @@ enum Rates {
 
     /// Sets the timer of the next division, unless it has this time already.
     private static func setTimer(unless before: Tick?, in records: inout Records) {
-        if let due = records.rates.due, due != before { records.setTimer(due, .rates(due)) }
+        if let due = records.rates.nextDivision, due != before { records.setTimer(due, .rates(due)) }
     }
 
     /// Whether a setting or a rule limits rates.

@@ -25,11 +25,11 @@ struct WaterFilling {
     }
 
     /// Undivided rest of the limit of each group.
-    private(set) var rest: [Int]
+    private(set) var undividedRates: [Int]
     /// Number of examined levels and members.
     private(set) var steps = 0
 
-    init(limits: [Int]) { rest = limits }
+    init(limits: [Int]) { undividedRates = limits }
 
     /// Divides the rest among these members, and removes their shares from it.
     ///
@@ -37,8 +37,8 @@ struct WaterFilling {
     mutating func divide(among members: [Member]) -> [Int] {
         var shares = [Int](repeating: 0, count: members.count)
         var isOpen = [Bool](repeating: true, count: members.count)
-        var open = [Int](repeating: 0, count: rest.count)
-        var membersOfGroups = [[Int]](repeating: [], count: rest.count)
+        var open = [Int](repeating: 0, count: undividedRates.count)
+        var membersOfGroups = [[Int]](repeating: [], count: undividedRates.count)
         for (member, record) in members.enumerated() {
             for group in record.groups {
                 open[group] += 1
@@ -58,17 +58,20 @@ struct WaterFilling {
         }
         // The lowest demand is last.
         demands.sort { ($0.share, $0.member) > ($1.share, $1.member) }
-        var levels = Heap(rest.indices.filter { open[$0] > 0 }.map { Level(share: rest[$0] / open[$0], group: $0) })
+        var levels = Heap(
+            undividedRates.indices.filter { open[$0] > 0 }.map {
+                Level(share: undividedRates[$0] / open[$0], group: $0)
+            })
         while let lowest = levels.min {
             steps += 1
             if let demand = demands.last, !isOpen[demand.member] || demand.share <= lowest.share {
                 demands.removeLast()
-                if isOpen[demand.member] { close(demand.member, at: demand.share, &rest) }
+                if isOpen[demand.member] { close(demand.member, at: demand.share, &undividedRates) }
                 continue
             }
             levels.removeMin()
             guard open[lowest.group] > 0 else { continue }
-            let share = rest[lowest.group] / open[lowest.group]
+            let share = undividedRates[lowest.group] / open[lowest.group]
             guard share == lowest.share else {
                 // Members have closed since, so the level has risen.
                 levels.insert(Level(share: share, group: lowest.group))
@@ -76,7 +79,7 @@ struct WaterFilling {
             }
             for member in membersOfGroups[lowest.group] where isOpen[member] {
                 steps += 1
-                close(member, at: share, &rest)
+                close(member, at: share, &undividedRates)
             }
         }
         return shares

@@ -68,7 +68,7 @@ extension Records {
     }
 
     /// Counts the body of a request. The caller retains it for a flight next.
-    mutating func hold(_ body: RequestBody, of client: ClientID, by principal: Handle<Principal>) {
+    mutating func countBody(_ body: RequestBody, of client: ClientID, by principal: Handle<Principal>) {
         requests.bodies.add(body, of: client, by: principal)
         quotas.share(body.byteCount, of: \.bodyBytes, by: principal)
     }
@@ -86,8 +86,8 @@ extension Records {
     mutating func chargeWindow(of client: Handle<ClientSession>) {
         let principal = clients[client].principal
         guard principal != PrincipalTable.administrator else { return }
-        let (weight, charged) = (clients[client].deliveries.weight, clients[client].charged)
-        clients[client].charged = weight
+        let (weight, charged) = (clients[client].deliveries.weight, clients[client].chargedWeight)
+        clients[client].chargedWeight = weight
         quotas.spoolBytes(weight.bodies - charged.bodies, of: principal)
         quotas.memoryBytes(weight.inMemory - charged.inMemory, of: principal)
         let count = clients[client].deliveries.count
@@ -116,7 +116,7 @@ extension Records {
         let (handler, owner) = (requests[interest].handler, requests[interest].owner)
         ledger.requests.pending -= 1
         change(&ledger.requests)
-        if let owner { requests.removeOwned(interest, from: &clients[owner].owned) }
+        if let owner { requests.removeOwned(interest, from: &clients[owner].ownedRequests) }
         quotas.requests(-1, of: handlers[handler].principal)
         handlers.requestEnded(of: handler, owner: owner, change)
     }

@@ -121,12 +121,12 @@ extension Records {
         case .grace(let interest): requests.resolve(interest).map { requests[$0].phase == .held } ?? false
         case .expired(let interest, let timer): durables.isExpiryTimer(timer, of: interest)
         case .abandoned(let handler, let absence):
-            handlers.contains(handler) && handlers[handler].absence == absence && handlers[handler].isNamed
+            handlers.contains(handler) && handlers[handler].absenceEpoch == absence && handlers[handler].isNamed
         case .retry(let name): flights.handle(of: name) != nil
         case .cooled(let scope, let serial): governor.isCooling(scope, serial: serial)
         case .paused(let origin, let pause): governor.isPaused(origin, serial: pause)
         case .greeting(let client): clients.handle(of: client).map { clients[$0].phase == .joining } ?? false
-        case .lease(let client, let absence): clients.contains(client) && clients[client].absence == absence
+        case .lease(let client, let absence): clients.contains(client) && clients[client].absenceEpoch == absence
         case .stalled(let client, let stall):
             clients.contains(client) && clients[client].deliveries.watch?.serial == stall
         case .poolEmpty(let pool, let absence): pools.isAwaited(pool, serial: absence)
@@ -135,7 +135,7 @@ extension Records {
         case .jars(let serial): cookieJars.isAwaited(serial)
         case .isolation(let id): workers.handle(of: id).map { workers[$0].isolation != nil } ?? false
         case .heartbeat(let id): workers.handle(of: id) != nil
-        case .rates(let due): rates.due == due
+        case .rates(let due): rates.nextDivision == due
         case .suspicion(let name, let deaths):
             flights.handle(of: name).map { flights[$0].isSuspect && flights[extras: $0].workerDeaths == deaths }
                 ?? false
@@ -144,7 +144,7 @@ extension Records {
 
     /// Sets the lease timer of a session that is away.
     mutating func setLeaseTimer(_ at: Tick, of client: Handle<ClientSession>) {
-        if let absence = clients[client].absence { setTimer(at, .lease(client: client, absence: absence)) }
+        if let absence = clients[client].absenceEpoch { setTimer(at, .lease(client: client, absence: absence)) }
     }
 }
 

@@ -7,7 +7,7 @@ package struct RequestBook {
     private var interests = Slab<Interest>()
     private var extras = Slab<Interest.Extras>()
     /// Listed requests by handler and ID. The table stores handles only, since the records hold the keys.
-    private var numbers = HandleTable<Interest>()
+    private var handlesByName = HandleTable<Interest>()
     /// Open requests by owner. The owner's session holds the ends of its list.
     private var ownerChains = Chains<Interest>()
     /// Long heads of requests that have not ended.
@@ -37,7 +37,7 @@ package struct RequestBook {
     var indices: [Handle<Interest>] { interests.indices }
 
     var isEmpty: Bool {
-        count == 0 && extras.count == 0 && numbers.isEmpty && bodies == RequestBodies() && heads == RequestHeads()
+        count == 0 && extras.count == 0 && handlesByName.isEmpty && bodies == RequestBodies() && heads == RequestHeads()
     }
 
     func contains(_ interest: Handle<Interest>) -> Bool { interests.contains(interest) }
@@ -64,7 +64,7 @@ package struct RequestBook {
     /// - Parameter hash: `hash(_:of:)` of the ID.
     @inline(__always)
     func listed(_ request: RequestID, of handler: Handle<HandlerEntry>, _ hash: UInt32) -> Handle<Interest>? {
-        numbers.find(hash) { interests[$0].handler == handler && interests[$0].request == request }
+        handlesByName.find(hash) { interests[$0].handler == handler && interests[$0].request == request }
     }
 
     // MARK: Updates
@@ -74,14 +74,14 @@ package struct RequestBook {
     /// - Parameter hash: `hash(_:of:)` of its ID.
     mutating func insert(_ record: Interest, _ hash: UInt32) -> Handle<Interest> {
         let interest = interests.insert(record)
-        numbers.insert(interest, hash)
+        handlesByName.insert(interest, hash)
         return interest
     }
 
     /// Frees the ID of a listed request.
-    mutating func unlist(_ interest: Handle<Interest>) {
+    mutating func freeID(_ interest: Handle<Interest>) {
         interests[interest].isListed = false
-        numbers.remove(interest, Self.hash(interests[interest].request, of: interests[interest].handler))
+        handlesByName.remove(interest, Self.hash(interests[interest].request, of: interests[interest].handler))
     }
 
     /// Frees the record of a request whose ID is free.
@@ -119,7 +119,7 @@ package struct RequestBook {
     mutating func releaseRoom(least: Int) {
         interests.releaseRoom(least: least)
         extras.releaseRoom(least: least)
-        numbers.releaseRoom(least: least)
+        handlesByName.releaseRoom(least: least)
         ownerChains.releaseRoom(beyond: interests.bound, least: least)
     }
 }
@@ -130,7 +130,9 @@ extension RequestBook {
         var faults: [String] = []
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
         let listed = indices.filter { interests[$0].isListed }
-        check(numbers.count == listed.count, "12: \(listed.count) requests are listed, \(numbers.count) IDs are taken")
+        check(
+            handlesByName.count == listed.count,
+            "12: \(listed.count) requests are listed, \(handlesByName.count) IDs are taken")
         for number in listed {
             let (request, handler) = (interests[number].request, interests[number].handler)
             check(

@@ -56,13 +56,13 @@ public enum ListSettingName: String, CaseIterable, Sendable {
     public func value(_ text: String) throws(SettingError) -> [String] {
         let words =
             text == Self.none ? [] : text.split(separator: ",", omittingEmptySubsequences: false).map(String.init)
-        return try checked(words)
+        return try checkedWords(words)
     }
 
     /// Returns the words of a list.
     ///
     /// - Throws: `SettingError` if there are too many, or one is empty, too long, or not visible ASCII without commas.
-    public func checked(_ words: [String]) throws(SettingError) -> [String] {
+    public func checkedWords(_ words: [String]) throws(SettingError) -> [String] {
         let comma = UInt8(ascii: ",")
         guard words.count <= Self.mostWords,
             words.allSatisfy({ word in

@@ -44,7 +44,7 @@ struct SettingDefinition {
     }
 
     /// Returns the default; nil if the supervisor or the workers supply it.
-    func initial(_ limits: CoreLimits) -> Int? {
+    func defaultValue(_ limits: CoreLimits) -> Int? {
         switch use {
         case .core(let path), .quota(let path): limits[keyPath: path]
         case .permission(let path): limits[keyPath: path] ? 0 : 1

@@ -242,13 +242,13 @@ public enum SettingName: String, CaseIterable, Sendable {
     /// that is longer than any setting's.
     public static func nearest(to name: String, among names: [String]) -> String? {
         guard name.utf8.count <= 40 else { return nil }
-        let distances = names.map { (name: $0, distance: distance(Array($0.utf8), Array(name.utf8))) }
+        let distances = names.map { (name: $0, distance: editDistance(Array($0.utf8), Array(name.utf8))) }
         guard let nearest = distances.min(by: { $0.distance < $1.distance }) else { return nil }
         return nearest.distance <= max(2, nearest.name.utf8.count / 3) ? nearest.name : nil
     }
 
     /// Levenshtein distance: the number of bytes to insert, delete or replace.
-    private static func distance(_ left: [UInt8], _ right: [UInt8]) -> Int {
+    private static func editDistance(_ left: [UInt8], _ right: [UInt8]) -> Int {
         var row = Array(0...right.count)
         for (index, byte) in left.enumerated() {
             var diagonal = row[0]

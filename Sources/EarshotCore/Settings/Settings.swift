@@ -50,7 +50,7 @@ public struct Settings: Equatable, Sendable {
     /// The number of workers, their slots and their memory have none: the supervisor or the workers supply them.
     public init(_ limits: CoreLimits = CoreLimits()) {
         for name in SettingName.allCases {
-            numbers[name] = name.definition.initial(limits).map { Sourced(value: $0, source: Source.standard) }
+            numbers[name] = name.definition.defaultValue(limits).map { Sourced(value: $0, source: Source.standard) }
         }
         rules = limits.origins.rules.mapValues { Sourced(value: $0, source: Source.standard) }
     }
@@ -183,7 +183,7 @@ public struct Settings: Equatable, Sendable {
     /// Line after the `lines` that the supervisor sends to its broker.
     public static let end = "end"
     /// Line with which the broker confirms them.
-    public static let taken = "read"
+    public static let confirmation = "read"
 
     /// Lines that the supervisor sends to its broker: the source of each change, a tab, and its words.
     public var lines: [String] {

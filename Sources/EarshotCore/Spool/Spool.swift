@@ -86,7 +86,7 @@ enum Spool {
         _ file: String, of attempt: AttemptID, by worker: WorkerID, in records: inout Records
     ) -> FileWork.Part {
         let isHeld = records.workers.holds(attempt, worker)
-        return FileWork.Part(attempt: attempt, file: file, keptName: isHeld ? SpoolName.kept(of: attempt) : nil)
+        return FileWork.Part(attempt: attempt, file: file, keptName: isHeld ? SpoolName.keptPart(of: attempt) : nil)
     }
 }
 

@@ -25,7 +25,7 @@ struct HandleTable<Record> {
         var index = home(of: hash)
         while let record = buckets[index].record {
             if buckets[index].hash == hash, isMatch(record) { return record }
-            index = next(index)
+            index = nextIndex(index)
         }
         return nil
     }
@@ -41,17 +41,17 @@ struct HandleTable<Record> {
     mutating func remove(_ record: Handle<Record>, _ hash: UInt32) {
         guard !buckets.isEmpty else { return }
         var gap = home(of: hash)
-        while let other = buckets[gap].record, other != record { gap = next(gap) }
+        while let other = buckets[gap].record, other != record { gap = nextIndex(gap) }
         guard buckets[gap].record != nil else { return }
         count -= 1
-        var index = next(gap)
+        var index = nextIndex(gap)
         while buckets[index].record != nil {
             // An entry may move into the gap unless its home lies after the gap.
-            if distance(from: home(of: buckets[index].hash), to: index) >= distance(from: gap, to: index) {
+            if probeDistance(from: home(of: buckets[index].hash), to: index) >= probeDistance(from: gap, to: index) {
                 buckets[gap] = buckets[index]
                 gap = index
             }
-            index = next(index)
+            index = nextIndex(index)
         }
         buckets[gap] = Bucket()
     }
@@ -59,14 +59,14 @@ struct HandleTable<Record> {
     /// Scales a hash to the number of places, by its upper bits.
     private func home(of hash: UInt32) -> Int { (Int(hash) &* buckets.count) >> 32 }
 
-    private func next(_ index: Int) -> Int { index + 1 < buckets.count ? index + 1 : 0 }
+    private func nextIndex(_ index: Int) -> Int { index + 1 < buckets.count ? index + 1 : 0 }
 
-    /// Number of steps of `next` from one place to another.
-    private func distance(from start: Int, to end: Int) -> Int { end - start + (end < start ? buckets.count : 0) }
+    /// Number of steps of `nextIndex` from one place to another.
+    private func probeDistance(from start: Int, to end: Int) -> Int { end - start + (end < start ? buckets.count : 0) }
 
     private mutating func place(_ entry: Bucket) {
         var index = home(of: entry.hash)
-        while buckets[index].record != nil { index = next(index) }
+        while buckets[index].record != nil { index = nextIndex(index) }
         buckets[index] = entry
     }
 

@@ -101,7 +101,7 @@ package struct OrderedHandles<Record> {
     }
 
     /// Description of a violated invariant; nil if all hold.
-    var fault: String? {
+    var invariantFault: String? {
         if blocks.contains(where: { $0.isEmpty || $0.count > Self.blockCapacity }) {
             return "a block is empty or too long"
         }

@@ -11,7 +11,7 @@ package struct LeaseTable: Sequence {
     }
 
     private var entries = Slab<Entry>()
-    private var numbers = HandleTable<Entry>()
+    private var handlesByAttempt = HandleTable<Entry>()
 
     package var count: Int { entries.count }
 
@@ -49,14 +49,14 @@ package struct LeaseTable: Sequence {
 
     /// Adds the lease of an attempt that has none.
     mutating func insert(_ lease: WorkerLease, of attempt: AttemptID) {
-        numbers.insert(entries.insert(Entry(attempt: attempt, lease: lease)), Self.hash(attempt))
+        handlesByAttempt.insert(entries.insert(Entry(attempt: attempt, lease: lease)), Self.hash(attempt))
     }
 
     /// - Returns: the removed lease; nil if there was none.
     @discardableResult
     mutating func remove(_ attempt: AttemptID) -> WorkerLease? {
         guard let number = handle(of: attempt) else { return nil }
-        numbers.remove(number, Self.hash(attempt))
+        handlesByAttempt.remove(number, Self.hash(attempt))
         return entries.take(number).lease
     }
 
@@ -66,7 +66,7 @@ package struct LeaseTable: Sequence {
     }
 
     private func handle(of attempt: AttemptID) -> Handle<Entry>? {
-        isEmpty ? nil : numbers.find(Self.hash(attempt)) { entries[$0].attempt == attempt }
+        isEmpty ? nil : handlesByAttempt.find(Self.hash(attempt)) { entries[$0].attempt == attempt }
     }
 
     private static func hash(_ attempt: AttemptID) -> UInt32 {

@@ -12,7 +12,9 @@ extension WorkerFleet {
             check(self.handle(of: worker.id) == number, "12: worker \(number) has another name")
             check(cancelling == worker.cancelling, "9: worker \(number) cancels \(cancelling)")
             check(leases.count <= worker.ceiling, "11: worker \(number) is overfull")
-            check(lower == worker.lower, "7: worker \(number) counts \(worker.lower) of lower classes")
+            check(
+                lower == worker.leasesBelowHigh, "7: worker \(number) counts \(worker.leasesBelowHigh) of lower classes"
+            )
             check(worker.phase != .joining || worker.isEmpty, "14: worker \(number) has work before its READY")
             check(
                 leases.allSatisfy { $0.abandoned == nil || $0.isCancelling },

@@ -53,11 +53,11 @@ package struct WorkerFleet {
 
     var limits: Limits
     private var workers = Slab<WorkerSession>()
-    private var numbers: [WorkerID: Handle<WorkerSession>] = [:]
+    private var handlesByID: [WorkerID: Handle<WorkerSession>] = [:]
     /// Number of workers on other machines.
     private var remoteCount = 0
     /// Processes of an earlier broker's workers that are neither READY nor dead. They may still run its transfers.
-    private(set) var awaited: Set<Int32> = []
+    private(set) var awaitedProcesses: Set<Int32> = []
 
     init(limits: Limits) { self.limits = limits }
 
@@ -81,18 +81,18 @@ package struct WorkerFleet {
     package var records: Slab<WorkerSession> { workers }
 
     @inline(__always)
-    func handle(of id: WorkerID) -> Handle<WorkerSession>? { numbers[id] }
+    func handle(of id: WorkerID) -> Handle<WorkerSession>? { handlesByID[id] }
 
     /// Returns the lease of an attempt at a worker.
     @inline(__always)
     func lease(_ attempt: AttemptID, by id: WorkerID) -> WorkerLease? {
-        guard let worker = numbers[id] else { return nil }
+        guard let worker = handlesByID[id] else { return nil }
         return workers[worker].leases[attempt]
     }
 
     /// Returns the resumable files of a worker's attempts.
     func resumableFiles(of id: WorkerID) -> [(attempt: AttemptID, file: String)] {
-        guard let worker = numbers[id] else { return [] }
+        guard let worker = handlesByID[id] else { return [] }
         return workers[worker].leasesInOrder.compactMap { attempt, lease in
             guard let part = lease.part, part.isResumable else { return nil }
             return (attempt, part.file)
@@ -101,20 +101,20 @@ package struct WorkerFleet {
 
     /// Returns the name of the resumable file of a worker's attempt; nil if there is none.
     func resumableFile(of attempt: AttemptID, by id: WorkerID) -> String? {
-        guard let worker = numbers[id] else { return nil }
+        guard let worker = handlesByID[id] else { return nil }
         return workers[worker].leases.resumableFile(of: attempt)
     }
 
     /// Returns the flight that a worker's attempt serves.
     @inline(__always)
     func flight(of attempt: AttemptID, by id: WorkerID) -> Handle<Flight>? {
-        guard let worker = numbers[id] else { return nil }
+        guard let worker = handlesByID[id] else { return nil }
         return workers[worker].leases.flight(of: attempt)
     }
 
     @inline(__always)
     func holds(_ attempt: AttemptID, _ id: WorkerID) -> Bool {
-        guard let worker = numbers[id] else { return false }
+        guard let worker = handlesByID[id] else { return false }
         return workers[worker].leases.contains(attempt)
     }
 
@@ -122,7 +122,7 @@ package struct WorkerFleet {
     @inline(__always)
     func isRemote(_ id: WorkerID) -> Bool {
         // A bus without such workers pays one comparison for each message.
-        guard remoteCount > 0, let worker = numbers[id] else { return false }
+        guard remoteCount > 0, let worker = handlesByID[id] else { return false }
         return workers[worker].isRemote
     }
 
@@ -149,7 +149,7 @@ package struct WorkerFleet {
             guard let worker = workers.handle(at: place), serves(worker, pool), workers[worker].phase == .ready else {
                 continue
             }
-            count.add(slots: slots(of: worker), free: freeSlots(of: worker), lower: workers[worker].lower)
+            count.add(slots: slots(of: worker), free: freeSlots(of: worker), belowHigh: workers[worker].leasesBelowHigh)
         }
         return count
     }
@@ -175,7 +175,7 @@ package struct WorkerFleet {
     // These read one field at a time, because the compiler copies a whole session for its computed properties.
 
     private func slots(of worker: Handle<WorkerSession>) -> Int {
-        min(workers[worker].offered, workers[worker].slotLimit ?? workers[worker].offered)
+        min(workers[worker].offeredSlots, workers[worker].slotLimit ?? workers[worker].offeredSlots)
     }
 
     @inline(__always)
@@ -202,8 +202,8 @@ package struct WorkerFleet {
     ///   - process: the process at the other end; nil if unknown.
     ///   - isGateway: whether that is a gateway.
     mutating func connected(_ id: WorkerID, process: Int32? = nil, isGateway: Bool = false, now: Tick) {
-        guard numbers[id] == nil else { return }
-        numbers[id] = workers.insert(WorkerSession(id: id, process: process, isGateway: isGateway, now: now))
+        guard handlesByID[id] == nil else { return }
+        handlesByID[id] = workers.insert(WorkerSession(id: id, process: process, isGateway: isGateway, now: now))
     }
 
     /// Handles the READY of a worker.
@@ -213,7 +213,7 @@ package struct WorkerFleet {
     ///   - principal: principal that it belongs to.
     ///   - acceptsDrain: whether a user's own worker accepts DRAIN.
     ///   - isDraining: whether it gets no jobs.
-    mutating func joined(
+    mutating func workerJoined(
         _ worker: Handle<WorkerSession>, pools: [Handle<WorkerPool>], of principal: Handle<Principal>, slots: Int,
         pid: Int, acceptsDrain: Bool,
         speaksHTTP2: Bool, isDraining: Bool
@@ -235,7 +235,7 @@ package struct WorkerFleet {
     }
 
     /// Handles a change of the slots that a worker offers.
-    mutating func offered(_ slots: Int, by worker: Handle<WorkerSession>) { workers[worker].offers(slots) }
+    mutating func slotsOffered(_ slots: Int, by worker: Handle<WorkerSession>) { workers[worker].offers(slots) }
 
     /// Records the sandbox of a worker.
     mutating func sandboxed(_ parts: SandboxParts, _ worker: Handle<WorkerSession>) { workers[worker].sandbox = parts }
@@ -261,7 +261,7 @@ package struct WorkerFleet {
 
     /// Removes a worker; nil if it is unknown.
     mutating func remove(_ id: WorkerID) -> Departure? {
-        guard let worker = numbers.removeValue(forKey: id) else { return nil }
+        guard let worker = handlesByID.removeValue(forKey: id) else { return nil }
         let session = workers.take(worker)
         if session.isRemote { remoteCount -= 1 }
         return Departure(
@@ -272,15 +272,17 @@ package struct WorkerFleet {
     // MARK: Workers of an earlier broker
 
     /// Delays all starts until each of these processes is READY or has ended.
-    mutating func awaitProcesses(_ processes: Set<Int32>) { awaited = processes }
+    mutating func awaitProcesses(_ processes: Set<Int32>) { awaitedProcesses = processes }
 
     /// Stops waiting for a process, which is READY or has ended.
     ///
     /// - Returns: whether it was the last one.
-    mutating func stopAwaiting(_ process: Int32) -> Bool { awaited.remove(process) != nil && awaited.isEmpty }
+    mutating func stopAwaiting(_ process: Int32) -> Bool {
+        awaitedProcesses.remove(process) != nil && awaitedProcesses.isEmpty
+    }
 
     /// Whether starts are delayed.
-    package var isAwaiting: Bool { !awaited.isEmpty }
+    package var isAwaiting: Bool { !awaitedProcesses.isEmpty }
 
     // MARK: Leases
 
@@ -288,7 +290,7 @@ package struct WorkerFleet {
     @inline(__always)
     mutating func start(_ attempt: AttemptID, _ lease: WorkerLease, at worker: Handle<WorkerSession>) {
         workers[worker].leases.insert(lease, of: attempt)
-        if !lease.isHigh { workers[worker].lower += 1 }
+        if !lease.isHigh { workers[worker].leasesBelowHigh += 1 }
     }
 
     /// Starts the cancellation of an attempt.
@@ -316,7 +318,7 @@ package struct WorkerFleet {
         guard let lease = workers[worker].leases.remove(attempt) else { return nil }
         workers[worker].lowerCeiling()
         if workers[worker].isolation?.attempt == attempt { workers[worker].isolation = nil }
-        if !lease.isHigh { workers[worker].lower -= 1 }
+        if !lease.isHigh { workers[worker].leasesBelowHigh -= 1 }
         if lease.isCancelling { workers[worker].cancelling -= 1 }
         return lease
     }
@@ -377,7 +379,7 @@ package struct WorkerFleet {
     ///
     /// - Returns: whether the worker has this lease.
     mutating func partKept(of attempt: AttemptID, bytes: Int, by id: WorkerID) -> Bool {
-        guard let worker = numbers[id], workers[worker].leases.contains(attempt) else { return false }
+        guard let worker = handlesByID[id], workers[worker].leases.contains(attempt) else { return false }
         workers[worker].leases[attempt]?.keptBytes = bytes
         return true
     }

@@ -43,7 +43,7 @@ package struct WorkerPool {
     /// Number of origins with its schemes.
     var origins = 0
     /// Flights that lost their worker. They are queued, but start first.
-    var returned: [FlightName] = []
+    var returnedFlights: [FlightName] = []
     /// Suspects that wait for an empty worker, in order. May contain names of ended flights.
     var suspects: Deque<FlightName> = []
     /// Worker that runs suspects; nil without suspects.

@@ -40,7 +40,7 @@ package struct WorkerPools {
     var limits: Limits
     private var pools = Slab<WorkerPool>()
     /// Pools of own workers.
-    private var numbers: [WorkerPool.Key: Handle<WorkerPool>] = [:]
+    private var handlesByKey: [WorkerPool.Key: Handle<WorkerPool>] = [:]
     /// End of the wait for users' own workers of an earlier broker; nil if there is no such wait.
     private var ownWorkersAwaitedUntil: Tick?
     private var lastSerial: UInt64 = 0
@@ -72,7 +72,7 @@ package struct WorkerPools {
 
     /// Returns the pool of a principal's scheme, even a closed one.
     func handle(of scheme: String, of principal: Handle<Principal>) -> Handle<WorkerPool>? {
-        numbers[WorkerPool.Key(scheme: scheme, principal: principal)]
+        handlesByKey[WorkerPool.Key(scheme: scheme, principal: principal)]
     }
 
     /// Returns the open pool for requests of a principal: its own, or else the administrator's.
@@ -83,7 +83,7 @@ package struct WorkerPools {
     }
 
     /// Principals that have pools.
-    var principals: Set<Handle<Principal>> { Set(numbers.keys.map(\.principal)) }
+    var principals: Set<Handle<Principal>> { Set(handlesByKey.keys.map(\.principal)) }
 
     /// Whether the timer with this serial is current, so that it closes the pool.
     func isAwaited(_ pool: Handle<WorkerPool>, serial: UInt64) -> Bool {
@@ -97,9 +97,9 @@ package struct WorkerPools {
     /// - Returns: the pools; nil if a limit is reached.
     mutating func register(_ schemes: [String], of principal: Handle<Principal>) -> [Handle<WorkerPool>]? {
         let keys = schemes.map { WorkerPool.Key(scheme: $0, principal: principal) }
-        guard hasRoom(for: keys.count { numbers[$0] == nil }, of: principal) else { return nil }
+        guard hasRoom(for: keys.count { handlesByKey[$0] == nil }, of: principal) else { return nil }
         return keys.map { key in
-            let pool = numbers[key] ?? add(key)
+            let pool = handlesByKey[key] ?? add(key)
             if pools[pool].phase != .served { pools[pool].enter(.served) }
             pools[pool].wasServed = true
             pools[pool].workers += 1
@@ -116,12 +116,12 @@ package struct WorkerPools {
     private func hasRoom(for count: Int, of principal: Handle<Principal>) -> Bool {
         guard pools.count + count <= limits.pools else { return false }
         guard principal != PrincipalTable.administrator else { return true }
-        let own = numbers.keys.count { $0.principal == principal }
+        let own = handlesByKey.keys.count { $0.principal == principal }
         return count == 0 || own + count <= limits.pools(of: principal)
     }
 
     /// Removes a user's own worker from a pool. A pool without workers awaits one.
-    mutating func leave(_ pool: Handle<WorkerPool>, now: Tick) -> Absence? {
+    mutating func removeWorker(_ pool: Handle<WorkerPool>, now: Tick) -> Absence? {
         guard pool != WorkerPool.web else { return nil }
         pools[pool].workers -= 1
         guard pools[pool].workers == 0 else { return nil }
@@ -137,10 +137,10 @@ package struct WorkerPools {
     /// - Returns: nil if no worker is awaited or the limit is reached.
     mutating func openAwaited(_ scheme: String, now: Tick) -> Absence? {
         let key = WorkerPool.Key(scheme: scheme, principal: PrincipalTable.administrator)
-        guard let end = ownWorkersAwaitedUntil, now < end, numbers[key] != nil || pools.count < limits.pools else {
+        guard let end = ownWorkersAwaitedUntil, now < end, handlesByKey[key] != nil || pools.count < limits.pools else {
             return nil
         }
-        return awaitWorker(of: numbers[key] ?? add(key), until: end)
+        return awaitWorker(of: handlesByKey[key] ?? add(key), until: end)
     }
 
     private mutating func awaitWorker(of pool: Handle<WorkerPool>, until end: Tick) -> Absence {
@@ -152,7 +152,7 @@ package struct WorkerPools {
     /// Closes a pool without workers, so that its requests fail.
     mutating func close(_ pool: Handle<WorkerPool>) {
         pools[pool].enter(.closed)
-        pools[pool].returned = []
+        pools[pool].returnedFlights = []
         dropIfIdle(pool)
     }
 
@@ -169,23 +169,25 @@ package struct WorkerPools {
 
     private mutating func add(_ key: WorkerPool.Key) -> Handle<WorkerPool> {
         let pool = pools.insert(WorkerPool(key))
-        numbers[key] = pool
+        handlesByKey[key] = pool
         return pool
     }
 
     private mutating func dropIfIdle(_ pool: Handle<WorkerPool>) {
         guard pools[pool].isClosed, pools[pool].origins == 0 else { return }
-        if let key = pools[pool].key { numbers[key] = nil }
+        if let key = pools[pool].key { handlesByKey[key] = nil }
         pools.remove(pool)
     }
 
     // MARK: Flights that start before the queue
 
     /// Adds a flight that lost its worker.
-    mutating func returned(_ flight: FlightName, to pool: Handle<WorkerPool>) { pools[pool].returned.append(flight) }
+    mutating func flightReturned(_ flight: FlightName, to pool: Handle<WorkerPool>) {
+        pools[pool].returnedFlights.append(flight)
+    }
 
     /// Removes and returns the flight that was added last. There must be one.
-    mutating func takeReturned(of pool: Handle<WorkerPool>) -> FlightName { pools[pool].returned.removeLast() }
+    mutating func takeReturned(of pool: Handle<WorkerPool>) -> FlightName { pools[pool].returnedFlights.removeLast() }
 
     /// Adds a suspect at the end of the list, or at its head.
     mutating func add(suspect flight: FlightName, first: Bool, to pool: Handle<WorkerPool>) {
@@ -212,7 +214,7 @@ package struct WorkerPools {
         var faults: [String] = []
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
         check(pools.count <= limits.pools, "11: \(pools.count) pools")
-        check(numbers.count == pools.count - 1, "14: \(pools.count) pools have \(numbers.count) names")
+        check(handlesByKey.count == pools.count - 1, "14: \(pools.count) pools have \(handlesByKey.count) names")
         for number in pools.indices {
             let pool = pools[number]
             guard let key = pool.key else {
@@ -220,12 +222,12 @@ package struct WorkerPools {
                 continue
             }
             let scheme = key.scheme
-            check(numbers[key] == number, "14: \(scheme) of principal \(key.principal) is another pool")
+            check(handlesByKey[key] == number, "14: \(scheme) of principal \(key.principal) is another pool")
             check((pool.workers > 0) == (pool.phase == .served), "14: \(scheme) is \(pool.phase) by \(pool.workers)")
             check(!pool.isClosed || pool.origins > 0, "12: the closed pool of \(scheme) has no origins")
         }
         for principal in principals where principal != PrincipalTable.administrator {
-            let count = numbers.keys.count { $0.principal == principal }
+            let count = handlesByKey.keys.count { $0.principal == principal }
             check(count <= limits.pools(of: principal), "11: principal \(principal) has \(count) pools")
         }
         return faults

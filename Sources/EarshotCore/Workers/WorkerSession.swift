@@ -37,7 +37,7 @@ package struct WorkerSession {
     /// The pools that it serves.
     package var pools: [Handle<WorkerPool>] = []
     /// Concurrent transfers that the worker last offered.
-    private(set) var offered = 0
+    private(set) var offeredSlots = 0
     /// Concurrent transfers in its last LIMITS; nil if the worker decides.
     private(set) var slotLimit: Int?
     /// Maximum number of leases: its slots or, after a reduction of the slots, the leases that have not drained yet.
@@ -47,7 +47,7 @@ package struct WorkerSession {
     /// Number of leases being cancelled.
     package var cancelling = 0
     /// Number of leases of classes below `high`.
-    var lower = 0
+    var leasesBelowHigh = 0
     /// The suspect that it runs alone; nil if it accepts other work.
     var isolation: Isolation?
     /// Whether it is reserved for suspects until the last one is cleared.
@@ -90,11 +90,11 @@ package struct WorkerSession {
     /// Whether it has no transfers.
     var isEmpty: Bool { leases.isEmpty }
 
-    package var slots: Int { min(offered, slotLimit ?? offered) }
+    package var slots: Int { min(offeredSlots, slotLimit ?? offeredSlots) }
 
     /// Sets the slots that the worker offers. A worker without pools has none.
     mutating func offers(_ slots: Int) {
-        offered = pools.isEmpty ? 0 : slots
+        offeredSlots = pools.isEmpty ? 0 : slots
         lowerCeiling()
     }
 

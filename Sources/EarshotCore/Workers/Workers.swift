@@ -6,7 +6,7 @@ enum Workers {
     /// The worker for the next transfer of an origin. It is the one of the last transfer, whose connections are open, if
     /// the others have few free slots more. Transfers of large bodies are spread evenly, as are jobs of users' own workers.
     @inline(__always)
-    static func next(for origin: Handle<OriginEntry>, in records: inout Records) -> Handle<WorkerSession>? {
+    static func nextWorker(for origin: Handle<OriginEntry>, in records: inout Records) -> Handle<WorkerSession>? {
         let pool = records.governor.origins[origin].pool
         let isGathered = records.governor.origins[origin].hasSmallBodies && pool == WorkerPool.web
         return records.workers.nextWorker(
@@ -190,8 +190,8 @@ extension Workers {
     }
 
     /// Removes a worker that is gone from its pools.
-    static func leave(_ pools: [Handle<WorkerPool>], now: Tick, in records: inout Records) {
-        for pool in pools { setTimer(records.pools.leave(pool, now: now), in: &records) }
+    static func leavePools(_ pools: [Handle<WorkerPool>], now: Tick, in records: inout Records) {
+        for pool in pools { setTimer(records.pools.removeWorker(pool, now: now), in: &records) }
     }
 
     private static func setTimer(_ absence: WorkerPools.Absence?, in records: inout Records) {

@@ -59,7 +59,7 @@ struct AdmissionGate {
     /// Adds an accepted connection.
     ///
     /// - Returns: the connection that gives way to it; nil for none.
-    mutating func began(_ number: UInt64, from address: TCPSocket.Address) -> UInt64? {
+    mutating func connectionAccepted(_ number: UInt64, from address: TCPSocket.Address) -> UInt64? {
         credit -= Self.price
         let network = Network(address)
         let oldest = networks[network].flatMap { $0.count >= Self.mostOfNetwork ? $0.first : nil }

@@ -16,7 +16,7 @@ final class BytePump {
         var registration: EventLoop.Registration?
         var interest: EventLoop.Interest = .readable
         /// Bytes for this end that its socket does not accept yet.
-        var held: ArraySlice<UInt8> = []
+        var heldBytes: ArraySlice<UInt8> = []
         /// Whether this end sends nothing more.
         var isEnded = false
         /// Whether this end accepts nothing more.
@@ -36,7 +36,7 @@ final class BytePump {
     private let loop: EventLoop
     private let scratch: Scratch
     private let remote: End
-    private let inner: End
+    private let innerEnd: End
     private var isClosed = false
 
     /// Buffer that all pumps of a loop share, because one moves bytes at a time.
@@ -53,22 +53,22 @@ final class BytePump {
         self.loop = loop
         self.scratch = scratch
         self.remote = End(remote)
-        self.inner = End(inner)
+        self.innerEnd = End(inner)
         self.remote.registration = try loop.add(remote, .readable) { [unowned self] readiness in
-            became(readiness, self.remote)
+            handleReadiness(readiness, self.remote)
         }
-        self.inner.registration = try loop.add(inner, .readable) { [unowned self] readiness in
-            became(readiness, self.inner)
+        self.innerEnd.registration = try loop.add(inner, .readable) { [unowned self] readiness in
+            handleReadiness(readiness, self.innerEnd)
         }
     }
 
     deinit { close() }
 
     /// Whether the client has closed the connection, and all of its bytes were passed on.
-    var isRemoteEnded: Bool { isClosed || remote.isEnded && (inner.held.isEmpty || inner.isReadPaused) }
+    var isRemoteEnded: Bool { isClosed || remote.isEnded && (innerEnd.heldBytes.isEmpty || innerEnd.isReadPaused) }
 
     /// Whether libzmq has ended the connection, and all of its bytes were passed on.
-    var isInnerEnded: Bool { isClosed || inner.isEnded && (remote.held.isEmpty || remote.isReadPaused) }
+    var isInnerEnded: Bool { isClosed || innerEnd.isEnded && (remote.heldBytes.isEmpty || remote.isReadPaused) }
 
     /// Returns the bytes passed to libzmq since the last call.
     func takeFed() -> Int {
@@ -78,29 +78,29 @@ final class BytePump {
 
     /// Returns the bytes received from libzmq since the last call.
     func takeDrained() -> Int {
-        defer { inner.received = 0 }
-        return inner.received
+        defer { innerEnd.received = 0 }
+        return innerEnd.received
     }
 
     /// Closes both ends at once.
     func close() {
         guard !isClosed else { return }
         isClosed = true
-        for end in [remote, inner] {
+        for end in [remote, innerEnd] {
             if let registration = end.registration { loop.remove(registration) }
             UnixSocket.close(end.descriptor)
         }
-        remote.held = []
-        inner.held = []
+        remote.heldBytes = []
+        innerEnd.heldBytes = []
     }
 
-    private func became(_ readiness: EventLoop.Readiness, _ end: End) {
+    private func handleReadiness(_ readiness: EventLoop.Readiness, _ end: End) {
         if readiness.contains(.hangUp) || readiness.contains(.error) {
             // The kernel would report it without end. Unread bytes are read as the other end accepts them.
             if let registration = end.registration { loop.remove(registration) }
             end.registration = nil
             end.isReadPaused = true
-            end.held = []
+            end.heldBytes = []
         }
         move()
     }
@@ -108,8 +108,8 @@ final class BytePump {
     /// Moves bytes both ways as far as both ends permit.
     private func move() {
         guard !isClosed else { return }
-        var hasMoved = move(from: inner, to: remote)
-        if readsRemote || remote.isReadPaused { hasMoved = move(from: remote, to: inner) || hasMoved }
+        var hasMoved = move(from: innerEnd, to: remote)
+        if readsRemote || remote.isReadPaused { hasMoved = move(from: remote, to: innerEnd) || hasMoved }
         watch()
         if hasMoved { onProgress() }
     }
@@ -120,7 +120,7 @@ final class BytePump {
         // No event follows from an end without a registration. The kernel's buffers bound its bytes.
         let calls = source.registration == nil ? Int.max : Self.callsPerPass
         for _ in 0..<calls {
-            guard target.held.isEmpty, !source.isEnded else { break }
+            guard target.heldBytes.isEmpty, !source.isEnded else { break }
             let transfer = unsafe UnixSocket.receive(source.descriptor, into: scratch.bytes)
             switch transfer {
             case .wouldBlock: return hasMoved
@@ -145,8 +145,8 @@ final class BytePump {
         let bytes = unsafe UnsafeRawBufferPointer(rebasing: scratch.bytes[..<count])
         switch unsafe UnixSocket.send(target.descriptor, bytes) {
         case .bytes(let sent) where sent == count: break
-        case .bytes(let sent): target.held = unsafe ArraySlice([UInt8](bytes[sent...]))
-        case .wouldBlock: target.held = unsafe ArraySlice([UInt8](bytes))
+        case .bytes(let sent): target.heldBytes = unsafe ArraySlice([UInt8](bytes[sent...]))
+        case .wouldBlock: target.heldBytes = unsafe ArraySlice([UInt8](bytes))
         case .ended: target.isReadPaused = true
         }
     }
@@ -154,39 +154,39 @@ final class BytePump {
     /// - Returns: whether bytes were sent.
     private func flush(_ target: End) -> Bool {
         var hasMoved = false
-        while !target.held.isEmpty {
-            let transfer = unsafe target.held.withUnsafeBytes {
+        while !target.heldBytes.isEmpty {
+            let transfer = unsafe target.heldBytes.withUnsafeBytes {
                 unsafe UnixSocket.send(target.descriptor, $0)
             }
             switch transfer {
             case .bytes(let sent):
                 hasMoved = true
-                target.held.removeFirst(sent)
+                target.heldBytes.removeFirst(sent)
             case .wouldBlock: return hasMoved
             case .ended:
                 target.isReadPaused = true
-                target.held = []
+                target.heldBytes = []
             }
         }
         return hasMoved
     }
 
     private func endOutput(of target: End) {
-        guard target.held.isEmpty, !target.isReadPaused else { return }
+        guard target.heldBytes.isEmpty, !target.isReadPaused else { return }
         UnixSocket.endOutput(target.descriptor)
         target.isReadPaused = true
     }
 
     private func watch() {
         guard !isClosed else { return }
-        watch(remote, reads: readsRemote && inner.held.isEmpty)
-        watch(inner, reads: remote.held.isEmpty)
+        watch(remote, reads: readsRemote && innerEnd.heldBytes.isEmpty)
+        watch(innerEnd, reads: remote.heldBytes.isEmpty)
     }
 
     private func watch(_ end: End, reads: Bool) {
         guard let registration = end.registration else { return }
         var interest: EventLoop.Interest = reads && !end.isEnded ? .readable : []
-        if !end.held.isEmpty { interest.insert(.writable) }
+        if !end.heldBytes.isEmpty { interest.insert(.writable) }
         guard interest != end.interest else { return }
         end.interest = interest
         do throws(SystemError) { try loop.change(registration, to: interest) } catch {

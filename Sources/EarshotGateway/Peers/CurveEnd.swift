@@ -75,7 +75,7 @@ final class CurveEnd {
         if identity == nil { identity = parts.bytes(0) }
         if parts.count > 1 { received.message.head = parts.bytes(1) }
         if parts.count > 2 { received.message.body = parts.bytes(2) }
-        received.message.isLonger = parts.surplus > 0 || parts.count > 3
+        received.message.isLonger = parts.surplusFrames > 0 || parts.count > 3
         return received
     }
 

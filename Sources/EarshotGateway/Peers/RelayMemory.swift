@@ -41,12 +41,12 @@ struct RelayMemory {
     static let messageTime = Duration.seconds(10)
 
     /// The client whose long message takes too long while others wait; nil for none.
-    func overdue(now: LoopTime) -> UInt64? {
+    func overdueClient(now: LoopTime) -> UInt64? {
         holder.flatMap { now.since($0.since) >= Self.messageTime ? $0.client : nil }
     }
 
     /// Forgets a client that has gone.
-    mutating func left(_ client: UInt64) { if holder?.client == client { holder = nil } }
+    mutating func clientLeft(_ client: UInt64) { if holder?.client == client { holder = nil } }
 
     /// Whether another message may be sent to a client.
     func maySend(unsent own: Int) -> Bool {

@@ -57,7 +57,7 @@ final class RemotePeer {
     /// Whether the peer waits for its turn in a pass.
     var isReady = false
     /// Reason for which the gateway closed the connection, for the log; nil without one.
-    private(set) var fault: String?
+    private(set) var closeReason: String?
 
     private unowned let gateway: Gateway
     private let pump: BytePump
@@ -71,7 +71,7 @@ final class RemotePeer {
     /// Message for the broker that waits for its connection.
     private var waiting: ZMTP.Message?
     /// Message for the client that libzmq does not accept yet.
-    private var held: ZMTP.Message?
+    private var heldMessage: ZMTP.Message?
     /// Bytes of the client in no complete message, and bytes for the client in libzmq.
     private(set) var undelivered = 0
     private(set) var unsent = 0
@@ -86,10 +86,10 @@ final class RemotePeer {
         self.curve = curve
         self.gateway = gateway
         fedAt = gateway.loop.now
-        pump.onProgress = { [unowned self] in note() }
+        pump.onProgress = { [unowned self] in requestTurn() }
     }
 
-    private func note() { gateway.note(self) }
+    private func requestTurn() { gateway.scheduleTurn(self) }
 
     // MARK: The handshake
 
@@ -101,7 +101,7 @@ final class RemotePeer {
     }
 
     /// Lets libzmq tell the client that its key is refused, and closes the connection.
-    func refused() {
+    func keyRefused() {
         phase = .parting
         setTimer(Self.refusalTime) { [unowned self] in close(nil) }
     }
@@ -124,7 +124,7 @@ final class RemotePeer {
             return false
         case .greeting, .relaying:
             return relay()
-        case .leaving: return leave()
+        case .leaving: return passLastMessages()
         case .parting:
             if pump.isInnerEnded || pump.isRemoteEnded { close(nil) }
             return false
@@ -148,7 +148,7 @@ final class RemotePeer {
     }
 
     /// Passes the last messages to the broker.
-    private func leave() -> Bool {
+    private func passLastMessages() -> Bool {
         // libzmq ends its side after all messages are in its queue.
         let hasMore = takeFromClient() || needsTurn
         guard phase == .leaving else { return false }
@@ -162,7 +162,7 @@ final class RemotePeer {
 
     /// Whether libzmq has a message, or room for the held one, that its descriptor no longer reports.
     private var needsTurn: Bool {
-        curve?.needsTurn(reads: !isBlocked, hasUnsent: held != nil && phase != .leaving) == true
+        curve?.needsTurn(reads: !isBlocked, hasUnsent: heldMessage != nil && phase != .leaving) == true
     }
 
     /// Whether the broker does not read the client's messages.
@@ -233,7 +233,7 @@ final class RemotePeer {
             let descriptor = try UnixSocket.connect(to: gateway.path(of: role))
             let stream = try MessageStream(
                 descriptor, as: .dealer, frameBytes: Self.brokerFrameBytes, mostMessages: Self.waitingMessages,
-                loop: gateway.loop, onReady: { [unowned self] in note() })
+                loop: gateway.loop, onReady: { [unowned self] in requestTurn() })
             // A broker that started since the last event has sent its proof before it listened.
             gateway.readProof()
             link = stream
@@ -250,7 +250,7 @@ final class RemotePeer {
         retries += 1
         retry = gateway.loop.setTimer(after: Gateway.retryPause) { [unowned self] in
             retry = nil
-            note()
+            requestTurn()
         }
     }
 
@@ -259,14 +259,14 @@ final class RemotePeer {
     /// - Returns: whether the turn ended before the messages.
     private func takeFromBroker() -> Bool {
         guard let link else { return false }
-        if link.isHungUp, held != nil || !gateway.memory.maySend(unsent: unsent) {
+        if link.isHungUp, heldMessage != nil || !gateway.memory.maySend(unsent: unsent) {
             // The client gets the rest from the next broker. The kernel would report this end until it is read.
             part(nil)
             return false
         }
-        if let message = held {
+        if let message = heldMessage {
             guard send(message) else { return false }
-            held = nil
+            heldMessage = nil
         }
         var turn = Turn(items: Self.messagesPerTurn, bytes: Self.bytesPerTurn)
         while gateway.memory.maySend(unsent: unsent) {
@@ -277,7 +277,7 @@ final class RemotePeer {
                 return false
             }
             guard send(message) else {
-                held = message
+                heldMessage = message
                 return false
             }
         }
@@ -295,10 +295,10 @@ final class RemotePeer {
     /// Counts the bytes that have moved.
     private func countMovedBytes() {
         let now = gateway.loop.now
-        let fed = pump.takeFed()
-        if fed > 0 {
-            let isHeartbeat = fed <= Self.heartbeatBytes && now.since(fedAt) >= .seconds(1)
-            if phase != .handshaking, !isHeartbeat { change(undelivered: undelivered + fed) }
+        let fedBytes = pump.takeFed()
+        if fedBytes > 0 {
+            let isHeartbeat = fedBytes <= Self.heartbeatBytes && now.since(fedAt) >= .seconds(1)
+            if phase != .handshaking, !isHeartbeat { change(undelivered: undelivered + fedBytes) }
             fedAt = now
         }
         let drained = pump.takeDrained()
@@ -314,7 +314,7 @@ final class RemotePeer {
         gateway.setPaused(number, !mayRead)
         pump.readsRemote = mayRead
         // libzmq has the rest. The broker's messages wait in its own bounds.
-        link?.isReading = held == nil && gateway.memory.maySend(unsent: unsent)
+        link?.isReading = heldMessage == nil && gateway.memory.maySend(unsent: unsent)
     }
 
     private func change(undelivered bytes: Int) {
@@ -331,7 +331,7 @@ final class RemotePeer {
 
     /// Lets the last messages reach the client.
     private func part(_ reason: String?) {
-        fault = reason
+        closeReason = reason
         phase = .parting
         link = nil
         if let curve {
@@ -345,14 +345,14 @@ final class RemotePeer {
     func close(_ reason: String?) {
         guard phase != .closed else { return }
         phase = .closed
-        fault = fault ?? reason
+        closeReason = closeReason ?? reason
         change(undelivered: 0)
         change(unsent: 0)
         pump.close()
         curve = nil
         link = nil
         waiting = nil
-        held = nil
+        heldMessage = nil
         for timer in [timer, retry].compactMap(\.self) { gateway.loop.cancelTimer(timer) }
         (timer, retry) = (nil, nil)
         gateway.closed(self)

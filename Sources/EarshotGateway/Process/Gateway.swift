@@ -29,7 +29,7 @@ final class Gateway {
     static let retryPause = Duration.milliseconds(50)
     static let mostRetries = 200
     /// Interval of the check for long messages while memory is short.
-    private static let memoryPause = Duration.seconds(1)
+    private static let memoryCheckInterval = Duration.seconds(1)
 
     let loop: EventLoop
     private let busPath: String
@@ -59,13 +59,13 @@ final class Gateway {
     private var peers: [UInt64: RemotePeer] = [:]
     /// Connections of each key.
     private var connections: [KeyName: Int] = [:]
-    private var ready: Deque<UInt64> = []
+    private var readyPeers: Deque<UInt64> = []
     /// Peers that are not read because of a bound.
     private var paused: Set<UInt64> = []
     private var checksMemory = false
     private var lastUndelivered = 0
     private var lastNumber: UInt64 = 0
-    private var refused = 0
+    private var refusedCount = 0
     private var nextWarning = LoopTime(nanoseconds: 0)
     private var expiryTimer: TimerID?
     private var acceptTimer: TimerID?
@@ -129,22 +129,22 @@ final class Gateway {
     private func pass() -> EventLoop.Rest {
         authenticate()
         acceptCallers()
-        for _ in 0..<ready.count {
-            guard let number = ready.popFirst(), let peer = peers[number] else { continue }
+        for _ in 0..<readyPeers.count {
+            guard let number = readyPeers.popFirst(), let peer = peers[number] else { continue }
             peer.isReady = false
-            if peer.turn() { note(peer) }
+            if peer.turn() { scheduleTurn(peer) }
         }
-        if memory.undelivered < lastUndelivered { for number in paused { peers[number].map(note) } }
+        if memory.undelivered < lastUndelivered { for number in paused { peers[number].map(scheduleTurn) } }
         lastUndelivered = memory.undelivered
-        let isPending = !ready.isEmpty || hasWaitingConnections || (try? authentication.isReadable()) == true
+        let isPending = !readyPeers.isEmpty || hasWaitingConnections || (try? authentication.isReadable()) == true
         return isPending ? .none : .untilEvent
     }
 
     /// Gives a peer a turn in this pass or the next one.
-    func note(_ peer: RemotePeer) {
+    func scheduleTurn(_ peer: RemotePeer) {
         guard !peer.isReady, peer.phase != .closed else { return }
         peer.isReady = true
-        ready.append(peer.number)
+        readyPeers.append(peer.number)
     }
 
     // MARK: Keys
@@ -167,13 +167,13 @@ final class Gateway {
         resumeAccepting()
         guard let key = request.publicKey.flatMap({ keys.client($0, at: calendarSeconds) }) else {
             refuse("a key that is unknown, revoked or expired", peer.address)
-            peer.refused()
+            peer.keyRefused()
             return .refused
         }
         let most = key.connections ?? ClientKey.usualConnections
         guard connections[key.name, default: 0] < most else {
             refuse("more than \(most) connections of key \(key.name)", peer.address)
-            peer.refused()
+            peer.keyRefused()
             return .busy
         }
         connections[key.name, default: 0] += 1
@@ -262,7 +262,7 @@ final class Gateway {
         do {
             let name = "\(namePrefix)-\(number)"
             let curve = try CurveEnd(number, name: name, secretKey: keys.secretKey, context, loop: loop) {
-                [unowned self] in if let peer = peers[number] { note(peer) }
+                [unowned self] in if let peer = peers[number] { scheduleTurn(peer) }
             }
             let inner = try UnixSocket.connect(abstract: name)
             let pump = try BytePump(remote: descriptor, inner: inner, scratch, loop: loop)
@@ -272,7 +272,7 @@ final class Gateway {
             refuse("\(error)", address)
             return stopAccepting(until: loop.now.advanced(by: Self.pause))
         }
-        if let oldest = gate.began(number, from: address) {
+        if let oldest = gate.connectionAccepted(number, from: address) {
             refuse("too many handshakes of one network", address)
             peers[oldest]?.close(nil)
         }
@@ -282,16 +282,16 @@ final class Gateway {
     func closed(_ peer: RemotePeer) {
         peers[peer.number] = nil
         gate.ended(peer.number)
-        memory.left(peer.number)
+        memory.clientLeft(peer.number)
         paused.remove(peer.number)
         if let name = peer.key?.name {
             connections[name, default: 1] -= 1
             if connections[name] == 0 { connections[name] = nil }
             logger.debug(
                 "client disconnected",
-                metadata: ["key": "\(name)", "address": "\(peer.address)", "reason": "\(peer.fault ?? "closed")"])
+                metadata: ["key": "\(name)", "address": "\(peer.address)", "reason": "\(peer.closeReason ?? "closed")"])
         }
-        if let fault = peer.fault { refuse(fault, peer.address) }
+        if let fault = peer.closeReason { refuse(fault, peer.address) }
         resumeAccepting()
     }
 
@@ -304,27 +304,29 @@ final class Gateway {
         paused.insert(number)
         guard !checksMemory else { return }
         checksMemory = true
-        loop.setTimer(after: Self.memoryPause) { [unowned self] in checkMemory() }
+        loop.setTimer(after: Self.memoryCheckInterval) { [unowned self] in checkMemory() }
     }
 
     /// Closes the connection of a client that holds memory for too long, and lets others try.
     private func checkMemory() {
         checksMemory = false
-        if let number = memory.overdue(now: loop.now) { peers[number]?.close("a long message that took too long") }
-        for number in paused { peers[number].map(note) }
+        if let number = memory.overdueClient(now: loop.now) {
+            peers[number]?.close("a long message that took too long")
+        }
+        for number in paused { peers[number].map(scheduleTurn) }
         guard !paused.isEmpty else { return }
         checksMemory = true
-        loop.setTimer(after: Self.memoryPause) { [unowned self] in checkMemory() }
+        loop.setTimer(after: Self.memoryCheckInterval) { [unowned self] in checkMemory() }
     }
 
     /// Logs refused and closed connections, at most once per second, because refused clients try again.
     private func refuse(_ reason: String, _ address: TCPSocket.Address?) {
-        refused += 1
+        refusedCount += 1
         guard loop.now >= nextWarning else { return }
-        var metadata: Logger.Metadata = ["count": "\(refused)", "reason": "\(reason)"]
+        var metadata: Logger.Metadata = ["count": "\(refusedCount)", "reason": "\(reason)"]
         if let address { metadata["address"] = "\(address)" }
         logger.warning("refused or closed connections", metadata: metadata)
-        refused = 0
+        refusedCount = 0
         nextWarning = loop.now.advanced(by: .seconds(1))
     }
 }

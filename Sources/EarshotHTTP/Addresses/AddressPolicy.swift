@@ -60,7 +60,7 @@ public struct AddressPolicy: Hashable, Sendable {
             if case .host(let pattern) = rule.subject { pattern.matches(name) } else { false }
         }
         var allowing: AddressRule?
-        for candidate in Self.judged(address) {
+        for candidate in Self.addressesToCheck(address) {
             let networkRule = Self.first(networkRules) { rule in
                 if case .network(let network) = rule.subject { network.contains(candidate) } else { false }
             }
@@ -72,7 +72,7 @@ public struct AddressPolicy: Hashable, Sendable {
     }
 
     /// Returns the addresses that must all be allowed.
-    private static func judged(_ address: IPAddress) -> [IPAddress] {
+    private static func addressesToCheck(_ address: IPAddress) -> [IPAddress] {
         switch address {
         case .v4: return [address]
         case .v6(let v6):

@@ -43,7 +43,9 @@ extension CacheRule {
         let fields = ParsedFields(fields)
         var isConfirmed = !stored.hasValidator
         for name in ["etag", "last-modified", "content-length"] where fields.contains(name) {
-            guard let value = fields.agreed(name), value == stored.fields.agreed(name) else { return .mismatch }
+            guard let value = fields.singleValue(name), value == stored.fields.singleValue(name) else {
+                return .mismatch
+            }
             if name != "content-length" { isConfirmed = true }
         }
         guard isConfirmed else { return .unrelated }

@@ -117,7 +117,9 @@ extension StoredResponse {
     fileprivate func hasRanges(for request: HeaderFields) -> Bool {
         guard status == 200, fields.isIdentity else { return false }
         guard request.contains("if-range") else { return true }
-        guard let requestDirectives = request.agreed("if-range"), let text = validator.strongText else { return false }
+        guard let requestDirectives = request.singleValue("if-range"), let text = validator.strongText else {
+            return false
+        }
         return requestDirectives.elementsEqual(text)
     }
 }

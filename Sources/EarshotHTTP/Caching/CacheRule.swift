@@ -144,7 +144,7 @@ extension CacheRule {
         guard !request.method.isSafe, (200..<400).contains(status) else { return [] }
         var urls = [CacheKey.plain(request.url)]
         for name in ["location", "content-location"] {
-            guard let reference = response.agreed(name), let url = try? request.url.resolve(reference.span),
+            guard let reference = response.singleValue(name), let url = try? request.url.resolve(reference.span),
                 url.origin == request.url.origin
             else { continue }
             let plain = CacheKey.plain(url)

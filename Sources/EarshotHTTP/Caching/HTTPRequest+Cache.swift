@@ -9,7 +9,7 @@ extension HTTPRequest {
     /// Range of a GET that a stored response can answer: one range of bytes without a coding, and without a condition
     /// but `If-Range`. Nil for any other request.
     var range: RequestedRange? {
-        guard method == .get, let text = fields.agreed("range") else { return nil }
+        guard method == .get, let text = fields.singleValue("range") else { return nil }
         let isPlain = !fields.contains { field in
             choosesAnswer(field) && !field.isNamed("range") && !field.isNamed("if-range")
         }

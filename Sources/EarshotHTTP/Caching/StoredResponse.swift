@@ -55,7 +55,7 @@ public struct StoredResponse: Sendable {
             explicitLifetime = maxAge
         } else if fields.contains("expires") {
             // An invalid date, most often `0`, is in the past: RFC 9111, section 5.3.
-            let end = fields.agreed("expires").flatMap { HTTPDate(bytes: $0.span, now: responseTime) }
+            let end = fields.singleValue("expires").flatMap { HTTPDate(bytes: $0.span, now: responseTime) }
             explicitLifetime = end.map { [date] in DeltaSeconds.between(date, $0.secondsSince1970) } ?? 0
         } else {
             explicitLifetime = nil

@@ -25,12 +25,12 @@ public struct Validator: Sendable {
     }
 
     init(_ fields: ParsedFields, now: Int64) {
-        entityTag = fields.agreed("etag").flatMap { EntityTag(bytes: $0) ?? EntityTag(unquoted: $0) }
+        entityTag = fields.singleValue("etag").flatMap { EntityTag(bytes: $0) ?? EntityTag(unquoted: $0) }
         hasEntityTagField = fields.contains("etag")
-        let text = fields.agreed("last-modified")
+        let text = fields.singleValue("last-modified")
         lastModified = text.flatMap { HTTPDate(bytes: $0.span, now: now)?.secondsSince1970 }
         lastModifiedText = lastModified == nil ? [] : text ?? []
-        date = fields.agreed("date").flatMap { HTTPDate(bytes: $0.span, now: now)?.secondsSince1970 }
+        date = fields.singleValue("date").flatMap { HTTPDate(bytes: $0.span, now: now)?.secondsSince1970 }
     }
 
     /// Parses the result of `ifRange` of a strong validator.

@@ -19,7 +19,7 @@ public struct Cookie: Hashable, Sendable {
     /// Creation order within the jar.
     public internal(set) var created: UInt64
     /// Jar's logical clock at the last use, for LRU eviction.
-    var used: UInt64
+    var lastUse: UInt64
 
     /// Bytes that it takes in memory, about.
     public var byteCount: Int { 192 + name.count + value.count + domain.utf8.count + path.count }

@@ -64,7 +64,7 @@ public struct CookieJar: Hashable, Sendable {
             removeExpired(of: domain, now: now)
             guard var cookies = domains[domain] else { continue }
             for index in cookies.indices where isFor(url, host, cookies[index]) {
-                cookies[index].used = clock
+                cookies[index].lastUse = clock
                 found.append(cookies[index])
             }
             domains[domain] = cookies
@@ -118,7 +118,7 @@ public struct CookieJar: Hashable, Sendable {
         let cookie = Cookie(
             name: Array(new.name), value: Array(new.value), domain: domain.isEmpty ? host : domain,
             isHostOnly: domain.isEmpty, path: path, isSecure: new.isSecure, isHTTPOnly: new.isHTTPOnly,
-            expires: new.expires, created: 0, used: 0)
+            expires: new.expires, created: 0, lastUse: 0)
         if cookie.isSecure, !isSafe { return nil }
         if !cookie.isSecure, !isSafe, hidesSecure(cookie) { return nil }
         if new.begins(with: "__secure-") || new.begins(with: "__host-") {
@@ -153,7 +153,7 @@ public struct CookieJar: Hashable, Sendable {
         clock += 1
         removeExpired(of: new.domain, now: now)
         var new = new
-        (new.created, new.used) = (clock, clock)
+        (new.created, new.lastUse) = (clock, clock)
         var cookies = domains[new.domain] ?? []
         if let index = cookies.firstIndex(where: { $0.isReplaced(by: new) }) {
             let old = cookies.remove(at: index)
@@ -168,7 +168,7 @@ public struct CookieJar: Hashable, Sendable {
             // Cookies that are not secure are evicted first: RFC 6265bis, section 5.7.
             let open = cookies.indices.filter { !cookies[$0].isSecure }
             let among = open.isEmpty ? Array(cookies.indices) : open
-            if let index = among.min(by: { cookies[$0].used < cookies[$1].used }) {
+            if let index = among.min(by: { cookies[$0].lastUse < cookies[$1].lastUse }) {
                 count(cookies.remove(at: index), -1)
             }
         }
@@ -196,7 +196,7 @@ public struct CookieJar: Hashable, Sendable {
     private mutating func evict(while isTooFull: (CookieJar) -> Bool) {
         guard isTooFull(self) else { return }
         var evicted: [String: Set<UInt64>] = [:]
-        for cookie in domains.values.joined().sorted(by: { ($0.used, $0.created) < ($1.used, $1.created) }) {
+        for cookie in domains.values.joined().sorted(by: { ($0.lastUse, $0.created) < ($1.lastUse, $1.created) }) {
             guard isTooFull(self) else { break }
             count(cookie, -1)
             evicted[cookie.domain, default: []].insert(cookie.created)

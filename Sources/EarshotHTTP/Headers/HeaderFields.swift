@@ -163,7 +163,7 @@ extension HeaderFields: Sequence {
 
 extension HeaderFields {
     /// Returns the value of a field that should occur once; nil if it is absent or several values differ.
-    func agreed(_ name: String) -> ArraySlice<UInt8>? {
+    func singleValue(_ name: String) -> ArraySlice<UInt8>? {
         let values = values(bytes: name)
         guard let first = values.first, values.allSatisfy({ $0 == first }) else { return nil }
         return first

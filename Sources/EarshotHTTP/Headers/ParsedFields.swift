@@ -36,7 +36,7 @@ struct ParsedFields {
     }
 
     /// Returns the value of a field that should occur once; nil if it is absent or several values differ.
-    func agreed(_ name: String) -> ArraySlice<UInt8>? {
+    func singleValue(_ name: String) -> ArraySlice<UInt8>? {
         guard var index = index(of: name, from: 0) else { return nil }
         let value = fields.bytes[lines[index].value]
         while let next = self.index(of: name, from: index + 1) {

@@ -27,7 +27,7 @@ public struct RequestConditions: Hashable, Sendable {
                 return candidate.isWeaklyEqual(to: present)
             }
         }
-        guard let text = fields.agreed("if-modified-since"),
+        guard let text = fields.singleValue("if-modified-since"),
             let since = HTTPDate(bytes: text.span, now: now)?.secondsSince1970,
             let modified = validator.lastModified ?? validator.date
         else { return false }

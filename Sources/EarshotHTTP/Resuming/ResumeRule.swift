@@ -32,7 +32,7 @@ public struct ResumeRule: Hashable, Sendable {
         _ keptBytes: Int64, status: Int, response: HeaderFields, of request: HTTPRequest, now: Int64
     ) -> PartialBody? {
         guard status == 200 else { return nil }
-        let length = response.agreed("content-length").flatMap { decimal($0.span, $0.span.indices, maximum: .max) }
+        let length = response.singleValue("content-length").flatMap { decimal($0.span, $0.span.indices, maximum: .max) }
         // Contradictory lengths cannot verify a later response.
         guard length != nil || !response.contains("content-length") else { return nil }
         let kept = PartialBody(
@@ -74,7 +74,7 @@ public struct ResumeRule: Hashable, Sendable {
     /// Returns the position of a 206's body; nil if any part of the response is inconsistent.
     private func continuation(_ response: HeaderFields, _ kept: PartialBody, now: Int64) -> ResumeOutcome? {
         // A multipart body has no Content-Range of its own.
-        guard let range = response.agreed("content-range").flatMap({ ContentRange(bytes: $0) }),
+        guard let range = response.singleValue("content-range").flatMap({ ContentRange(bytes: $0) }),
             let bytes = range.bytes, bytes.lowerBound == kept.keptBytes, response.isIdentity, kept.isIdentity,
             kept.validator.isStronglyEqual(to: Validator(response: response, now: now))
         else { return nil }
@@ -82,7 +82,7 @@ public struct ResumeRule: Hashable, Sendable {
         let total = range.totalBytes ?? kept.totalBytes
         guard bytes.upperBound <= total ?? .max else { return nil }
         if response.contains("content-length") {
-            guard let length = response.agreed("content-length"),
+            guard let length = response.singleValue("content-length"),
                 let announced = decimal(length.span, length.span.indices, maximum: .max),
                 Int64(announced) == bytes.upperBound - bytes.lowerBound
             else { return nil }
@@ -93,7 +93,8 @@ public struct ResumeRule: Hashable, Sendable {
     /// Returns whether a 416 confirms that the stored bytes are complete. The representation is the same if the first
     /// response gave this length, or the 416 has the same strong validator.
     private func isWhole(_ kept: PartialBody, _ response: HeaderFields, now: Int64) -> Bool {
-        guard let range = response.agreed("content-range").flatMap({ ContentRange(bytes: $0) }), range.bytes == nil,
+        guard let range = response.singleValue("content-range").flatMap({ ContentRange(bytes: $0) }),
+            range.bytes == nil,
             range.totalBytes == kept.keptBytes, kept.isIdentity, kept.validator.isStrong
         else { return false }
         let validator = Validator(response: response, now: now)

@@ -1,15 +1,15 @@
 /// Exponential backoff: pauses that double from the first to the longest.
 public struct Backoff: Hashable, Sendable {
     /// Nanoseconds after the first failure.
-    public let first: Int64
+    public let firstPause: Int64
     /// Upper bound of the pauses, in nanoseconds.
-    public let longest: Int64
+    public let longestPause: Int64
 
     /// - Parameters: 0 or more nanoseconds.
     public init(first: Int64, longest: Int64) {
         precondition(first >= 0 && longest >= 0, "negative pause: \(first), \(longest)")
-        self.first = first
-        self.longest = longest
+        self.firstPause = first
+        self.longestPause = longest
     }
 
     public init(firstMilliseconds: Int64, longestMilliseconds: Int64) {
@@ -18,11 +18,11 @@ public struct Backoff: Hashable, Sendable {
 
     /// Returns the pause after a number of failures in a row, in nanoseconds.
     public func pause(afterFailures count: Int) -> Int64 {
-        var pause = min(first, longest)
+        var pause = min(firstPause, longestPause)
         // Doubles no further than needed, so that neither shift nor product can overflow.
         var doublings = max(count, 1) - 1
-        while doublings > 0, pause > 0, pause < longest {
-            pause = pause > longest / 2 ? longest : pause * 2
+        while doublings > 0, pause > 0, pause < longestPause {
+            pause = pause > longestPause / 2 ? longestPause : pause * 2
             doublings -= 1
         }
         return pause

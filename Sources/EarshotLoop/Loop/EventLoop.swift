@@ -269,7 +269,7 @@ internal import Glibc
     }
 
     private func fireTimers() {
-        let newest = timers.newest
+        let newest = timers.newestSequence
         while let handler = timers.takeDue(now, through: newest) { handler() }
     }
 

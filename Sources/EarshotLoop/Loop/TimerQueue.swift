@@ -25,17 +25,17 @@ struct TimerQueue {
     private var slots: [Slot] = []
     private var freeSlots: [Int] = []
     /// Sequence number of the newest timer.
-    private(set) var newest: UInt64 = 0
+    private(set) var newestSequence: UInt64 = 0
 
     /// Number of timers that are set.
     var count: Int { slots.count - freeSlots.count }
 
     mutating func set(_ deadline: LoopTime, _ handler: @escaping () -> Void) -> TimerID {
-        newest += 1
+        newestSequence += 1
         let slot = freeSlots.popLast() ?? slots.count
         if slot == slots.count { slots.append(Slot()) }
-        slots[slot] = Slot(number: newest, handler: handler)
-        let timer = TimerID(number: newest, slot: slot)
+        slots[slot] = Slot(number: newestSequence, handler: handler)
+        let timer = TimerID(number: newestSequence, slot: slot)
         heap.insert(Entry(deadline: deadline, timer: timer))
         return timer
     }

@@ -22,8 +22,8 @@ public struct ActivationSocket: Sendable {
     /// - Returns: nil if the manager passed no sockets.
     /// - Throws: `SystemError` if it listens elsewhere.
     public static func take(at path: String) throws(SystemError) -> ActivationSocket? {
-        let process = taken("LISTEN_PID")
-        let count = taken("LISTEN_FDS") ?? 0
+        let process = takeVariable("LISTEN_PID")
+        let count = takeVariable("LISTEN_FDS") ?? 0
         unsafe unsetenv("LISTEN_FDNAMES")
         guard process == getpid(), count > 0 else { return nil }
         let passed = firstDescriptor..<firstDescriptor + min(count, 1_024)
@@ -34,7 +34,7 @@ public struct ActivationSocket: Sendable {
         throw SystemError("use the socket of the service manager, which must listen at \(path)", number: ENOTSOCK)
     }
 
-    private static func taken(_ variable: String) -> Int32? {
+    private static func takeVariable(_ variable: String) -> Int32? {
         defer { unsafe unsetenv(variable) }
         return unsafe getenv(variable).flatMap { Int32(unsafe String(cString: $0)) }
     }

@@ -17,7 +17,7 @@ public enum MemoryPressure {
 
     /// Bytes that this process may still use below the limits of its address space and of its control groups; nil without
     /// a limit. Pages of files that the kernel can drop count as free.
-    public static func room() -> Int? {
+    public static func availableBytes() -> Int? {
         var room: Int?
         var limit = rlimit()
         if unsafe linux_address_space_limit(0, nil, &limit) == 0, limit.rlim_cur != rlim_t.max,
@@ -26,7 +26,7 @@ public enum MemoryPressure {
             room = Int(clamping: limit.rlim_cur) - pages * Int(getpagesize())
         }
         for group in ControlGroup.limiting {
-            guard let own = group.room() else { continue }
+            guard let own = group.availableBytes() else { continue }
             room = min(room ?? own, own)
         }
         return room.map { max(0, $0) }
@@ -50,7 +50,7 @@ public enum MemoryPressure {
             + groups(
                 of: ":memory:", in: "/sys/fs/cgroup/memory",
                 ("memory.limit_in_bytes", "memory.usage_in_bytes", filePages.map { "total_" + $0 })))
-            .filter { $0.room() != nil }
+            .filter { $0.availableBytes() != nil }
 
         private static let filePages = ["inactive_file", "active_file"]
 
@@ -71,7 +71,7 @@ public enum MemoryPressure {
         }
 
         /// Bytes below the limit; nil without a limit.
-        func room() -> Int? {
+        func availableBytes() -> Int? {
             guard let limit = number(files.limit), limit < Self.unlimited, let use = number(files.use) else {
                 return nil
             }

@@ -73,14 +73,14 @@ public enum ResourceLimits {
 /// Limit of open descriptors that is too low for a process.
 public struct DescriptorShortage: Error, CustomStringConvertible {
     let limit: Int
-    let least: Int
+    let leastLimit: Int
 
     public init(limit: Int, least: Int) {
         self.limit = limit
-        self.least = least
+        self.leastLimit = least
     }
 
     public var description: String {
-        "the limit of open files is \(limit), and \(least) are needed; raise it (ulimit -n, LimitNOFILE=)"
+        "the limit of open files is \(limit), and \(leastLimit) are needed; raise it (ulimit -n, LimitNOFILE=)"
     }
 }

@@ -23,13 +23,13 @@ public struct Sandbox: Sendable {
     }
 
     /// Files without secrets that libraries read at any time: random numbers, and libraries that they load themselves.
-    private static let usual = [
+    private static let usualPaths = [
         Rule(path: "/dev/urandom", access: .read), Rule(path: "/dev/null", access: .write),
         Rule(path: "/lib", access: .read), Rule(path: "/lib64", access: .read), Rule(path: "/usr/lib", access: .read),
         Rule(path: "/usr/lib64", access: .read), Rule(path: "/etc/ld.so.cache", access: .read),
     ]
 
-    private var rules = Self.usual
+    private var rules = Self.usualPaths
     /// Whether the process may listen on Unix sockets, and accept connections of sockets that listen already. No process may
     /// listen on further TCP ports.
     public var mayListen = false

@@ -27,7 +27,7 @@ struct ClusterExpectations {
 
     private(set) var requests: [Int: Request] = [:]
     /// Times at which a fetch ended, or the engine learned of it.
-    private var ends: [Int: Int] = [:]
+    private var endTimes: [Int: Int] = [:]
     /// Times at which another node learned of a fetch, or had read its body. Until then requests may join there.
     private var arrivals: [Arrival: Int] = [:]
     private var lastRequest = 0
@@ -49,13 +49,13 @@ struct ClusterExpectations {
         openKeys[request.key, default: 0] += 1
     }
 
-    mutating func ended(_ fetch: Int, at time: Int) { ends[fetch] = max(time, ends[fetch] ?? 0) }
+    mutating func ended(_ fetch: Int, at time: Int) { endTimes[fetch] = max(time, endTimes[fetch] ?? 0) }
 
     mutating func arrived(_ fetch: Int, in node: Int, at time: Int) {
         arrivals[Arrival(fetch: fetch, node: node)] = time
     }
 
-    func end(of fetch: Int) -> Int? { ends[fetch] }
+    func end(of fetch: Int) -> Int? { endTimes[fetch] }
 
     /// Open requests of a client and handler, in order.
     func open(of client: ClientID, _ handler: HandlerID? = nil) -> [Int] {
@@ -64,7 +64,7 @@ struct ClusterExpectations {
     }
 
     /// Notes that the owner has removed requests, just before the core hears it.
-    mutating func removed(_ ids: [Int]) {
+    mutating func requestsRemoved(_ ids: [Int]) {
         for id in ids {
             guard let request = requests[id], !request.isRemoved else { continue }
             requests[id]?.isRemoved = true
@@ -80,7 +80,7 @@ struct ClusterExpectations {
     mutating func clientGone(_ client: ClientID) -> [Int] {
         let open = open(of: client)
         let keys = open.compactMap { requests[$0]?.key }
-        removed(open)
+        requestsRemoved(open)
         for id in requests.filter({ $0.value.awaiting.contains(client) }).keys {
             requests[id]?.awaiting.remove(client)
             forgetIfDone(id)
@@ -154,7 +154,7 @@ struct ClusterExpectations {
         } else if response.length > 0 {
             throw Violation(1, "\(name) has \(response.length) bytes without a body", kind: "no body")
         }
-        guard let end = ends[reported.fetch] else { throw Violation(1, "\(name) has a response that never ended") }
+        guard let end = endTimes[reported.fetch] else { throw Violation(1, "\(name) has a response that never ended") }
         let arrival = arrivals[Arrival(fetch: reported.fetch, node: request.node)] ?? 0
         guard max(end, arrival) >= request.requestedAt || now < clockWindowEnd else {
             throw Violation(
@@ -164,7 +164,7 @@ struct ClusterExpectations {
     }
 
     /// The oldest request that a client still waits for.
-    func oldest(before time: Int) -> (id: Int, request: Request)? {
+    func oldestRequest(before time: Int) -> (id: Int, request: Request)? {
         requests.filter { $0.value.requestedAt < time }.min { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 

@@ -8,7 +8,7 @@ public struct ClusterOptions: Sendable {
     public var nodes: Int?
     public var canary: ClusterCanary?
     /// Excluded faults.
-    public var without: Set<ClusterFault> = []
+    public var excludedFaults: Set<ClusterFault> = []
     /// Number of steps before a failure of which a repetition keeps a trace; 0 for no repetition.
     public var tracedSteps = 4_000
     /// First step of which the run keeps a trace.

@@ -89,7 +89,7 @@ public enum ClusterCanaries {
             var options = ClusterOptions(seed: seed, steps: steps(for: canary))
             options.canary = canary
             options.nodes = 4
-            options.without = Set(ClusterFault.allCases).subtracting(faults(for: canary))
+            options.excludedFaults = Set(ClusterFault.allCases).subtracting(faults(for: canary))
             options.tracedSteps = 0
             do throws(ClusterFailure) {
                 _ = try ClusterSimulation.run(options)

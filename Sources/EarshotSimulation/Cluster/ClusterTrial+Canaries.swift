@@ -4,7 +4,7 @@ internal import EarshotWire
 /// Deliberate faults between cores and engine. A run has at most one, which the checks must report.
 extension ClusterTrial {
     /// The call that reaches the engine in place of this one; nil for none.
-    mutating func changed(_ call: EngineCall, _ node: Int) -> EngineCall? {
+    mutating func replacedCall(_ call: EngineCall, _ node: Int) -> EngineCall? {
         switch (options.canary, call) {
         case (.losesEnds, .done): return random.perMille(50) ? nil : call
         case (.dropsWithdrawals, .unwant): return nil
@@ -52,7 +52,7 @@ extension ClusterTrial {
     }
 
     /// The event that reaches a core in place of this one; nil for none.
-    mutating func changed(_ event: EngineEvent, _ node: Int) -> EngineEvent? {
+    mutating func replacedEvent(_ event: EngineEvent, _ node: Int) -> EngineEvent? {
         switch (options.canary, event) {
         case (.ignoresAborts, .aborted): return nil
         case (.exchangesResults, .result(_, let result)):

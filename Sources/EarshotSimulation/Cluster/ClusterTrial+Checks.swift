@@ -103,14 +103,14 @@ extension ClusterTrial {
             for (key, flight) in engine.flights {
                 var isLeft = flight.wants.contains(id) || flight.lane.node == id
                 if case .running(id, _) = flight.state { isLeft = true }
-                if isLeft { throw Violation(12, "flight \(Self.short(key)) belongs to \(id), which is gone") }
+                if isLeft { throw Violation(12, "flight \(Self.shortText(key)) belongs to \(id), which is gone") }
             }
         }
     }
 
     /// Checks that no request waits for too long.
     mutating func checkProgress() throws(Violation) {
-        guard let (id, request) = expectations.oldest(before: now - Self.answerMilliseconds) else { return }
+        guard let (id, request) = expectations.oldestRequest(before: now - Self.answerMilliseconds) else { return }
         throw Violation(
             1, "request \(id) of key \(request.key) in node \(request.node) has no end since \(request.requestedAt)",
             kind: "no end")

@@ -104,7 +104,7 @@ extension ClusterTrial {
     private mutating func cancel(_ client: ClientID, _ node: Int) throws(Violation) {
         guard let (handler, request) = openRequest(of: client), let id = Int(request.description) else { return }
         note("client \(client.rawValue) of node \(node) cancels \(id)")
-        expectations.removed([id])
+        expectations.requestsRemoved([id])
         try pass(node) { core, now in core.received(.removeRequest(handler, request), from: client, now: now) }
     }
 
@@ -112,7 +112,7 @@ extension ClusterTrial {
         guard let known = nodes[node].clients[client] else { return }
         let handler = known.handlers[random.below(known.handlers.count)]
         note("client \(client.rawValue) of node \(node) removes \(handler)")
-        expectations.removed(expectations.open(of: client, handler))
+        expectations.requestsRemoved(expectations.open(of: client, handler))
         try pass(node) { core, now in core.received(.remove(.handler(handler)), from: client, now: now) }
     }
 

@@ -38,7 +38,7 @@ extension ClusterTrial {
     }
 
     /// Ends the connections of a node. Calls and answers on their way are lost, and the node learns of it later.
-    mutating func cut(_ node: Int, detection: Int, _ fault: EngineFault = .closed) {
+    mutating func breakConnections(_ node: Int, detection: Int, _ fault: EngineFault = .closed) {
         guard nodes[node].link.isUp else { return }
         note("the connection of node \(node) breaks")
         nodes[node].link.isUp = false
@@ -53,10 +53,10 @@ extension ClusterTrial {
 
     mutating func heartbeat(_ node: Int, _ link: Int) throws(Violation) {
         guard nodes[node].link.number == link, nodes[node].isAlive, nodes[node].link.isUp else { return }
-        guard reaches(node) else { return cut(node, detection: 2_000, .timedOut) }
+        guard reaches(node) else { return breakConnections(node, detection: 2_000, .timedOut) }
         let members = engine.nodes.count
         guard let (live, expired) = renew(nodes[node].link.id, isJoin: false) else {
-            return cut(node, detection: 1, .leaseLost)
+            return breakConnections(node, detection: 1, .leaseLost)
         }
         var hasMore = expired > 0 && options.canary != .reapsNothing
         while hasMore { hasMore = engine.reap().hasMore }
@@ -82,7 +82,7 @@ extension ClusterTrial {
                 for want in wants { nodes[node].wantedSince[want.key] = now - want.ageMilliseconds }
             }
             for part in Self.parts(of: call) {
-                guard let part = changed(part, node) else { continue }
+                guard let part = replacedCall(part, node) else { continue }
                 nodes[node].link.lastSent = max(nodes[node].link.lastSent, now + draw(1...longestDelay))
                 plan(
                     nodes[node].link.lastSent - now,
@@ -113,7 +113,7 @@ extension ClusterTrial {
         switch answer {
         case .event(let event): self.answer(node, event)
         case .silent: break
-        case .lost: cut(node, detection: 1, .leaseLost)
+        case .lost: breakConnections(node, detection: 1, .leaseLost)
         }
     }
 
@@ -143,7 +143,7 @@ extension ClusterTrial {
 
     mutating func deliver(_ event: EngineEvent, _ node: Int, _ link: Int) throws(Violation) {
         guard nodes[node].link.number == link, nodes[node].isAlive else { return }
-        guard let event = changed(event, node) else { return }
+        guard let event = replacedEvent(event, node) else { return }
         note("node \(node) hears \(Self.text(event))")
         learn(event, node)
         try pass(node) { core, now in core.received(event, now: now) }
@@ -191,19 +191,19 @@ extension ClusterTrial {
         case .want(let wants):
             "wants "
                 + wants.map { want in
-                    "\(short(want.key))\(want.lane == .shared ? "" : " \(want.lane)")"
+                    "\(shortText(want.key))\(want.lane == .shared ? "" : " \(want.lane)")"
                         + (want.token.map { " runs \($0)\(want.isHosted ? " for others" : "")" } ?? "")
                         + " age \(want.ageMilliseconds)"
                 }.joined(separator: ", ")
-        case .unwant(let keys): "unwants " + keys.map { short($0) }.joined(separator: ", ")
+        case .unwant(let keys): "unwants " + keys.map { shortText($0) }.joined(separator: ", ")
         case .takeWanted(let slots): "takes \(slots) wanted"
         case .take(let slots, let isOwnOnly): "takes \(slots)\(isOwnOnly ? " own" : "")"
         case .done(let ends):
             "ends "
                 + ends.map { end in
-                    "\(short(end.key)) \(end.token)\(end.outcome == .released ? " released" : "")"
+                    "\(shortText(end.key)) \(end.token)\(end.outcome == .released ? " released" : "")"
                 }.joined(separator: ", ")
-        case .cool(let refusal): "cools \(short(refusal.origin.key))"
+        case .cool(let refusal): "cools \(shortText(refusal.origin.key))"
         case .survey: "asks for members"
         case .retire(let former): "retires \(former)"
         case .leave: "leaves"
@@ -223,20 +223,20 @@ extension ClusterTrial {
         case .wanted(let answers):
             answers.map { answer in
                 let state = if case .ended = answer.state { "ended" } else { "\(answer.state)" }
-                return "\(short(answer.key)) \(state)"
+                return "\(shortText(answer.key)) \(state)"
             }.joined(separator: ", ")
         case .granted(let grants, _):
             "grants "
-                + grants.map { "\(short($0.key)) \($0.token)\($0.record == nil ? "" : " for others")" }
+                + grants.map { "\(shortText($0.key)) \($0.token)\($0.record == nil ? "" : " for others")" }
                 .joined(separator: ", ")
         case .ended(let answers):
-            answers.map { "\(short($0.key)) \($0.isCurrent ? "current" : "stale")" }.joined(separator: ", ")
-        case .result(let key, _): "result of \(short(key))"
-        case .unusable(let key): "an unusable result of \(short(key))"
-        case .aborted(let key, let token): "no node wants \(short(key)) \(token)"
+            answers.map { "\(shortText($0.key)) \($0.isCurrent ? "current" : "stale")" }.joined(separator: ", ")
+        case .result(let key, _): "result of \(shortText(key))"
+        case .unusable(let key): "an unusable result of \(shortText(key))"
+        case .aborted(let key, let token): "no node wants \(shortText(key)) \(token)"
         case .joined, .members, .left, .warning, .remedied, .cooled, .surveyed, .workWaits, .messagesLost: "\(event)"
         }
     }
 
-    static func short(_ key: ClusterKey) -> String { String("\(key)".suffix(10)) }
+    static func shortText(_ key: ClusterKey) -> String { String("\(key)".suffix(10)) }
 }

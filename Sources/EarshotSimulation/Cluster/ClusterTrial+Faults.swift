@@ -26,12 +26,12 @@ extension ClusterTrial {
         switch fault {
         case .cutConnection:
             if now - nodes[node].link.joinedAt < 11_000 { open(windowUntil: now + Self.convergenceMilliseconds) }
-            cut(node, detection: draw(1...100))
+            breakConnections(node, detection: draw(1...100))
         case .failover: failOver()
         case .outage:
             let length = draw(3_000...12_000)
             stopEngine(for: length)
-            for number in nodes.indices { cut(number, detection: draw(1...2_000)) }
+            for number in nodes.indices { breakConnections(number, detection: draw(1...2_000)) }
         case .flush:
             open(windowUntil: now + Self.convergenceMilliseconds)
             engine = SimulatedEngine(microseconds: engine.microseconds)
@@ -41,7 +41,7 @@ extension ClusterTrial {
             open(windowUntil: now + length + Self.convergenceMilliseconds)
             nodes[node].isCutOff = true
             plan(length, .heal(node: node))
-            cut(node, detection: 2_000, .timedOut)
+            breakConnections(node, detection: 2_000, .timedOut)
         case .nodePartition:
             let other = (node + 1 + random.below(nodes.count - 1)) % nodes.count
             separated.insert([min(node, other), max(node, other)])
@@ -106,7 +106,7 @@ extension ClusterTrial {
         }
         snapshots = []
         stopEngine(for: length)
-        for number in nodes.indices { cut(number, detection: draw(1...2_000)) }
+        for number in nodes.indices { breakConnections(number, detection: draw(1...2_000)) }
     }
 
     private mutating func jump() {

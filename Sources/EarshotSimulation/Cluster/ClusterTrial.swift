@@ -84,7 +84,7 @@ struct ClusterTrial {
         return lastNumber
     }
 
-    func has(_ fault: ClusterFault) -> Bool { !isEnding && !options.without.contains(fault) }
+    func has(_ fault: ClusterFault) -> Bool { !isEnding && !options.excludedFaults.contains(fault) }
 
     /// Keeps a line of the trace.
     mutating func note(_ line: @autoclosure () -> String) {

@@ -195,7 +195,7 @@ extension SimulatedEngine {
         let lane: Lane
         /// Flights that were not taken.
         var queue: [Head]
-        var taken = 0
+        var takenCount = 0
         var isClosed = false
         /// Whether the node takes only flights that it wants itself.
         let isWantedOnly: Bool
@@ -210,7 +210,7 @@ extension SimulatedEngine {
         mutating func take() -> ClusterKey {
             guard let key = next?.key else { preconditionFailure("the lane has no next flight") }
             queue.removeAll { $0.key == key }
-            taken += 1
+            takenCount += 1
             return key
         }
     }
@@ -250,7 +250,7 @@ extension SimulatedEngine {
                 full.insert(lane.origin)
             }
         }
-        for lane in lanes where lane.taken > 0 && !full.contains(lane.origin) {
+        for lane in lanes where lane.takenCount > 0 && !full.contains(lane.origin) {
             let name = member(lane.origin, lane.lane)
             if let head = lane.queue.first {
                 ready[lane.lane.node, default: [:]][name] = head.score
@@ -263,7 +263,7 @@ extension SimulatedEngine {
             if let origin = origins[key] { save(key, origin) }
         }
         for key in full { updateOrigin(key, caller: node, wasPaused: dueKeys.contains(key) || cut[key] == true) }
-        idle[node] = jobs.count < most && !isOwnOnly && !isWantedOnly ? now : nil
+        idleTimes[node] = jobs.count < most && !isOwnOnly && !isWantedOnly ? now : nil
         if let turn { wake(turn.node) } else { wakeOne(node) }
         var opens = paused.values.min().map { max(0, $0 - now) }
         if turn != nil { opens = min(opens ?? Self.leftMilliseconds, Self.leftMilliseconds) }
@@ -379,7 +379,7 @@ extension SimulatedEngine {
         for completion in completions {
             let key = completion.key
             if case .kept(let result, let age) = completion.outcome {
-                let isKept = keep(result, of: key, ageMilliseconds: age, node)
+                let isKept = keepResult(result, of: key, ageMilliseconds: age, node)
                 answers.append(CompletionAnswer(key: key, token: completion.token, isCurrent: isKept))
                 continue
             }
@@ -389,8 +389,10 @@ extension SimulatedEngine {
             var origin = origin(flight.origin) ?? Origin(limit: 1, spacing: 0)
             if origin.lanes.contains(where: { opening(origin, $0) == nil }) { changed.mark(flight.origin) }
             origin.running = max(0, origin.running - 1)
-            if completion.isAnswered, origin.strikes > 0, completion.token > FencingToken(max(1, origin.refusedAt)) {
-                origin.strikes = 0
+            if completion.isAnswered, origin.refusalsInRow > 0,
+                completion.token > FencingToken(max(1, origin.refusedAt))
+            {
+                origin.refusalsInRow = 0
                 changed.mark(flight.origin)
             }
             origins[flight.origin] = origin
@@ -420,7 +422,7 @@ extension SimulatedEngine {
 
     /// Keeps the result of an attempt that ended without the engine, unless the flight waits or runs or a younger one is
     /// known.
-    private mutating func keep(
+    private mutating func keepResult(
         _ result: [UInt8], of key: ClusterKey, ageMilliseconds: Int, _ node: NodeID
     ) -> Bool {
         let time = now - EngineCompletion.bounded(ageMilliseconds: ageMilliseconds)
@@ -438,14 +440,15 @@ extension SimulatedEngine {
         lastToken = max(lastToken, UInt64(microseconds))
         origin.refusedAt = lastToken
         if origin.coolDownEnd <= now || refusal.requestedMilliseconds > 0 {
-            if origin.coolDownEnd <= now { origin.strikes += 1 }
-            let doubled = EngineLimits.firstCoolDownMilliseconds << min(origin.strikes - 1, 30)
+            if origin.coolDownEnd <= now { origin.refusalsInRow += 1 }
+            let doubled = EngineLimits.firstCoolDownMilliseconds << min(origin.refusalsInRow - 1, 30)
             let pause = min(EngineLimits.longestCoolDownMilliseconds, doubled)
             let end = now + max(pause, refusal.requestedMilliseconds)
             if end > origin.coolDownEnd {
                 origin.coolDownEnd = end
                 origin.coolDownStart = now
-                let notice = CoolDownNotice(origin: key, remainingMilliseconds: end - now, strikes: origin.strikes)
+                let notice = CoolDownNotice(
+                    origin: key, remainingMilliseconds: end - now, strikes: origin.refusalsInRow)
                 for other in nodes.keys where other != node { notify(other, .cooled(notice)) }
             }
         }
@@ -453,6 +456,6 @@ extension SimulatedEngine {
         origins[key]?.expiry = nil
         updateOrigin(key, caller: node, wasPaused: true)
         let rest = max(0, origin.coolDownEnd - now)
-        return .event(.cooled(CoolDownNotice(origin: key, remainingMilliseconds: rest, strikes: origin.strikes)))
+        return .event(.cooled(CoolDownNotice(origin: key, remainingMilliseconds: rest, strikes: origin.refusalsInRow)))
     }
 }

@@ -40,7 +40,7 @@ public struct SimulatedEngine: Sendable {
         var nextStart = 0
         var coolDownEnd = 0
         var coolDownStart = 0
-        var strikes = 0
+        var refusalsInRow = 0
         /// Last token at the time of the last refusal.
         var refusedAt: UInt64 = 0
         /// Lanes with queued flights, in the order of their first one.
@@ -74,7 +74,7 @@ public struct SimulatedEngine: Sendable {
     var ready: [NodeID?: [String: Int]] = [:]
     var paused: [ClusterKey: Int] = [:]
     /// Times at which nodes found fewer flights than they have slots.
-    var idle: [NodeID: Int] = [:]
+    var idleTimes: [NodeID: Int] = [:]
     /// Last fencing token.
     var lastToken: UInt64 = 0
     /// Notifications since the last call of `takeNotifications`.
@@ -102,7 +102,7 @@ public struct SimulatedEngine: Sendable {
             // The rest of a cluster whose nodes all died.
             flights = [:]
             origins = origins.filter { $0.value.running == 0 && $0.value.lanes.isEmpty }
-            (ready, paused, idle) = ([:], [:], [:])
+            (ready, paused, idleTimes) = ([:], [:], [:])
         }
         // A lease of another node ends later than a new one only if the clock went back.
         for other in nodes.keys { nodes[other] = nodes[other].map { min($0, now + leaseMilliseconds) } }
@@ -144,7 +144,7 @@ public struct SimulatedEngine: Sendable {
         updateOrigins(changed, caller: dead)
         nodes[dead] = nil
         ready[dead] = nil
-        idle[dead] = nil
+        idleTimes[dead] = nil
         wakeOne(nil)
         return (keys.count, nodes.values.contains { $0 <= now })
     }
@@ -199,7 +199,7 @@ public struct SimulatedEngine: Sendable {
         origin.expiry = nil
         if origin.running == 0, origin.lanes.isEmpty {
             // Refusals are remembered for a minute after the cool-down.
-            let end = max(origin.nextStart, origin.strikes > 0 ? origin.coolDownEnd + 60_000 : 0)
+            let end = max(origin.nextStart, origin.refusalsInRow > 0 ? origin.coolDownEnd + 60_000 : 0)
             origin.expiry = end
             origins[key] = end > now ? origin : nil
         } else {
@@ -209,7 +209,7 @@ public struct SimulatedEngine: Sendable {
 
     /// Time at which a flight of the lane may start, perhaps past; nil while the limit is reached.
     func opening(_ origin: Origin, _ lane: Lane) -> Int? {
-        let limit = !lane.isCredentialed && origin.strikes > 0 ? 1 : origin.limit
+        let limit = !lane.isCredentialed && origin.refusalsInRow > 0 ? 1 : origin.limit
         guard origin.running < limit else { return nil }
         return lane.isCredentialed ? origin.nextStart : max(origin.nextStart, origin.coolDownEnd)
     }
@@ -263,11 +263,11 @@ public struct SimulatedEngine: Sendable {
 
     /// Idle nodes, the one that asked the longest ago first.
     var idleInOrder: [NodeID] {
-        idle.map { (Rank(score: $0.value, name: $0.key.description), $0.key) }.sorted { $0.0 < $1.0 }.map(\.1)
+        idleTimes.map { (Rank(score: $0.value, name: $0.key.description), $0.key) }.sorted { $0.0 < $1.0 }.map(\.1)
     }
 
     mutating func wake(_ node: NodeID) {
-        idle[node] = nil
+        idleTimes[node] = nil
         notify(node, .workWaits)
     }
 

@@ -38,7 +38,7 @@ struct DurablePromises {
     private var promises: [RequestName: Promise] = [:]
     private var byURL: [String: RequestName] = [:]
     /// Connections to which earlier results may still be delivered.
-    private var earlier: [Earlier: Set<ClientID>] = [:]
+    private var earlierConnections: [Earlier: Set<ClientID>] = [:]
     /// Names that may be requested again or removed, in the order of the first request.
     private(set) var names: [RequestName] = []
 
@@ -55,17 +55,17 @@ struct DurablePromises {
     mutating func requested(_ name: RequestName, _ url: String, by client: ClientID) {
         defer {
             // An earlier request is delivered to new subscribers until its owner has acknowledged it.
-            for each in earlier.keys where each.name == name { earlier[each]?.insert(client) }
+            for each in earlierConnections.keys where each.name == name { earlierConnections[each]?.insert(client) }
         }
         guard promises[name]?.isClosed != false else { return }
         if promises[name] == nil { names.append(name) }
         byURL[url] = name
-        if let old = promises[name] { earlier[Earlier(name: name, urls: old.urls)] = old.waiting }
+        if let old = promises[name] { earlierConnections[Earlier(name: name, urls: old.urls)] = old.waiting }
         promises[name] = Promise(url: url, urls: [url])
     }
 
     /// Records that a request is on disk.
-    mutating func stored(_ name: RequestName, _ id: DurableID) {
+    mutating func requestStored(_ name: RequestName, _ id: DurableID) {
         if promises[name]?.id == id, promises[name]?.isClosed == false { promises[name]?.isAccepted = true }
     }
 
@@ -116,11 +116,11 @@ struct DurablePromises {
     /// Removes a client from the connections of an earlier request with a URL.
     /// - Returns: Whether the earlier result was still to be delivered to it.
     private mutating func withdraw(_ name: RequestName, url: String, from client: ClientID) -> Bool {
-        let request = earlier.first {
+        let request = earlierConnections.first {
             $0.key.name == name && $0.key.urls.contains(url) && $0.value.contains(client)
         }
         guard let request else { return false }
-        earlier[request.key]?.remove(client)
+        earlierConnections[request.key]?.remove(client)
         return true
     }
 
@@ -146,17 +146,17 @@ struct DurablePromises {
     /// Records that a client removed it, after which it must not receive even waiting deliveries.
     mutating func withdrawn(_ name: RequestName, by client: ClientID) {
         promises[name]?.waiting.remove(client)
-        for each in earlier.keys where each.name == name { earlier[each]?.remove(client) }
+        for each in earlierConnections.keys where each.name == name { earlierConnections[each]?.remove(client) }
     }
 
-    mutating func forgotten(_ name: RequestName, _ id: DurableID) {
+    mutating func requestForgotten(_ name: RequestName, _ id: DurableID) {
         if promises[name]?.id == id, promises[name]?.isClosed == true { promises[name]?.isForgotten = true }
     }
 
     /// Records that the broker was killed. Recently closed requests may reappear; accepted ones must.
     /// - Parameter kept: Rows on disk by request name; of two with the same name the older ID, with the URLs of both.
     mutating func restarted(kept: [RequestName: (id: DurableID, url: String, urls: Set<String>)]) throws(Violation) {
-        earlier = [:]
+        earlierConnections = [:]
         for (name, promise) in promises {
             promises[name]?.recipients = []
             promises[name]?.waiting = []

@@ -96,7 +96,7 @@ struct DurableWorld {
         case ..<790: acknowledge()
         case ..<835: listen()
         case ..<865: remove()
-        case ..<895: leave()
+        case ..<895: clientLeaves()
         case ..<935: connect()
         case ..<960: retry()
         case ..<975: disk.isFull = random.perMille(300)
@@ -169,7 +169,7 @@ struct DurableWorld {
             case .request(let name, let url):
                 guard !core.isRemoving(client) else { continue }
                 if !isRefused(client, in: actions) { promises.requested(name, url, by: client) }
-            case .removal(let removal): removed(removal, by: client)
+            case .removal(let removal): requestsRemoved(removal, by: client)
             }
             waiting[client] = nil
         }
@@ -179,8 +179,8 @@ struct DurableWorld {
             closed.remove(client)
             lose(client)
         }
-        for (name, id) in disk.forgotten { promises.forgotten(name, id) }
-        disk.forgotten = []
+        for (name, id) in disk.deletedRequests { promises.requestForgotten(name, id) }
+        disk.deletedRequests = []
         if let fault = core.audit().first { throw Violation(audit: fault) }
     }
 
@@ -194,7 +194,11 @@ struct DurableWorld {
         case .client(.deliver(let id, let terminal, let body)):
             try delivered(terminal, content(of: terminal, body), to: id)
         case .spool(.spill(let body, let file)):
-            if spool.keep(contents[body], as: file) { contents[body] = nil } else { core.spillFailed(body, now: now) }
+            if spool.keepContent(contents[body], as: file) {
+                contents[body] = nil
+            } else {
+                core.spillFailed(body, now: now)
+            }
         case .spool(.releaseFile(let file)): spool.release(file)
         case .client(.close(let id, _)): closed.insert(id)
         case .worker(.send(_, .job(let job))):
@@ -302,7 +306,7 @@ struct DurableWorld {
             switch answer {
             case .rows(let entries): core.durableRowsRead(entries, now: now)
             case .stored(let id):
-                if let name = disk.rows[id]?.name { promises.stored(name, id) }
+                if let name = disk.rows[id]?.name { promises.requestStored(name, id) }
                 core.durableStored(id, now: now)
             case .refused(let id): core.durableRefused(id, isFull: true, now: now)
             case .recorded(let id, let isStored): core.durableRecorded(id, isStored: isStored, now: now)
@@ -387,10 +391,10 @@ struct DurableWorld {
             waiting[client] = .removal(removal)
             return
         }
-        removed(removal, by: client)
+        requestsRemoved(removal, by: client)
     }
 
-    private mutating func removed(_ removal: Removal, by client: ClientID) {
+    private mutating func requestsRemoved(_ removal: Removal, by client: ClientID) {
         switch removal {
         case .request(let name): closed(name, by: client)
         case .handler(let handler):
@@ -417,7 +421,7 @@ struct DurableWorld {
     /// Handler of a request on the wire.
     private static func plain(_ name: RequestName) -> HandlerID { ReferenceModel.owner(of: name.handler).handler }
 
-    private mutating func leave() {
+    private mutating func clientLeaves() {
         if let client = someClient() { lose(client) }
     }
 
@@ -465,7 +469,7 @@ struct DurableWorld {
     private mutating func restart() throws(Violation) {
         report.restarts += 1
         // A removal that waits may have deleted rows.
-        for case (let client, .removal(let removal)) in waiting { removed(removal, by: client) }
+        for case (let client, .removal(let removal)) in waiting { requestsRemoved(removal, by: client) }
         waiting = [:]
         disk.kill()
         jobs = []

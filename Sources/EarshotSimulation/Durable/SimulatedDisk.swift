@@ -34,12 +34,12 @@ struct SimulatedDisk {
 
     private(set) var rows: [DurableID: Row] = [:]
     /// Number of rows of a request; an earlier one of the same name may not be deleted yet.
-    private var counts: [RequestName: Int] = [:]
+    private var rowCounts: [RequestName: Int] = [:]
     /// Queued requests, with the content of their bodies.
     private var waiting: [(action: Action.Durable, content: String?)] = []
     var answers: [Answer] = []
     /// Requests deleted since the last check.
-    var forgotten: [(name: RequestName, id: DurableID)] = []
+    var deletedRequests: [(name: RequestName, id: DurableID)] = []
     /// Whether it rejects writes.
     var isFull = false
     /// Deletions that it has rejected, to be tried again.
@@ -74,7 +74,7 @@ struct SimulatedDisk {
 
     var isQuiet: Bool { waiting.isEmpty && answers.isEmpty && (isFull || unforgotten.isEmpty) }
 
-    func hasRow(of name: RequestName) -> Bool { counts[name] != nil }
+    func hasRow(of name: RequestName) -> Bool { rowCounts[name] != nil }
 
     mutating func submit(_ action: Action.Durable, content: String?) { waiting.append((action, content)) }
 
@@ -111,7 +111,7 @@ struct SimulatedDisk {
                 let name = RequestName(handler: handler, request: fetch.request)
                 rows[id] = Row(
                     name: name, principal: principal, url: fetch.url, acceptedAt: acceptedAt, head: head)
-                counts[name, default: 0] += 1
+                rowCounts[name, default: 0] += 1
             }
             answers.append(.stored(id))
         case .storeResult(let id, let result):
@@ -138,11 +138,11 @@ struct SimulatedDisk {
 
     private mutating func forget(_ id: DurableID) {
         guard let name = rows[id]?.name else { return }
-        forgotten.append((name, id))
+        deletedRequests.append((name, id))
         guard canary != .unforgotten || id.rawValue % 8 != 0 else { return }
         rows[id] = nil
-        let left = counts[name, default: 1] - 1
-        counts[name] = left > 0 ? left : nil
+        let left = rowCounts[name, default: 1] - 1
+        rowCounts[name] = left > 0 ? left : nil
     }
 }
 
@@ -157,7 +157,7 @@ struct SimulatedWaiting {
 
     /// Stores a body. An existing one of the same name is not written again.
     /// - Returns: Whether it is stored.
-    mutating func keep(_ content: String?, as name: String) -> Bool {
+    mutating func keepContent(_ content: String?, as name: String) -> Bool {
         let isWritten = bodies[name] != nil && !unwritten.contains(name)
         bodies[name] = content
         if isFull, !isWritten { unwritten.insert(name) } else { unwritten.remove(name) }

@@ -25,7 +25,7 @@ final class FlightRecord {
     var child: FlightRecord?
     var attempts: UInt32 = 0
     var failures = 0
-    var deaths = 0
+    var workerDeaths = 0
     /// Whether it is blamed for the last death of its workers.
     var isSuspected = false
     /// Whether it must run in isolation.
@@ -68,7 +68,7 @@ final class FlightRecord {
     }
 
     /// Number of redirects from it to its leaf.
-    var distance: Int { child.map { $0.distance + 1 } ?? 0 }
+    var redirectCount: Int { child.map { $0.redirectCount + 1 } ?? 0 }
 
     /// Calls `body` for all waiting requests, including those redirected to it.
     func forEachRequest(_ body: (RequestRecord) -> Void) {
@@ -162,5 +162,5 @@ struct FlightContent: Hashable {
     /// Principal of the requests; nil for the administrator.
     var principal: PrincipalName?
     /// Serial of the only request; nil for a flight that others may share.
-    var alone: Int?
+    var soleRequestSerial: Int?
 }

@@ -7,7 +7,7 @@ struct OriginRecord {
     /// Number of transfers, including cancelled ones until they are confirmed.
     private(set) var running = 0
     /// Number of transfers of classes below `high`.
-    private(set) var lower = 0
+    private(set) var transfersBelowHigh = 0
     /// Number of open flights.
     private(set) var flights = 0
     private(set) var limit = 0
@@ -26,7 +26,7 @@ struct OriginRecord {
     var spacedUntil: Tick { lastStart.advanced(byMilliseconds: spacingMilliseconds) }
 
     /// Returns whether the limit permits another transfer. Of four or more slots, one is reserved for `high`.
-    func hasRoom(_ isHigh: Bool) -> Bool { running < limit && (isHigh || limit < 4 || lower < limit - 1) }
+    func hasRoom(_ isHigh: Bool) -> Bool { running < limit && (isHigh || limit < 4 || transfersBelowHigh < limit - 1) }
 
     func mayStart(now: Tick) -> Bool { mayBeForgotten || now >= spacedUntil }
 
@@ -50,14 +50,14 @@ struct OriginRecord {
 
     mutating func started(isHigh: Bool, now: Tick) {
         running += 1
-        if !isHigh { lower += 1 }
+        if !isHigh { transfersBelowHigh += 1 }
         lastStart = max(lastStart, now)
         mayBeForgotten = false
     }
 
     mutating func ended(isHigh: Bool) {
         running -= 1
-        if !isHigh { lower -= 1 }
+        if !isHigh { transfersBelowHigh -= 1 }
     }
 
     private mutating func noteIdleness(now: Tick) {

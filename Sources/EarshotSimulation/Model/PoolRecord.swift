@@ -53,7 +53,7 @@ final class PoolRecord {
     /// Whether it belongs to a user instead of the supervisor.
     var isOwn: Bool { schemes.isDisjoint(with: JobContent.webSchemes) }
     var takesWork: Bool { isReady && !isLeaving }
-    var lower: Int { takesWork ? leases.values.count { !$0.isHigh } : 0 }
+    var leasesBelowHigh: Int { takesWork ? leases.values.count { !$0.isHigh } : 0 }
     var freeSlots: Int {
         takesWork && isolation == nil ? max(0, slots - leases.count) : 0
     }

@@ -12,11 +12,11 @@ extension ReferenceModel {
             answered(with: json, to: id, answering: number)
         case .client(.answer(let id, _, let json)): answered(with: json, to: id)
         case .client(.deliver(let id, let terminal, let body)):
-            let isPass = if case .dispatch = event { true } else { false }
-            delivered(terminal, body, to: id, inPass: isPass)
+            let isEndOfPass = if case .dispatch = event { true } else { false }
+            delivered(terminal, body, to: id, inPass: isEndOfPass)
         case .client(.sendPiece(let id, _)): object(2, "client \(id.rawValue) pulls no bodies")
         case .client(.close(let id, _)):
-            guard let client = connections[id] ?? away.first(where: { $0.connection == id }) else { return }
+            guard let client = connections[id] ?? awaySessions.first(where: { $0.connection == id }) else { return }
             let isSilent = !client.isOpen && now.milliseconds(since: client.connectedAt) >= limits.greetingMilliseconds
             expectedEnds.remove(client.id)
             closed(id)
@@ -38,7 +38,7 @@ extension ReferenceModel {
             }
             expectedRaise = nil
         case .worker(.send(let id, .ping)): pinged(id)
-        case .worker(.send(let id, .drain)): drained(id)
+        case .worker(.send(let id, .drain)): workerDrained(id)
         case .supervisor(.killWorker(let process)): killed(process: process)
         case .worker(.send), .spool(.sweep), .supervisor: break
         case .worker(.kill(let id)): killed(id)
@@ -126,7 +126,7 @@ extension ReferenceModel {
                 client.map { $0.number == number } ?? (number == 0), 1,
                 "client \(id.rawValue) is told \(reported) to its message \(number)")
             if case .welcome = expected { return }
-            if let client, client.leaseMilliseconds > 0 { client.keep(expected, isSent: true) }
+            if let client, client.leaseMilliseconds > 0 { client.keepReply(expected, isSent: true) }
         } else if let client, let next = client.nextReply {
             if client.lastSequence < next.place { client.passHoles() }
             expect(
@@ -171,9 +171,9 @@ extension ReferenceModel {
             sent(request, terminal, body, to: client)
             return
         }
-        guard let request = client.due[name]?.first else {
+        guard let request = client.unsentTerminals[name]?.first else {
             checkForeign(terminal, to: client)
-            let isRemoved = client.removed.contains(name) || client.removedHandlers.contains(name.handler)
+            let isRemoved = client.removedRequests.contains(name) || client.removedHandlers.contains(name.handler)
             object(
                 isRemoved ? 2 : 1,
                 isRemoved
@@ -181,8 +181,8 @@ extension ReferenceModel {
                     : "client \(id.rawValue) gets a terminal of \(name) that is not due")
             return
         }
-        client.due[name]?.removeFirst()
-        if client.due[name]?.isEmpty == true { client.due[name] = nil }
+        client.unsentTerminals[name]?.removeFirst()
+        if client.unsentTerminals[name]?.isEmpty == true { client.unsentTerminals[name] = nil }
         client.dueCount -= 1
         sent(request, terminal, body, to: client)
     }
@@ -222,7 +222,7 @@ extension ReferenceModel {
         _ terminal: Terminal, _ body: BodyID?, of request: RequestRecord, against ending: Ending
     ) {
         let reported: String
-        let ending = decided(ending, of: request, by: terminal)
+        let ending = decidedEnding(ending, of: request, by: terminal)
         switch terminal.outcome {
         case .result(let status, _):
             reported = "\(status)"
@@ -296,7 +296,7 @@ extension ReferenceModel {
             return
         }
         expect(job.attempt.broker == instance, 6, "\(job.attempt) names another broker")
-        guard let flight = named(job.attempt.flight, content) else { return }
+        guard let flight = flightOfJob(job.attempt.flight, content) else { return }
         let scheme = flight.content.job.scheme
         expect(worker.serves(scheme), 14, "\(content) of \(scheme) goes to a worker of \(worker.schemes.sorted())")
         switch flight.phase {
@@ -321,7 +321,7 @@ extension ReferenceModel {
             expect(
                 isAlone || !flight.isSuspected && worker.hasSuspectsOnly, 8,
                 "suspect \(content) goes to a worker with other transfers")
-            let further = flight.deaths - limits.deathsOfSuspect
+            let further = flight.workerDeaths - limits.deathsOfSuspect
             let end = now.advanced(byMilliseconds: limits.isolationMilliseconds << further)
             worker.isolation = (job.attempt, end)
         } else {
@@ -371,7 +371,7 @@ extension ReferenceModel {
     }
 
     /// Returns the open flight of a JOB. The first JOB determines its number.
-    private func named(_ id: UInt64, _ content: JobContent) -> FlightRecord? {
+    private func flightOfJob(_ id: UInt64, _ content: JobContent) -> FlightRecord? {
         if let flight = flightsByID[id] {
             expect(flight.content.job == content, 3, "flight \(id) is \(flight.content.job) and \(content)")
             return flight

@@ -83,13 +83,13 @@ extension ReferenceModel {
     func end(_ client: SessionRecord) {
         if connections[client.connection] === client { connections[client.connection] = nil }
         sessions[client.id] = nil
-        away.removeAll { $0 === client }
+        awaySessions.removeAll { $0 === client }
         client.awayUntil = nil
         for handler in client.handlers { stopListening(client, to: handler) }
         for subtree in client.subtrees { stopListening(client, below: subtree) }
         for case let request? in client.inFlight + client.redeliveries { deliveryLost(request, by: client) }
-        for requests in client.due.values { for request in requests { deliveryLost(request, by: client) } }
-        for request in client.owned.values { remove(request, by: client) }
+        for requests in client.unsentTerminals.values { for request in requests { deliveryLost(request, by: client) } }
+        for request in client.ownedRequests.values { remove(request, by: client) }
     }
 
     // MARK: Removal
@@ -131,8 +131,8 @@ extension ReferenceModel {
 
     /// Ends a request. Its name becomes free, and all subscribers except `client` are notified.
     func remove(_ request: RequestRecord, by client: SessionRecord, isAtOnce: Bool = false) {
-        unlist(request)
-        client.removed.insert(request.name)
+        freeID(request)
+        client.removedRequests.insert(request.name)
         guard request.phase != .ended else { return }
         if request.phase == .open { detach(request, by: client, isAtOnce: isAtOnce) }
         account(request) { $0.removed += 1 }
@@ -198,7 +198,7 @@ extension ReferenceModel {
     private func listenerCame(to handler: HandlerID) {
         for request in requests(of: handler) where request.phase != .ended {
             request.abandonedUntil = nil
-            if request.phase == .held { claimed.insert(handler) }
+            if request.phase == .awaitingSubscriber { claimed.insert(handler) }
         }
     }
 
@@ -210,7 +210,7 @@ extension ReferenceModel {
         guard !claimed.isEmpty else { return }
         var delivered: [RequestRecord] = []
         for handler in claimed {
-            let held = requests(of: handler).filter { $0.phase == .held }
+            let held = requests(of: handler).filter { $0.phase == .awaitingSubscriber }
             let isServed = listeners(of: handler).contains {
                 $0 == client || sessions[$0]?.hasRoom(limits) == true
             }
@@ -230,7 +230,7 @@ extension ReferenceModel {
     func checkRoom() {
         for handler in claimed {
             let listeners = listeners(of: handler)
-            guard !listeners.isEmpty, requests(of: handler).contains(where: { $0.phase == .held }) else {
+            guard !listeners.isEmpty, requests(of: handler).contains(where: { $0.phase == .awaitingSubscriber }) else {
                 claimed.remove(handler)
                 continue
             }
@@ -295,7 +295,7 @@ extension ReferenceModel {
             guard let request = numbered else { continue }
             ledger.deliveries.acknowledged += 1
             // A terminal owned by its handler is shared: the first acknowledgement frees the name.
-            if request.owner == nil { unlist(request) }
+            if request.owner == nil { freeID(request) }
             deliveryEnded(request, by: client)
         }
         client.dropHoles()
@@ -311,7 +311,7 @@ extension ReferenceModel {
                 client.redeliveries.prepend(last)
                 continue
             }
-            client.due[request.name, default: []].insert(request, at: 0)
+            client.unsentTerminals[request.name, default: []].insert(request, at: 0)
             client.dueCount += 1
         }
     }
@@ -327,7 +327,7 @@ extension ReferenceModel {
         request.outstanding -= 1
         if request.owner == client.id {
             request.owner = nil
-            unlist(request)
+            freeID(request)
         }
         if request.outstanding == 0 { forget(request) }
     }

@@ -5,23 +5,23 @@ internal import EarshotWire
 extension ReferenceModel {
     /// Starts a new broker, which awaits these processes.
     func begins(awaiting processes: Set<Int32>, until: Tick, now: Tick) {
-        (awaited, killsAt) = (processes, until)
+        (awaitedProcesses, killsAt) = (processes, until)
         hasPredecessor = true
         ownWorkersAwaitedUntil = now.advanced(byMilliseconds: Trial.ownWorkersMilliseconds)
         if processes.isEmpty { openedAt = now }
     }
 
     /// Whether transfers may start: each awaited process is ready or has ended.
-    var isOpen: Bool { awaited.isEmpty }
+    var isOpen: Bool { awaitedProcesses.isEmpty }
 
     /// Handles an awaited process that is ready or has ended.
     func stopAwaiting(_ process: Int32) {
-        if awaited.remove(process) != nil, awaited.isEmpty { openedAt = now }
+        if awaitedProcesses.remove(process) != nil, awaitedProcesses.isEmpty { openedAt = now }
     }
 
     /// Checks that only a late process is killed.
     func killed(process: Int32) {
-        expect(awaited.contains(process) && now >= killsAt, 14, "process \(process) is killed and is not late")
+        expect(awaitedProcesses.contains(process) && now >= killsAt, 14, "process \(process) is killed and is not late")
     }
 
     /// Checks that an origin starts slowly. The limit is that of the earliest slow start.

@@ -50,7 +50,7 @@ extension ReferenceModel {
         else { return }
         worker.leases[attempt]?.file = part.file
         worker.leases[attempt]?.fields = part.httpFields
-        keptParts[SpoolName.kept(of: attempt)]?.fields = part.httpFields
+        keptParts[SpoolName.keptPart(of: attempt)]?.fields = part.httpFields
     }
 
     /// Handles a part that outlived its flight. The world checks that the JOB resumes the body of its own request.
@@ -93,7 +93,7 @@ extension ReferenceModel {
         _ attempt: AttemptID, at worker: PoolRecord
     ) -> (FlightRecord, PoolRecord.Lease)? {
         guard let lease = worker.leases.removeValue(forKey: attempt) else {
-            stale()
+            countStaleCompletion()
             return nil
         }
         transferEnded(lease)
@@ -105,7 +105,7 @@ extension ReferenceModel {
         return (flight, lease)
     }
 
-    private func stale() {
+    private func countStaleCompletion() {
         ledger.flights.stale += 1
         blame = 6
     }
@@ -140,20 +140,20 @@ extension ReferenceModel {
             scopeEnded(flight, isAnswered: false)
             let isSuspectedCause = isDeath && isAlone && attempt == suspected && flight.isSuspected
             if isDeath {
-                flight.deaths += 1
+                flight.workerDeaths += 1
                 flight.isSuspected = attempt == suspected
             }
-            if isSuspectedCause || isDeath && flight.deaths >= limits.workerDeathsPerFlight {
+            if isSuspectedCause || isDeath && flight.workerDeaths >= limits.workerDeathsPerFlight {
                 end(flight, Ending(code: "poisonous", attempts: Int(flight.attempts)))
             } else if !flight.content.job.isRepeatable {
                 end(flight, Ending(code: "worker-lost", attempts: Int(flight.attempts)))
             } else {
                 flight.phase = .waiting
                 flight.isReturned = true
-                guard isDeath, flight.deaths >= limits.deathsOfSuspect else { continue }
+                guard isDeath, flight.workerDeaths >= limits.deathsOfSuspect else { continue }
                 flight.isSuspect = true
                 let end = now.advanced(byMilliseconds: limits.suspicionMilliseconds)
-                moments.insert(Moment(at: end, subject: .suspicion(flight, deaths: flight.deaths)))
+                moments.insert(Moment(at: end, subject: .suspicion(flight, deaths: flight.workerDeaths)))
             }
         }
     }
@@ -163,7 +163,7 @@ extension ReferenceModel {
     private func suspected(in worker: PoolRecord) -> AttemptID? {
         if let isolation = worker.isolation { return isolation.attempt }
         guard worker.leases.count == 1, let (attempt, lease) = worker.leases.first,
-            let flight = lease.flight, flight.deaths > 0
+            let flight = lease.flight, flight.workerDeaths > 0
         else { return nil }
         return attempt
     }
@@ -312,7 +312,9 @@ extension ReferenceModel {
             return
         }
         var earlier = [flight]
-        while flight.content.alone != nil, let parent = earlier.last?.parents.first { earlier.append(parent) }
+        while flight.content.soleRequestSerial != nil, let parent = earlier.last?.parents.first {
+            earlier.append(parent)
+        }
         let isSame = earlier.contains { $0.content.job.url == job.url && $0.content.job.method == job.method }
         guard !isSame else {
             end(flight, Ending(code: "redirect-loop", attempts: attempts))
@@ -325,7 +327,7 @@ extension ReferenceModel {
             end(flight, Ending(code: "redirect-loop", attempts: attempts))
             return
         }
-        if isNew { (child.deaths, child.isSuspected) = (flight.deaths, flight.isSuspected) }
+        if isNew { (child.workerDeaths, child.isSuspected) = (flight.workerDeaths, flight.isSuspected) }
         child.retries = max(child.retries, flight.retries)
         child.parents.append(flight)
         flight.child = child
@@ -335,7 +337,7 @@ extension ReferenceModel {
 
     /// Fails the requests for which a redirect exceeds the limit; the others continue to wait: invariant 8.
     private func endTooFar(_ flight: FlightRecord) {
-        guard flight.distance > limits.redirectHops else {
+        guard flight.redirectCount > limits.redirectHops else {
             for parent in flight.parents { endTooFar(parent) }
             return
         }

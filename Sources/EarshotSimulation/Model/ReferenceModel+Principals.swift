@@ -104,7 +104,7 @@ extension ReferenceModel {
     func checkForeign(_ terminal: Terminal, to client: SessionRecord) {
         let owner = sessions.values.first { other in
             let name = RequestName(handler: qualified(terminal.handler, of: other), request: terminal.request)
-            return other.principal != client.principal && other.due[name] != nil
+            return other.principal != client.principal && other.unsentTerminals[name] != nil
         }
         guard let owner else { return }
         object(

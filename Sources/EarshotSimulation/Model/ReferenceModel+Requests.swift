@@ -31,14 +31,14 @@ extension ReferenceModel {
                 fetchRepeated(known, fetch, by: client)
                 return
             }
-            unlist(known)
+            freeID(known)
         }
         serial += 1
         let request = RequestRecord(
             name, fetch, owner: fetch.options.subscribes ? client.id : nil, serial: serial)
         listed[name] = request
         listedByHandler[fetch.handler, default: [:]][serial] = request
-        if request.owner != nil { client.owned[serial] = request }
+        if request.owner != nil { client.ownedRequests[serial] = request }
         ledger.requests.submitted += 1
         ledger.requests.pending += 1
         if let deadline = fetch.options.deadlineMilliseconds {
@@ -67,7 +67,7 @@ extension ReferenceModel {
                 request,
                 FlightContent(
                     job: job, redirect: redirect, deliversErrors: deliversErrors,
-                    principal: Self.owner(of: fetch.handler).principal, alone: alone))
+                    principal: Self.owner(of: fetch.handler).principal, soleRequestSerial: alone))
         }
     }
 
@@ -87,12 +87,13 @@ extension ReferenceModel {
         // Its subscription may have delivered held results.
         let ofHandler = requests(of: fetch.handler)
         let isDelivered = { [isHeldInCore] (request: RequestRecord) in
-            request.phase == .held && !isHeldInCore(request.name)
+            request.phase == .awaitingSubscriber && !isHeldInCore(request.name)
         }
         let delivered = ofHandler.count(where: isDelivered)
         let pending = ledger.requests.pending - delivered
         if pending > limits.requests { return "queue-full" }
-        let owned = client.owned.count - ofHandler.count { client.owned[$0.serial] != nil && isDelivered($0) }
+        let owned =
+            client.ownedRequests.count - ofHandler.count { client.ownedRequests[$0.serial] != nil && isDelivered($0) }
         if isOwned, owned > limits.requestsPerClient { return "queue-full" }
         let kept = ofHandler.count { $0.phase != .ended } - delivered
         if kept > limits.requestsPerHandler { return "queue-full" }
@@ -128,11 +129,11 @@ extension ReferenceModel {
         switch request.phase {
         case .open:
             if let owner = request.owner, owner != client.id {
-                sessions[owner]?.owned[request.serial] = nil
+                sessions[owner]?.ownedRequests[request.serial] = nil
                 request.owner = client.id
-                client.owned[request.serial] = request
+                client.ownedRequests[request.serial] = request
             }
-        case .held: break
+        case .awaitingSubscriber: break
         case .ended:
             if !isDue(request, to: client) { expectTerminal(request, to: client) }
         }
@@ -140,7 +141,7 @@ extension ReferenceModel {
     }
 
     func isDue(_ request: RequestRecord, to client: SessionRecord) -> Bool {
-        let isExpected = client.due[request.name]?.contains { $0 === request } ?? false
+        let isExpected = client.unsentTerminals[request.name]?.contains { $0 === request } ?? false
         return isExpected || (client.inFlight + client.redeliveries).contains { $0 === request }
     }
 
@@ -199,8 +200,8 @@ extension ReferenceModel {
     /// Settles flights without requests. Such a flight is cancelled unless it was rejoined, or its client's input is
     /// not yet read, up to a limit of messages. A result that arrived meanwhile is delivered to rejoined requests.
     func resolveAbandoned(unread: [ClientID]) {
-        let flights = left
-        left = []
+        let flights = flightsWithoutRequests
+        flightsWithoutRequests = []
         for flight in flights where flight.phase != .over {
             guard !flight.isWanted else {
                 flight.isLeft = false
@@ -213,7 +214,7 @@ extension ReferenceModel {
                 client.lastReceived >= lastReceived,
                 client.lastReceived - lastReceived < UInt64(limits.handOverMessages)
             {
-                left.append(flight)
+                flightsWithoutRequests.append(flight)
             } else {
                 dropIfUnwanted(flight)
             }
@@ -225,9 +226,10 @@ extension ReferenceModel {
     ///   - client: Client that removed its last request by a message.
     func dropIfUnwanted(_ flight: FlightRecord, isAtOnce: Bool = true, by client: SessionRecord? = nil) {
         guard !flight.isWanted else { return }
-        let isEnding = if case .running = flight.phase { flight.content.alone == nil } else { flight.ending != nil }
+        let isEnding =
+            if case .running = flight.phase { flight.content.soleRequestSerial == nil } else { flight.ending != nil }
         if isEnding, !isAtOnce {
-            if !flight.isLeft { left.append(flight) }
+            if !flight.isLeft { flightsWithoutRequests.append(flight) }
             flight.isLeft = true
             flight.leaver = client.map { ($0.connection, $0.lastReceived) }
             return
@@ -281,10 +283,10 @@ extension ReferenceModel {
             conclude(request, withRoom(for: ending, of: request))
             return
         }
-        let held = requests(of: request.name.handler).count { $0.phase == .held }
+        let held = requests(of: request.name.handler).count { $0.phase == .awaitingSubscriber }
         let isLost = isSpoolFull && mustSpill(ending, of: request, waiting: held + 1)
         if isLost { blame = 11 }
-        hold(request, isLost ? Ending(code: "spool-full", attempts: ending.attempts) : ending)
+        holdOutcome(request, isLost ? Ending(code: "spool-full", attempts: ending.attempts) : ending)
     }
 
     /// Delivers the result of a request to its subscribers.
@@ -293,12 +295,12 @@ extension ReferenceModel {
         account(request) { requests in
             if let code = ending.code { requests.failed[code, default: 0] += 1 } else { requests.answered += 1 }
         }
-        if ending.mayBeLost { doubts.append(ending.code) }
+        if ending.mayBeLost { uncertainResults.append(ending.code) }
         publish(request, ending, to: listeners(of: request.name.handler), isOrdered: isOrdered)
     }
 
-    private func hold(_ request: RequestRecord, _ ending: Ending) {
-        request.phase = .held
+    private func holdOutcome(_ request: RequestRecord, _ ending: Ending) {
+        request.phase = .awaitingSubscriber
         request.ending = ending
         awaitGrace(of: request)
     }
@@ -335,7 +337,7 @@ extension ReferenceModel {
     func account(_ request: RequestRecord, _ change: (inout Ledger.Requests) -> Void) {
         ledger.requests.pending -= 1
         change(&ledger.requests)
-        if let owner = request.owner { sessions[owner]?.owned[request.serial] = nil }
+        if let owner = request.owner { sessions[owner]?.ownedRequests[request.serial] = nil }
     }
 
     private func orphan(_ request: RequestRecord) {
@@ -345,7 +347,7 @@ extension ReferenceModel {
         forget(request)
     }
 
-    func unlist(_ request: RequestRecord) {
+    func freeID(_ request: RequestRecord) {
         guard request.isListed else { return }
         request.isListed = false
         listed[request.name] = nil
@@ -355,7 +357,7 @@ extension ReferenceModel {
 
     /// Frees the request's name and drops its result.
     func forget(_ request: RequestRecord) {
-        unlist(request)
+        freeID(request)
         request.ending = nil
     }
 
@@ -374,10 +376,10 @@ extension ReferenceModel {
                 endRequest(request, Ending(code: "deadline", attempts: attempts))
             case .lease(let client, let until): leaseEnded(client, until: until)
             case .schemeLost(let scheme, let absence): schemes[scheme]?.absenceEnded(absence)
-            case .suspicion(let flight, let deaths): if flight.deaths == deaths { flight.isSuspect = false }
+            case .suspicion(let flight, let deaths): if flight.workerDeaths == deaths { flight.isSuspect = false }
             case .silence(let worker, let pingedAt): silenceEnded(worker, pingedAt: pingedAt)
             case .grace(let request):
-                guard request.phase == .held else { continue }
+                guard request.phase == .awaitingSubscriber else { continue }
                 if listeners(of: request.name.handler).isEmpty { orphan(request) } else { awaitGrace(of: request) }
             case .spoolRetry: isSpoolFull = false
             case .abandoned(let request):

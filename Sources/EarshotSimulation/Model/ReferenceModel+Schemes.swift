@@ -28,7 +28,7 @@ extension ReferenceModel {
     /// Returns the total slots of a scheme's workers, the free ones, and those used by classes below `high`.
     func slots(for scheme: Substring) -> (total: Int, free: Int, lower: Int) {
         let workers = pool.values.filter { $0.takesWork && $0.serves(scheme) }
-        return workers.reduce((0, 0, 0)) { ($0.0 + $1.slots, $0.1 + $1.freeSlots, $0.2 + $1.lower) }
+        return workers.reduce((0, 0, 0)) { ($0.0 + $1.slots, $0.1 + $1.freeSlots, $0.2 + $1.leasesBelowHigh) }
     }
 
     // MARK: Events
@@ -98,7 +98,7 @@ extension ReferenceModel {
         moments.insert(Moment(at: end, subject: .silence(id, pingedAt: now)))
     }
 
-    func drained(_ id: WorkerID) {
+    func workerDrained(_ id: WorkerID) {
         expect(expectedDrains.remove(id) != nil, 14, "worker \(id.rawValue) is told of a drain that is none of its")
     }
 
@@ -165,7 +165,7 @@ struct SchemeRecord {
     /// Number of workers that serve it.
     private(set) var workers = 0
     /// Number of times at which it lost its last worker.
-    private(set) var absence = 0
+    private(set) var absenceCount = 0
     /// Whether no worker came back in time.
     private(set) var isUnserved = false
     /// Whether a worker ever served it.
@@ -186,12 +186,12 @@ struct SchemeRecord {
     /// - Returns: Number of the absence that begins.
     mutating func isAwaited() -> Int {
         isUnserved = false
-        absence += 1
-        return absence
+        absenceCount += 1
+        return absenceCount
     }
 
     /// Handles the end of an absence's waiting time.
     mutating func absenceEnded(_ number: Int) {
-        if workers == 0, absence == number { isUnserved = true }
+        if workers == 0, absenceCount == number { isUnserved = true }
     }
 }

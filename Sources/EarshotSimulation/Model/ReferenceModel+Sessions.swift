@@ -36,7 +36,7 @@ extension ReferenceModel {
         connections[client.connection] = session
         session.connection = client.connection
         session.awayUntil = nil
-        away.removeAll { $0 === session }
+        awaySessions.removeAll { $0 === session }
         greet(session, hello, session: session)
     }
 
@@ -55,7 +55,7 @@ extension ReferenceModel {
         for (id, expected) in expectedReplies {
             guard let client = connections[id], client.unsentReplies > 0 else { continue }
             if case .welcome = expected { continue }
-            client.keep(expected, isSent: false)
+            client.keepReply(expected, isSent: false)
             expectedReplies[id] = nil
         }
     }
@@ -81,22 +81,22 @@ extension ReferenceModel {
             end(client)
             return
         }
-        if away.count >= limits.awayClients {
+        if awaySessions.count >= limits.awayClients {
             // A principal with more than a quarter of the places makes room itself.
-            let own = away.filter { $0.principal == client.principal }
-            let evicted = own.count + 1 > max(1, limits.awayClients / 4) ? own.first : away.first
+            let own = awaySessions.filter { $0.principal == client.principal }
+            let evicted = own.count + 1 > max(1, limits.awayClients / 4) ? own.first : awaySessions.first
             if let evicted { end(evicted) }
         }
         let until = now.advanced(byMilliseconds: client.leaseMilliseconds)
         client.leave(until: until)
-        away.append(client)
+        awaySessions.append(client)
         moments.insert(Moment(at: until, subject: .lease(client, until: until)))
     }
 
     /// Handles the core's decision to end a session: at once with its connection, or for a disconnected client at the
     /// next tick.
     func closed(_ id: ClientID) {
-        guard let client = connections[id] ?? away.first(where: { $0.connection == id }) else { return }
+        guard let client = connections[id] ?? awaySessions.first(where: { $0.connection == id }) else { return }
         client.isClosing = true
         guard let until = client.awayUntil else { return }
         moments.insert(Moment(at: now.advanced(byNanoseconds: 1), subject: .lease(client, until: until)))

@@ -56,7 +56,7 @@ extension ReferenceModel {
     /// Returns whether a terminal for the client must wait in the spool.
     func hasNoRoom(for client: SessionRecord) -> Bool {
         let waiting = client.unbegun
-        let unsent = Array(client.due.values.joined()) + client.redeliveries.compactMap(\.self)
+        let unsent = Array(client.unsentTerminals.values.joined()) + client.redeliveries.compactMap(\.self)
         return unsent.contains { request in
             request.ending.map { mustSpill($0, of: request, waiting: waiting) } ?? false
         }
@@ -66,11 +66,11 @@ extension ReferenceModel {
 
     /// Settles results that the model could not predict by the core's ledger.
     func resolveUncertain(_ reported: Ledger) {
-        guard !doubts.isEmpty else { return }
-        for code in Set(doubts) {
+        guard !uncertainResults.isEmpty else { return }
+        for code in Set(uncertainResults) {
             let own = code.map { ledger.requests.failed[$0, default: 0] } ?? ledger.requests.answered
             let other = code.map { reported.requests.failed[$0, default: 0] } ?? reported.requests.answered
-            let lost = min(max(0, own - other), doubts.count { $0 == code })
+            let lost = min(max(0, own - other), uncertainResults.count { $0 == code })
             guard lost > 0 else { continue }
             if let code {
                 ledger.requests.failed[code] = own > lost ? own - lost : nil
@@ -79,11 +79,11 @@ extension ReferenceModel {
             }
             ledger.requests.failed["spool-full", default: 0] += lost
         }
-        doubts = []
+        uncertainResults = []
     }
 
     /// Determines an unpredictable result by the first terminal of its request.
-    func decided(_ ending: Ending, of request: RequestRecord, by terminal: Terminal) -> Ending {
+    func decidedEnding(_ ending: Ending, of request: RequestRecord, by terminal: Terminal) -> Ending {
         guard ending.mayBeLost else { return ending }
         var decided = ending
         decided.mayBeLost = false

@@ -7,15 +7,15 @@ extension ReferenceModel {
     /// Sessions that know a spool file.
     struct Audience {
         /// Sessions that know the present file of this name. Ended ones may still have it open.
-        var present: [SessionRecord] = []
+        var presentSessions: [SessionRecord] = []
         /// Sessions that knew any file of this name since its last release.
-        var all: [SessionRecord] = []
+        var allSessions: [SessionRecord] = []
         /// Whether a TAKE of the file was refused.
         var isRefused = false
 
         mutating func add(_ session: SessionRecord) {
-            present.append(session)
-            all.append(session)
+            presentSessions.append(session)
+            allSessions.append(session)
         }
     }
 
@@ -31,7 +31,7 @@ extension ReferenceModel {
         }
         let isLone = users(of: file) == 1
         if let renamed {
-            let audience = audiences[file, default: Audience()].present
+            let audience = audiences[file, default: Audience()].presentSessions
             expect(
                 renamed.file == file && isLone && audience.allSatisfy { $0 === client }, 15,
                 "\(file) of \(request.name) is given to client \(client.id.rawValue), and others have it")
@@ -42,7 +42,7 @@ extension ReferenceModel {
         } else if ending.takenAs == nil {
             let audience = audiences[file, default: Audience()]
             let isCertain =
-                isLone && !isRemoving && !audience.isRefused && audience.all.allSatisfy { $0 === client }
+                isLone && !isRemoving && !audience.isRefused && audience.allSessions.allSatisfy { $0 === client }
                 && ending.completion?.attempt.broker == instance
                 && !Trial.isLinked(sequence)
             expect(!isCertain, 15, "\(file) of \(request.name) is not given to client \(client.id.rawValue)")
@@ -71,7 +71,7 @@ extension ReferenceModel {
 
     /// Records a new file under a name.
     func fileMade(_ file: String, knownTo sessions: [SessionRecord] = []) {
-        if users(of: file) == 0 { audiences[file]?.present = [] }
+        if users(of: file) == 0 { audiences[file]?.presentSessions = [] }
         files.insert(file)
         for session in sessions { audiences[file, default: Audience()].add(session) }
     }
@@ -98,9 +98,10 @@ extension ReferenceModel {
         func isUser(_ request: RequestRecord) -> Bool {
             request.ending.map { self.file(of: $0, for: request) == file } ?? false
         }
-        var count = listed.values.count { $0.phase == .held && isUser($0) }
+        var count = listed.values.count { $0.phase == .awaitingSubscriber && isUser($0) }
         for client in sessions.values {
-            let terminals = client.due.values.joined() + (client.inFlight + client.redeliveries).compactMap(\.self)
+            let terminals =
+                client.unsentTerminals.values.joined() + (client.inFlight + client.redeliveries).compactMap(\.self)
             count += terminals.count { isUser($0) }
         }
         count += openFlights.values.count { $0.ending?.completion?.file == file }

@@ -86,7 +86,7 @@ final class ReferenceModel {
     /// All sessions by their first connection, which identifies them as owners and subscribers.
     var sessions: [ClientID: SessionRecord] = [:]
     /// Disconnected sessions in the order of disconnection.
-    var away: [SessionRecord] = []
+    var awaySessions: [SessionRecord] = []
     var pool: [WorkerID: PoolRecord] = [:]
     /// Schemes of users' workers.
     var schemes: [Substring: SchemeRecord] = [:]
@@ -104,7 +104,7 @@ final class ReferenceModel {
     /// Open flights before their first JOB.
     var unnamedFlights: [JobContent: [FlightRecord]] = [:]
     /// Running flights without requests, not cancelled yet because pending messages may rejoin them.
-    var left: [FlightRecord] = []
+    var flightsWithoutRequests: [FlightRecord] = []
     /// Unwanted attempts whose CANCEL must follow.
     var expectedCancellations: Set<AttemptID> = []
     /// Users' workers whose connections must be closed.
@@ -135,7 +135,7 @@ final class ReferenceModel {
     /// Whether an earlier broker has died.
     var hasPredecessor = false
     /// Its workers that are neither ready nor dead, and the time from which they may be killed.
-    var awaited: Set<Int32> = []
+    var awaitedProcesses: Set<Int32> = []
     var killsAt = Tick(nanoseconds: .max)
     /// Time at which none was left.
     var openedAt: Tick?
@@ -167,7 +167,7 @@ final class ReferenceModel {
     /// Handlers whose held results subscribers have claimed.
     var claimed: Set<HandlerID> = []
     /// Results for which the model cannot predict whether the core had room for the body; nil for a success.
-    var doubts: [String?] = []
+    var uncertainResults: [String?] = []
     /// Flights ended in this pass because no worker serves their schemes, and whether others remain for the next pass.
     var refusals: [Substring: Int] = [:]
     var leavesRefusals = false
@@ -183,7 +183,7 @@ final class ReferenceModel {
     /// Whether no request, transfer or obligation is left.
     var isEmpty: Bool {
         listed.isEmpty && openFlights.isEmpty && flightsByID.isEmpty
-            && sessions.values.allSatisfy { $0.owned.isEmpty }
+            && sessions.values.allSatisfy { $0.ownedRequests.isEmpty }
             && pool.values.allSatisfy(\.leases.isEmpty) && expectedCancellations.isEmpty
             && bodies.isEmpty && files.isEmpty
             && keptParts.isEmpty
@@ -225,19 +225,19 @@ final class ReferenceModel {
         let sender = event.client.flatMap { connections[$0] }
         let hadRoom = sender?.hasRoom(limits) == true ? sender?.id : nil
         let dueBefore = ledger.deliveries.due
-        let isPass = if case .dispatch = event { true } else { false }
+        let isEndOfPass = if case .dispatch = event { true } else { false }
         // In a pass, FETCHes that have waited for a removal may rejoin flights before these are cancelled.
-        if isPass { endRemovals(except: isRemoving) }
+        if isEndOfPass { endRemovals(except: isRemoving) }
         take(event, actions, renamed, hasRetried: hasRetried)
         endRemovals(except: isRemoving)
         deliverClaimed(hadRoom: hadRoom, dueBefore: dueBefore, isHeld)
         queueReplies()
-        if !isPass { compare(reported, removal) }
+        if !isEndOfPass { compare(reported, removal) }
         for action in actions {
             guard violation == nil else { break }
             take(action, after: event)
         }
-        if isPass, violation == nil {
+        if isEndOfPass, violation == nil {
             strandAll(isOpen, isRemoving: self.isRemoving)
             compare(reported, removal)
         }
@@ -248,7 +248,7 @@ final class ReferenceModel {
         }
         if let id = event.client { judgeReplies(to: id) }
         if let id = expectedEnds.first { object(11, "client \(id.rawValue) is left with a body that has no room") }
-        if isPass { checkRoom() }
+        if isEndOfPass { checkRoom() }
         if let (client, reply) = expectedReplies.first { object(2, "client \(client.rawValue) is not told \(reply)") }
         expect(assigned == nil, 12, "a part is given away and no JOB goes on with it")
         if case .partKept = event {
@@ -308,7 +308,7 @@ final class ReferenceModel {
         case .workerBlocked(let id): if let worker = pool[id] { disconnectForViolation(worker) }
         case .partKept(let id, let attempt, let bytes):
             let lease = pool[id]?.leases[attempt]
-            keptParts[SpoolName.kept(of: attempt)] = KeptRecord(
+            keptParts[SpoolName.keptPart(of: attempt)] = KeptRecord(
                 content: lease?.content, bytes: bytes, fields: lease?.fields ?? [], readers: lease?.readers ?? [],
                 isKnown: lease?.isOfKnownPart ?? false)
         case .partFound(let id, let attempt, let part, let bytes): partFound(part, bytes, of: attempt, at: id)
@@ -335,7 +335,7 @@ final class ReferenceModel {
             requests.submitted == own.submitted && requests.answered == own.answered
                 && requests.removed + removal.requests == own.removed && requests.orphaned == own.orphaned
                 && requests.pending - removal.requests == own.pending && requests.failures == own.failures,
-            blame, "requests are \(requests), by the model \(own)", kind: Self.difference(requests, own))
+            blame, "requests are \(requests), by the model \(own)", kind: Self.ledgerDifference(requests, own))
         expect(
             reported.deliveries.due + removal.terminalCount == ledger.deliveries.due, blame,
             "\(reported.deliveries.due) deliveries and \(removal.terminalCount) of removals are due, by the model \(ledger.deliveries.due)"
@@ -356,7 +356,7 @@ final class ReferenceModel {
     }
 
     /// Describes which counts differ between the ledgers.
-    private static func difference(_ reported: Ledger.Requests, _ own: Ledger.Requests) -> String {
+    private static func ledgerDifference(_ reported: Ledger.Requests, _ own: Ledger.Requests) -> String {
         let counts = [
             ("submitted", reported.submitted, own.submitted), ("answered", reported.answered, own.answered),
             ("removed", reported.removed, own.removed), ("orphaned", reported.orphaned, own.orphaned),

@@ -6,7 +6,7 @@ final class RequestRecord {
     enum Phase {
         case open
         /// Ended without a subscriber.
-        case held
+        case awaitingSubscriber
         case ended
     }
 

@@ -47,12 +47,12 @@ final class SessionRecord {
     var handlers: Set<HandlerID> = []
     var subtrees: Set<HandlerID> = []
     /// Open requests that it owns, by serial.
-    var owned: [Int: RequestRecord] = [:]
+    var ownedRequests: [Int: RequestRecord] = [:]
     /// Unsent terminals by name, in the order in which their requests ended.
-    var due: [RequestName: [RequestRecord]] = [:]
+    var unsentTerminals: [RequestName: [RequestRecord]] = [:]
     var dueCount = 0
     /// Requests that it removed and that were not requested again.
-    var removed: Set<RequestName> = []
+    var removedRequests: Set<RequestName> = []
     var removedHandlers: Set<HandlerID> = []
     /// Unacknowledged terminals, oldest first; nil for one withdrawn before it was sent again.
     var inFlight: Deque<RequestRecord?> = []
@@ -90,7 +90,7 @@ final class SessionRecord {
 
     /// Most bytes of header fields and URLs in waiting terminals. O(terminals).
     var waitingTextBytes: Int {
-        let requests = due.values.joined() + (inFlight + redeliveries).compactMap(\.self)
+        let requests = unsentTerminals.values.joined() + (inFlight + redeliveries).compactMap(\.self)
         return requests.reduce(0) { sum, request in
             guard let completion = request.ending?.completion else {
                 return sum + request.fetch.url.utf8.count + Self.mostRedirectBytes
@@ -105,7 +105,7 @@ final class SessionRecord {
     /// Fewest different outcomes that wait for its window. A terminal that the socket refused may not count.
     /// O(terminals that were not sent).
     var fewestOutcomes: Int {
-        let responses = due.values.joined().compactMap { request in
+        let responses = unsentTerminals.values.joined().compactMap { request in
             request.ending?.mayBeLost == false ? request.ending?.completion?.attempt : nil
         }
         return Set(responses).count - window
@@ -131,7 +131,7 @@ final class SessionRecord {
     }
 
     /// Records the reply to the present message.
-    func keep(_ reply: ReferenceModel.Reply, isSent: Bool) {
+    func keepReply(_ reply: ReferenceModel.Reply, isSent: Bool) {
         let kept = KeptReply(reply: reply, number: number, place: lastSequence)
         if !isSent { unsentReplies += 1 }
         if !isSent || kept.isKept { replies.append(kept) }
@@ -192,12 +192,12 @@ final class SessionRecord {
     }
 
     /// Names of unsent terminals.
-    var unsent: [RequestName] { Array(due.keys) + redeliveries.compactMap { $0?.name } }
+    var unsent: [RequestName] { Array(unsentTerminals.keys) + redeliveries.compactMap { $0?.name } }
 
     func expectTerminal(_ request: RequestRecord) {
-        due[request.name, default: []].append(request)
+        unsentTerminals[request.name, default: []].append(request)
         dueCount += 1
-        removed.remove(request.name)
+        removedRequests.remove(request.name)
         removedHandlers.remove(request.name.handler)
     }
 
@@ -205,16 +205,16 @@ final class SessionRecord {
     func withdraw(_ names: [RequestName]) -> [RequestRecord] {
         var taken: [RequestRecord] = []
         for name in names {
-            guard let requests = due.removeValue(forKey: name) else { continue }
+            guard let requests = unsentTerminals.removeValue(forKey: name) else { continue }
             taken += requests
-            removed.insert(name)
+            removedRequests.insert(name)
         }
         dueCount -= taken.count
         for index in redeliveries.indices {
             guard let request = redeliveries[index], names.contains(request.name) else { continue }
             taken.append(request)
             redeliveries[index] = nil
-            removed.insert(request.name)
+            removedRequests.insert(request.name)
         }
         dropHoles()
         return taken

@@ -9,11 +9,11 @@ struct BrokerUnderTest {
     /// Last terminal of each client and handler, for canaries that need one.
     private var delivered: [RequestOf: Action] = [:]
     /// Latest attempt of each flight, for the canary of stale completions.
-    private var current: [UInt64: AttemptID] = [:]
+    private var latestAttempts: [UInt64: AttemptID] = [:]
     /// Last sequence number of each client.
     private var sequences: [ClientID: UInt64] = [:]
     /// Last message number of each connection.
-    private var numbers: [ClientID: UInt64] = [:]
+    private var lastMessageNumbers: [ClientID: UInt64] = [:]
     /// Principals of connections, for the canaries that confuse them.
     private var principals: [ClientID: PrincipalName?] = [:]
     /// Requests that the deadline canary may end.
@@ -33,7 +33,7 @@ struct BrokerUnderTest {
         features.isSupervised = true
         features.isKeepingParts = true
         core = BrokerCore(
-            workerLimits: workerLimits, secret: nil, limits: Self.changed(limits, by: canary), features: features,
+            workerLimits: workerLimits, secret: nil, limits: Self.changedLimits(limits, by: canary), features: features,
             answering: Queries.answer, seed: instance.rawValue)
         core.hasStoredParts = true
         core.expectGateway(Trial.proof)
@@ -61,11 +61,11 @@ struct BrokerUnderTest {
             // A client without requests would not reveal the fault.
             if other.ledger.requests.removed > core.ledger.requests.removed { core = other }
         }
-        if let changed = changed(event) { handle(changed, now: now) }
+        if let changed = replacedEvent(event) { handle(changed, now: now) }
         if canary == .sharedDeadline, core.ledger.requests.failed["deadline", default: 0] > failures {
             endAnother(now: now)
         }
-        return changed(takeActions(), after: event)
+        return changedActions(takeActions(), after: event)
     }
 
     /// Returns the work on files before a message of a worker.
@@ -116,7 +116,7 @@ struct BrokerUnderTest {
             core.partFound(part, bytes: bytes, for: attempt, by: id)
         case .timePassed: core.timePassed(now: now)
         case .dispatch(let unread): core.dispatch(now: now) { unread.contains($0) }
-        case .limitsChanged(let limits): core.limitsChanged(Self.changed(limits, by: canary), now: now)
+        case .limitsChanged(let limits): core.limitsChanged(Self.changedLimits(limits, by: canary), now: now)
         case .drain: core.drain()
         // The event belongs to another core, which `Trial` has created.
         case .brokerReplaced: break
@@ -127,7 +127,7 @@ struct BrokerUnderTest {
 
     // MARK: Canaries
 
-    private static func changed(_ limits: CoreLimits, by canary: Canary?) -> CoreLimits {
+    private static func changedLimits(_ limits: CoreLimits, by canary: Canary?) -> CoreLimits {
         var limits = limits
         if canary == .originOverLimit {
             // Of four or more slots, one is reserved for `high`, which is another invariant.
@@ -152,7 +152,7 @@ struct BrokerUnderTest {
     }
 
     /// Returns the event that replaces this one; nil to drop it.
-    private mutating func changed(_ event: BrokerEvent) -> BrokerEvent? {
+    private mutating func replacedEvent(_ event: BrokerEvent) -> BrokerEvent? {
         switch (canary, event) {
         case (.uncountedAcknowledgement, .clientSent(let id, .acknowledge(let sequence), _)):
             return sequence <= sequences[id, default: 0] ? nil : event
@@ -174,17 +174,17 @@ struct BrokerUnderTest {
             fetch.httpFields = JobContent.separated(fetch.httpFields).plain
             return .clientSent(id, .fetch(fetch), number: number)
         case (.repeatedMessage, .clientSent(let id, let message, let number?)):
-            let last = numbers[id, default: 0]
-            numbers[id] = max(last, number)
+            let last = lastMessageNumbers[id, default: 0]
+            lastMessageNumbers[id] = max(last, number)
             return number > last ? event : .clientSent(id, message, number: last + 1)
         case (.repeatedMessage, .clientSent(let id, .bye, _)):
-            numbers[id] = nil
+            lastMessageNumbers[id] = nil
             return event
         case (.sharedDeadline, .clientSent(let id, .fetch(let fetch), _)) where fetch.options.subscribes:
             open[id, default: []].append((fetch.handler, fetch.request))
             return event
         case (.staleCompletion, .workerSent(let id, .done(var completion), let body)):
-            if let attempt = current[completion.attempt.flight] { completion.attempt = attempt }
+            if let attempt = latestAttempts[completion.attempt.flight] { completion.attempt = attempt }
             return .workerSent(id, .done(completion), body)
         case (.foreignScheme, .workerSent(let id, .ready(var ready), let body)) where !ready.schemes.contains("https"):
             ready.schemes = (0..<Setting.mostSchemes).map { "own\($0)" }
@@ -225,11 +225,11 @@ struct BrokerUnderTest {
         open = [:]
     }
 
-    private mutating func changed(_ actions: [Action], after event: BrokerEvent) -> [Action] {
+    private mutating func changedActions(_ actions: [Action], after event: BrokerEvent) -> [Action] {
         var changed: [Action] = []
         var isGreeting = if case .clientSent(_, .hello, _) = event { true } else { false }
         var isResumed = false
-        let invented = "/spool/" + SpoolName.taken(1, by: core.instance)
+        let invented = "/spool/" + SpoolName.takenFile(1, by: core.instance)
         for action in actions {
             switch (canary, action) {
             case (.lostRedelivery, .client(.deliver)) where isGreeting: isGreeting = false
@@ -281,7 +281,7 @@ struct BrokerUnderTest {
                 changed.append(.client(.deliver(otherClient(to: client), terminal, body)))
             case (.killedOwnWorker, .worker(.close(let worker))): changed.append(.worker(.kill(worker)))
             case (.staleCompletion, .worker(.send(_, .job(let job)))):
-                current[job.attempt.flight] = job.attempt
+                latestAttempts[job.attempt.flight] = job.attempt
                 changed.append(action)
             default: changed.append(action)
             }

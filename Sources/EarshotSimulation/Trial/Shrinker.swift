@@ -8,23 +8,23 @@ internal import EarshotCore
 struct Shrinker {
     /// Number of events that may still be passed to cores.
     private var budget: Int
-    private let sought: Violation
+    private let soughtViolation: Violation
 
     init(_ sought: Violation, budget: Int) {
-        self.sought = sought
+        self.soughtViolation = sought
         self.budget = budget
     }
 
     /// Disables unnecessary faults.
     mutating func fewerFaults(_ options: SimulationOptions, _ failure: Failure) -> (SimulationOptions, Failure) {
         var best = (options: options, failure: failure)
-        for fault in Fault.allCases where !options.without.contains(fault) && budget > 0 {
+        for fault in Fault.allCases where !options.excludedFaults.contains(fault) && budget > 0 {
             var candidate = best.options
-            candidate.without.insert(fault)
+            candidate.excludedFaults.insert(fault)
             candidate.steps = best.failure.step
             budget -= candidate.steps
             guard case .failure(let found) = Result(catching: { () throws(Failure) in try Simulation.run(candidate) }),
-                found.violation.isSame(as: sought), found.step <= best.failure.step
+                found.violation.isSame(as: soughtViolation), found.step <= best.failure.step
             else { continue }
             best = (candidate, found)
         }
@@ -60,7 +60,7 @@ struct Shrinker {
 
     private mutating func attempt(_ steps: [Replay.Step], _ replay: Replay) -> Replay.Finding? {
         budget -= steps.count
-        guard let found = replay.finding(in: steps), found.violation.isSame(as: sought) else { return nil }
+        guard let found = replay.finding(in: steps), found.violation.isSame(as: soughtViolation) else { return nil }
         return found
     }
 }

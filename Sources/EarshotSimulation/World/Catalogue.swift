@@ -4,7 +4,7 @@ internal import EarshotWire
 struct Catalogue {
     let handlers: [HandlerID]
     /// Patterns of handlers and subtrees.
-    let patterns: [HandlerPattern]
+    let handlerPatterns: [HandlerPattern]
     let requests: [RequestID]
     let urls: [String]
     let digests: [String]
@@ -28,7 +28,7 @@ struct Catalogue {
         }
         handlers = names.compactMap(HandlerID.init)
         let subtrees = (0..<roots).flatMap { ["r\($0)/", "r\($0)/s1/", "r\($0)/deep/"] }
-        patterns = (names + subtrees).compactMap(HandlerPattern.init)
+        handlerPatterns = (names + subtrees).compactMap(HandlerPattern.init)
         requests = (0..<setting.requestIDs).compactMap { RequestID("q\($0)") }
         handlerIndices = Dictionary(uniqueKeysWithValues: zip(handlers, handlers.indices))
         requestNumbers = Dictionary(uniqueKeysWithValues: zip(requests, requests.indices))

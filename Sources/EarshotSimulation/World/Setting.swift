@@ -34,7 +34,7 @@ struct Setting {
         // Drawn in a fixed order: a fault excluded by `options` changes nothing else.
         let later: Set<Fault> = [.diskFaults, .splitPasses, .principals]
         let drawn = Fault.allCases.filter { later.contains($0) || !random.perMille(300) }
-        faults = Set(drawn).subtracting(options.without)
+        faults = Set(drawn).subtracting(options.excludedFaults)
         clients = 3 + random.below(22)
         workers = 1 + random.below(6)
         slots = 1 + random.below(12)

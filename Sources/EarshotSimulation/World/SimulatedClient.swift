@@ -26,7 +26,7 @@ struct SimulatedClient {
     var token: SessionToken?
     /// Whether it awaits a WELCOME before sending more, because a resumed session may need no repetition.
     var awaitsWelcome = false
-    var wants: [Want: Fetch] = [:]
+    var wantedFetches: [Want: Fetch] = [:]
     /// Numbers of the messages of its session.
     var numbers = SimulatedNumbers()
     /// Last terminal received in its session.
@@ -41,12 +41,12 @@ struct SimulatedNumbers {
     private var lastSent: UInt64 = 0
     private var lastAnswered: UInt64 = 0
     /// Numbers whose answers the present connection may bring a second time.
-    private var repeated: ClosedRange<UInt64>?
+    private var repeatedNumbers: ClosedRange<UInt64>?
     /// Number of HELLOs without WELCOME. Until then answers belong to the session before BYE.
     private var greetings = 0
 
     /// Number of the last message; nil before the first one.
-    var last: UInt64? { lastSent > 0 ? lastSent : nil }
+    var lastNumber: UInt64? { lastSent > 0 ? lastSent : nil }
 
     /// The number that HELLO names.
     var unanswered: UInt64 {
@@ -57,12 +57,12 @@ struct SimulatedNumbers {
     mutating func begin() {
         open = []
         (lastSent, lastAnswered) = (0, 0)
-        repeated = nil
+        repeatedNumbers = nil
     }
 
     mutating func helloSent(unanswered: UInt64?) {
         greetings = greetings > 0 && unanswered == nil ? greetings + 1 : 1
-        repeated = unanswered.map { $0...max($0, lastSent) }
+        repeatedNumbers = unanswered.map { $0...max($0, lastSent) }
     }
 
     mutating func welcomed() { greetings = max(0, greetings - 1) }
@@ -83,7 +83,7 @@ struct SimulatedNumbers {
     mutating func answered(_ number: UInt64) -> Bool {
         guard greetings == 0 else { return true }
         guard let index = open.firstIndex(where: { $0.number == number }) else {
-            return repeated?.contains(number) == true
+            return repeatedNumbers?.contains(number) == true
         }
         open.remove(at: index)
         lastAnswered = max(lastAnswered, number)

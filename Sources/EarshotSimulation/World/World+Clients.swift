@@ -50,11 +50,11 @@ extension World {
     /// Repeats all open requests.
     private mutating func sessionBegan(_ number: Int, _ link: UInt64) {
         clients[number].numbers.begin()
-        for want in clients[number].wants.keys.sorted() { sendRequest(want, number, link) }
+        for want in clients[number].wantedFetches.keys.sorted() { sendRequest(want, number, link) }
     }
 
     private mutating func sendRequest(_ want: SimulatedClient.Want, _ number: Int, _ link: UInt64) {
-        guard let fetch = clients[number].wants[want] else { return }
+        guard let fetch = clients[number].wantedFetches[want] else { return }
         send(.fetch(fetch), link)
     }
 
@@ -111,7 +111,7 @@ extension World {
         guard !clients[number].awaitsWelcome else { return }
         switch random.below(1_000) {
         case ..<4 where setting.has(.lostConnections): lose(link, number)
-        case ..<8 where setting.has(.removals): leave(number, link)
+        case ..<8 where setting.has(.removals): clientLeaves(number, link)
         case ..<20 where setting.has(.malformedClientMessages): sendMalformed(link)
         case ..<40 where setting.has(.watchers): watch(link)
         case ..<80 where setting.has(.removals): remove(number, link)
@@ -142,7 +142,7 @@ extension World {
         }
         if fetch.httpFields.isEmpty, catalogue.hasTag(key) { addCondition(to: &fetch, key, want.request) }
         // A client library requests each resource once; few programs reuse an ID at once.
-        if clients[number].wants[want] != nil, !random.perMille(100) { return }
+        if clients[number].wantedFetches[want] != nil, !random.perMille(100) { return }
         submit(fetch, for: want, number, link)
     }
 
@@ -176,7 +176,7 @@ extension World {
         let handlers = clients[number].handlers
         let want = SimulatedClient.Want(
             handler: handlers[deathRandom.below(handlers.count)], request: deathRandom.below(setting.requestIDs))
-        guard clients[number].wants[want] == nil else { return }
+        guard clients[number].wantedFetches[want] == nil else { return }
         var fetch = plainFetch(want, key)
         fetch.options.cache = catalogue.cacheMode(of: key)
         submit(fetch, for: want, number, link)
@@ -194,7 +194,7 @@ extension World {
         }
         send(.fetch(fetch), link)
         guard fetch.options.subscribes else { return }
-        clients[number].wants[want] = fetch
+        clients[number].wantedFetches[want] = fetch
     }
 
     /// Makes a request unshared, distinguished by a header field.
@@ -246,19 +246,20 @@ extension World {
     private mutating func sendRequest(
         _ number: Int, _ link: UInt64, _ message: (HandlerID, RequestID, Fetch) -> ClientMessage
     ) {
-        guard let want = someWant(of: number), let fetch = clients[number].wants[want] else { return }
+        guard let want = someWant(of: number), let fetch = clients[number].wantedFetches[want] else { return }
         send(message(fetch.handler, fetch.request, fetch), link)
     }
 
     private mutating func someWant(of number: Int) -> SimulatedClient.Want? {
-        let wants = clients[number].wants.keys
+        let wants = clients[number].wantedFetches.keys
         guard let first = wants.min() else { return nil }
         let start = SimulatedClient.Want(handler: random.below(setting.handlers), request: 0)
         return wants.filter { $0 >= start }.min() ?? first
     }
 
     private mutating func cancel(_ number: Int, _ link: UInt64) {
-        guard let want = someWant(of: number), let fetch = clients[number].wants.removeValue(forKey: want) else {
+        guard let want = someWant(of: number), let fetch = clients[number].wantedFetches.removeValue(forKey: want)
+        else {
             return
         }
         send(.removeRequest(fetch.handler, fetch.request), link)
@@ -269,29 +270,31 @@ extension World {
         let pattern =
             random.perMille(800)
             ? HandlerPattern.handler(catalogue.handlers[handlers[random.below(handlers.count)]])
-            : catalogue.patterns[random.below(catalogue.patterns.count)]
-        clients[number].wants = clients[number].wants.filter { !pattern.matches(catalogue.handlers[$0.key.handler]) }
+            : catalogue.handlerPatterns[random.below(catalogue.handlerPatterns.count)]
+        clients[number].wantedFetches = clients[number].wantedFetches.filter {
+            !pattern.matches(catalogue.handlers[$0.key.handler])
+        }
         send(.remove(pattern), link)
     }
 
     private mutating func watch(_ link: UInt64) {
-        let patterns = catalogue.patterns
+        let patterns = catalogue.handlerPatterns
         let fromEnd = random.perMille(300)
         let pattern = patterns[
             fromEnd ? patterns.count - 1 - random.below(setting.handlers / 4 + 1) : random.below(patterns.count)]
         send(random.perMille(550) ? .subscribe(pattern) : .unsubscribe(pattern), link)
     }
 
-    private mutating func leave(_ number: Int, _ link: UInt64) {
+    private mutating func clientLeaves(_ number: Int, _ link: UInt64) {
         send(.bye, link)
         clients[number].token = nil
         if random.perMille(500) {
-            clients[number].wants = [:]
+            clients[number].wantedFetches = [:]
             let received = clients[number].received
             greet(number, link)
             clients[number].received = received
         } else {
-            cut(link)
+            breakConnection(link)
         }
     }
 
@@ -302,7 +305,7 @@ extension World {
             send(up: link, .fromClient(link: link, .message(NumberedMessage(.hello(Hello(window: 2))))))
         case 2: send(.removeRequest(catalogue.handlers[0], catalogue.requests[0]), link)
         case 3:
-            guard let number = links[link]?.peer, let last = clients[number].numbers.last else { return }
+            guard let number = links[link]?.peer, let last = clients[number].numbers.lastNumber else { return }
             let message = ClientMessage.removeRequest(catalogue.handlers[0], catalogue.requests[0])
             send(NumberedMessage(message, number: max(1, link.isMultiple(of: 2) ? last : last / 2)), link)
         default:
@@ -351,11 +354,11 @@ extension World {
         case .error(let error):
             if case .fetch(let fetch)? = requestedMessage { requestEnded(fetch.handler, fetch.request, number) }
             // The broker has not yet noticed the end of the old connection.
-            if error.code == "session-in-use" { cut(link) }
+            if error.code == "session-in-use" { breakConnection(link) }
         case .welcome(let welcome): welcomed(welcome, number, link)
         case .taken(let sequence, let path):
             // Unless the client dies before it moves the file.
-            if let path, !sequence.isMultiple(of: 4) { taken[Self.name(path)] = number }
+            if let path, !sequence.isMultiple(of: 4) { takenFiles[Self.name(path)] = number }
         case .accepted, .progress, .removed, .requestRemoved, .answer, .changed, .data, .ok, .goodbye: break
         }
     }
@@ -363,7 +366,7 @@ extension World {
     /// Asks for the file of a terminal, in most cases. No other client may own it.
     private mutating func takeFile(of terminal: Terminal, _ number: Int, _ link: UInt64) throws(Violation) {
         guard let file = terminal.response?.file.map(Self.name) else { return }
-        if let owner = taken[file], owner != number {
+        if let owner = takenFiles[file], owner != number {
             throw Violation(15, "client \(number) is told of \(file), which client \(owner) has taken")
         }
         guard !terminal.sequence.isMultiple(of: 3) else { return }
@@ -379,7 +382,7 @@ extension World {
         guard let handler = catalogue.handlerIndices[handler], let request = catalogue.requestNumbers[request] else {
             return
         }
-        clients[number].wants[SimulatedClient.Want(handler: handler, request: request)] = nil
+        clients[number].wantedFetches[SimulatedClient.Want(handler: handler, request: request)] = nil
     }
 
     mutating func clientAcknowledges(_ number: Int, _ link: UInt64) {
@@ -408,11 +411,11 @@ extension World {
             let last = clients[number].numbers.sent(.unsubscribe(.handler(catalogue.handlers[0])))
             plan(arrival - now, .fromClient(link: link, .message(last)))
         }
-        cut(link)
+        breakConnection(link)
     }
 
     /// Breaks a client's connection: it reconnects later, and the broker is notified later.
-    private mutating func cut(_ link: UInt64) {
+    private mutating func breakConnection(_ link: UInt64) {
         guard let number = links[link]?.peer else { return }
         links[link]?.isCut = true
         plan(random.around(300_000_000), .clientGone(link: link))
@@ -423,6 +426,6 @@ extension World {
     /// Handles the closing of a connection by the broker.
     mutating func closed(_ link: UInt64) {
         guard let known = links[link], !known.isCut else { return }
-        cut(link)
+        breakConnection(link)
     }
 }

@@ -67,15 +67,15 @@ extension World {
 
     /// Stores the partial body of an attempt that ended.
     mutating func keepParts(after message: WorkerMessage, _ link: UInt64) throws(Violation) {
-        try keep(trial.broker.fileWork(before: message, by: WorkerID(rawValue: link)).parts, link)
+        try keepWorkerParts(trial.broker.fileWork(before: message, by: WorkerID(rawValue: link)).parts, link)
     }
 
     /// Stores the partial bodies of a dead worker.
     mutating func keepParts(of link: UInt64) throws(Violation) {
-        try keep(trial.broker.fileWork(beforeLossOf: WorkerID(rawValue: link)).parts, link)
+        try keepWorkerParts(trial.broker.fileWork(beforeLossOf: WorkerID(rawValue: link)).parts, link)
     }
 
-    private mutating func keep(_ parts: [FileWork.Part], _ link: UInt64) throws(Violation) {
+    private mutating func keepWorkerParts(_ parts: [FileWork.Part], _ link: UInt64) throws(Violation) {
         for part in parts {
             guard let number = links[link]?.peer, let kept = part.keptName,
                 part.file == name(part.attempt, number)

@@ -19,7 +19,7 @@ extension World {
         links[link] = Link(peer: number)
         workers[number].link = link
         workers[number].isWelcome = false
-        workers[number].known.append(link)
+        workers[number].openConnections.append(link)
         try handle(.workerConnected(WorkerID(rawValue: link), process: process(of: number)))
         var ready = Ready(slots: workers[number].slots)
         ready.pid = Int(process(of: number))
@@ -133,7 +133,7 @@ extension World {
             completion.elapsedMilliseconds = Int((now - workers[number].starts[attempt, default: now]) / 1_000_000)
             answer = .done(completion)
         }
-        workers[number].last = answer
+        workers[number].lastResult = answer
         send(answer, number)
         if setting.has(.lyingWorkers), random.perMille(20) { send(answer, number) }
     }
@@ -218,7 +218,7 @@ extension World {
         let wrong = Completion(attempt: AttemptID(broker: Trial.instance, flight: 1, attempt: 1), status: 200)
         var claim = wrong
         switch random.below(8) {
-        case 0: if let last = workers[number].last { send(last, number) }
+        case 0: if let last = workers[number].lastResult { send(last, number) }
         case 1:
             claim.attempt.broker = BrokerInstance(rawValue: 0xf1)
             send(.done(claim), number)
@@ -252,10 +252,10 @@ extension World {
         guard workers[number].isAlive else { return }
         workers[number].isAlive = false
         abandonTransfers(number)
-        if trial.model.awaited.contains(process(of: number)) {
+        if trial.model.awaitedProcesses.contains(process(of: number)) {
             plan(random.around(100_000_000), .processEnds(process(of: number)))
         }
-        for link in workers[number].known where links[link] != nil {
+        for link in workers[number].openConnections where links[link] != nil {
             // Its last messages may still arrive.
             let arrival = links[link]?.lastUp ?? 0
             let isLost = random.perMille(500)
@@ -290,11 +290,11 @@ extension World {
     /// Notifies the broker of a broken connection, with the state of the process.
     mutating func workerCut(_ link: UInt64) throws(Violation) {
         guard let number = links[link]?.peer else { return }
-        let isAlive = workers[number].isAlive && workers[number].known.contains(link)
+        let isAlive = workers[number].isAlive && workers[number].openConnections.contains(link)
         try handle(.workerDisconnected(WorkerID(rawValue: link), isProcessAlive: isAlive))
         if trial.model.pool[WorkerID(rawValue: link)] == nil {
             links[link] = nil
-            workers[number].known.removeAll { $0 == link }
+            workers[number].openConnections.removeAll { $0 == link }
         }
     }
 }
@@ -311,14 +311,14 @@ struct SimulatedWorker {
     var schemes: [String] = []
     var link: UInt64?
     /// Connections of this process that the broker has not closed yet.
-    var known: [UInt64] = []
+    var openConnections: [UInt64] = []
     var transfers: [AttemptID: Job] = [:]
     /// Start times of the transfers.
     var starts: [AttemptID: Int64] = [:]
     /// Whether the broker has replied to its READY.
     var isWelcome = false
     /// Result of the last attempt, for sending it again.
-    var last: WorkerMessage?
+    var lastResult: WorkerMessage?
 }
 
 /// Origin with its own count of transfers.

@@ -22,10 +22,10 @@ struct World {
     private(set) var earlierLedgers: [Ledger] = []
     var now: Int64 = 1_000_000_000
     private var plans = Heap<PlannedEntry>()
-    private var planned: UInt64 = 0
+    private var plannedCount: UInt64 = 0
     private var needsDispatch = false
     /// Events caused by executing actions.
-    private var consequences: [BrokerEvent] = []
+    private var causedEvents: [BrokerEvent] = []
     /// Whether peers start nothing new.
     private(set) var isEnding = false
     /// Whether no client reconnects.
@@ -48,7 +48,7 @@ struct World {
     /// Parts that outlived their flights, by key.
     var storedParts: [String: StoredPart] = [:]
     /// Files whose ownership clients received, by client.
-    var taken: [String: Int] = [:]
+    var takenFiles: [String: Int] = [:]
     /// Names of waiting bodies in the spool.
     private var waitingBodies: Set<String> = []
     /// Whether the disk rejects writes.
@@ -153,11 +153,11 @@ struct World {
     mutating func handle(_ event: BrokerEvent) throws(Violation) {
         try handleOnce(event)
         var index = 0
-        while index < consequences.count {
-            try handleOnce(consequences[index])
+        while index < causedEvents.count {
+            try handleOnce(causedEvents[index])
             index += 1
         }
-        if index > 0 { consequences.removeAll(keepingCapacity: true) }
+        if index > 0 { causedEvents.removeAll(keepingCapacity: true) }
     }
 
     private mutating func handleOnce(_ event: BrokerEvent) throws(Violation) {
@@ -166,15 +166,15 @@ struct World {
         needsDispatch = if case .dispatch(let unread) = event { !unread.isEmpty } else { true }
         var refused: Set<ClientID> = []
         for action in try trial.apply(event, now: tick) {
-            if let consequence = try carryOut(action, &refused) { consequences.append(consequence) }
+            if let consequence = try carryOut(action, &refused) { causedEvents.append(consequence) }
         }
     }
 
     // MARK: Planning
 
     mutating func plan(_ delay: Int64, _ plannedEvent: PlannedEvent) {
-        planned += 1
-        plans.insert(PlannedEntry(at: now + delay, order: planned, plannedEvent: plannedEvent))
+        plannedCount += 1
+        plans.insert(PlannedEntry(at: now + delay, order: plannedCount, plannedEvent: plannedEvent))
     }
 
     /// Plans the arrival of a message from a client or worker.
@@ -256,7 +256,7 @@ struct World {
         case .worker(.send(let id, let message)): send(down: id.rawValue, .toWorker(link: id.rawValue, message))
         case .worker(.sendJob(let id, let job, _)): send(down: id.rawValue, .toWorker(link: id.rawValue, .job(job)))
         case .worker(.kill(let id)):
-            if let worker = links[id.rawValue]?.peer, workers[worker].known.contains(id.rawValue) {
+            if let worker = links[id.rawValue]?.peer, workers[worker].openConnections.contains(id.rawValue) {
                 workerDies(worker)
             }
         case .worker(.close(let id)): closedWorker(id.rawValue)
@@ -269,7 +269,7 @@ struct World {
         case .spool(.write): break
         case .spool(.releaseFile(let file)):
             waitingBodies.remove(file)
-            taken[file] = nil
+            takenFiles[file] = nil
         case .supervisor(.killWorker(let process)): workerDies(Int(process) - 1)
         case .spool(.releaseBody), .supervisor(.settingChanged), .supervisor(.ended): break
         case .spool(.sweep): sweepSpool()
@@ -333,7 +333,7 @@ struct World {
             if deathRandom.perMille(500) { plan(deathRandom.around(30_000_000), .clientConnects(client)) }
         }
         for worker in workers.indices {
-            workers[worker].known = []
+            workers[worker].openConnections = []
             workers[worker].link = nil
             workers[worker].isWelcome = false
             // No broker is left to detect that a user's worker hangs. The next one kills others.
@@ -341,7 +341,7 @@ struct World {
             if !workers[worker].isHung { plan(random.around(50_000_000), .workerStarts(worker)) }
         }
         for name in spool.keys where SpoolName.isKept(name) { spool[name] = nil }
-        taken = [:]
+        takenFiles = [:]
         waitingBodies = []
         let until = Tick(nanoseconds: now).advanced(byMilliseconds: 1_000)
         let living = (0..<setting.workers).filter { workers[$0].isAlive }.map { process(of: $0) }

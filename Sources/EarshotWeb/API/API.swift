@@ -32,7 +32,7 @@ final class API {
     /// Opens a session at the broker for a user; nil if there is none.
     private let open: (UInt32, Int, @escaping () -> Void) -> DoorSession?
     private var sessions: [String: APISession] = [:]
-    private var ready: [APISession] = []
+    private var readySessions: [APISession] = []
     private var generator = SystemRandomNumberGenerator()
 
     init(
@@ -45,10 +45,10 @@ final class API {
         self.open = open
         access = AccessRule(origins: origins)
         _ = loop.addHook { [unowned self] in
-            let sessions = ready
-            ready = []
-            for session in sessions where session.turn() { ready.append(session) }
-            return ready.isEmpty ? .untilEvent : .none
+            let sessions = readySessions
+            readySessions = []
+            for session in sessions where session.turn() { readySessions.append(session) }
+            return readySessions.isEmpty ? .untilEvent : .none
         }
     }
 
@@ -137,7 +137,7 @@ final class API {
                     send(.problem(404, "the session has ended, or does not exist", code: "unknown-session"))
                     return nil
                 }
-                keep(found)
+                keepSession(found)
                 session = found
             }
             try carryOut(operation, input, session, user, send)
@@ -201,7 +201,7 @@ final class API {
                 switch message {
                 case .removed(_, let count): .json(200) { $0.member("removed", count) }
                 case .requestRemoved(_, _, let wasOpen): .json(200) { $0.member("removed", wasOpen ? 1 : 0) }
-                default: Self.absent
+                default: Self.brokerUnavailable
                 }
             }
         case .priority:
@@ -235,7 +235,7 @@ final class API {
         _ respond: @escaping (BrokerMessage, [UInt8]) -> WebResponse
     ) {
         perform([message], session, user, send) { answers in
-            guard let answer = answers.first ?? nil else { return send(Self.absent) }
+            guard let answer = answers.first ?? nil else { return send(Self.brokerUnavailable) }
             if case .error(let error) = answer.message { return send(Self.problem(error)) }
             send(respond(answer.message, answer.body))
         }
@@ -248,13 +248,13 @@ final class API {
         // The closure keeps a session of one operation until the answer.
         let performer = session ?? makeSession(user, token: "")
         let isAccepted = performer.perform(messages) { answers in
-            if let answers { finish(answers) } else { send(Self.absent) }
+            if let answers { finish(answers) } else { send(Self.brokerUnavailable) }
             if session == nil { performer.end() }
         }
         if !isAccepted { send(.problem(429, "the session has too many requests", fields: [("Retry-After", "1")])) }
     }
 
-    private static let absent = ProxyResponse.absent.asProblem
+    private static let brokerUnavailable = ProxyResponse.brokerUnavailable.asProblem
 
     private static func problem(_ error: ErrorReply) -> WebResponse {
         let statuses = ["unknown-request": 404, "id-in-use": 409, "quota": 429, "too-many-handlers": 429, "limit": 429]
@@ -268,7 +268,7 @@ final class API {
             open(user, APISession.window, $0)
         } onReady: {
             [unowned self] in
-            ready.append($0)
+            readySessions.append($0)
         }
     }
 
@@ -295,7 +295,7 @@ final class API {
             if let timer = session.expiry { loop.cancelTimer(timer) }
             session.expiry = nil
         }
-        keep(session)
+        keepSession(session)
         perform(messages, session, user, send) { answers in
             for case .error(let error)? in answers.map({ $0?.message }) {
                 session.end()
@@ -312,11 +312,11 @@ final class API {
     private func random() -> String { String(UInt64.random(in: .min ... .max, using: &generator), radix: 36) }
 
     /// Begins the time of a session without requests again.
-    private func keep(_ session: APISession) {
+    private func keepSession(_ session: APISession) {
         if let timer = session.expiry { loop.cancelTimer(timer) }
         session.expiry = loop.setTimer(after: Limits.sessionTime) { [unowned self, unowned session] in
             session.expiry = nil
-            if session.isUsed { keep(session) } else { session.end() }
+            if session.isUsed { keepSession(session) } else { session.end() }
         }
     }
 

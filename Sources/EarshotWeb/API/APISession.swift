@@ -40,9 +40,9 @@ final class APISession {
         let messages: [ClientMessage]
         /// Receives the answer to each message, nil for a FETCH that is accepted; nil if the session ends before.
         let finish: ([Answer?]?) -> Void
-        var first: UInt64 = 0
+        var firstNumber: UInt64 = 0
         var answers: [Answer?] = []
-        var missing = 0
+        var missingAnswers = 0
     }
 
     let user: UInt32
@@ -97,11 +97,11 @@ final class APISession {
 
     private func begin() {
         guard let link, !batches.isEmpty else { return end() }
-        batches[0].first = lastNumber + 1
+        batches[0].firstNumber = lastNumber + 1
         // A FETCH may have no answer. The last one shows that all were carried out.
         let messages = batches[0].messages + [.query(.ping)]
         batches[0].answers = Array(repeating: nil, count: messages.count)
-        batches[0].missing = messages.count { !Self.mayLackAnswer($0) }
+        batches[0].missingAnswers = messages.count { !Self.mayLackAnswer($0) }
         for message in messages {
             lastNumber += 1
             link.send(message, number: lastNumber)
@@ -130,7 +130,7 @@ final class APISession {
         batches = []
         for batch in unanswered { batch.finish(nil) }
         for case let exchange? in exchanges.map(\.exchange) where !exchange.isOver {
-            exchange.fail(ProxyResponse.absent)
+            exchange.fail(ProxyResponse.brokerUnavailable)
         }
         exchanges = []
         onResult()
@@ -202,15 +202,16 @@ final class APISession {
     }
 
     private func received(_ message: BrokerMessage, _ body: [UInt8], to number: UInt64) {
-        guard let batch = batches.first, number >= batch.first, number - batch.first < UInt64(batch.answers.count)
+        guard let batch = batches.first, number >= batch.firstNumber,
+            number - batch.firstNumber < UInt64(batch.answers.count)
         else {
             return
         }
-        let index = Int(number - batch.first)
+        let index = Int(number - batch.firstNumber)
         let isLate = index < batch.messages.count && Self.mayLackAnswer(batch.messages[index])
-        if batch.answers[index] == nil, !isLate { batches[0].missing -= 1 }
+        if batch.answers[index] == nil, !isLate { batches[0].missingAnswers -= 1 }
         batches[0].answers[index] = (message, body)
-        guard batches[0].missing == 0 else { return }
+        guard batches[0].missingAnswers == 0 else { return }
         let done = batches.removeFirst()
         if !batches.isEmpty { begin() }
         done.finish(done.answers.dropLast())

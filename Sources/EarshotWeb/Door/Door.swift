@@ -81,7 +81,7 @@ package final class Door {
     /// Connections of each user, and bytes of bodies in memory.
     private var connections: [UInt32: Int] = [:]
     private var bodyBytes: [UInt32: Int] = [:]
-    private var ready: [Int32] = []
+    private var readyDescriptors: [Int32] = []
     private var lastNumber = 0
     /// Begins the names of handlers, so that those of an earlier door differ.
     private let prefix: String
@@ -153,11 +153,11 @@ package final class Door {
         rules.writeTime = Limits.writeTime
         rules.endsWithPeer = true
         rules.refuse = { [unowned self] _, head in
-            refusal(of: client, head).map { response(to: head, of: client).own($0) }
+            refusal(of: client, head).map { response(to: head, of: client).busResponse($0) }
         }
         if isTCP { TCPSocket.prepare(descriptor, unsentBytes: Limits.kernelBytes) }
         let peer = try WebPeer(descriptor, rules, loop: loop)
-        peer.onDrained = { [unowned self] in drained(client) }
+        peer.onDrained = { [unowned self] in outputDrained(client) }
         client.peer = peer
         clients[descriptor] = client
         if let owner { connections[owner, default: 0] += 1 }
@@ -202,15 +202,15 @@ package final class Door {
             let field = isProxy ? "proxy-authorization" : "authorization"
             let verdict = tokens.verdict(on: head, now: loop.now, field: field)
             client.principal = verdict == .right ? ownUser : nil
-            return TokenRule.refusal(verdict, realm: "earshot", isProxy: isProxy).map { refused($0) }
+            return TokenRule.refusal(verdict, realm: "earshot", isProxy: isProxy).map { countedRefusal($0) }
         }
-        return client.user == nil ? refused(Self.unknownUser) : nil
+        return client.user == nil ? countedRefusal(Self.unknownUser) : nil
     }
 
     /// Returns the refusal of a request before its body is read.
     private func refusal(of client: DoorClient, _ head: RequestHead) -> WebResponse? {
         if let refusal = refusalOfUser(client, head) { return refusal }
-        guard let user = client.principal else { return refused(Self.unknownUser) }
+        guard let user = client.principal else { return countedRefusal(Self.unknownUser) }
         if client.isAPI {
             if let refusal = api?.refusal(of: head, isProved: client.needsToken) { return refusal }
         } else if case .answer(let answer) = read(head, [0], client) {
@@ -218,7 +218,7 @@ package final class Door {
         }
         let bytes = if case .bytes(let count) = head.bodyLength { count } else { WireLimits.requestBodyBytes }
         guard bytes <= WireLimits.requestBodyBytes else { return Self.rejection(413) }
-        return reserve(bytes, client, user) ? nil : refused(ProxyResponse.full(bytes))
+        return reserve(bytes, client, user) ? nil : countedRefusal(ProxyResponse.memoryFull(bytes))
     }
 
     /// Counts bytes of a body in memory. Returns false beyond the bounds on those of all clients and of a user.
@@ -232,7 +232,7 @@ package final class Door {
         return true
     }
 
-    private func refused(_ response: WebResponse) -> WebResponse {
+    private func countedRefusal(_ response: WebResponse) -> WebResponse {
         counts.refused += 1
         return response
     }
@@ -246,7 +246,7 @@ package final class Door {
 
     private func read(_ head: RequestHead, _ body: [UInt8], _ client: DoorClient) -> ProxyRequest.Reading {
         guard let id = RequestID("\(client.lastRequest)"), let handler = handler(of: client) else {
-            return .answer(ProxyResponse.absent)
+            return .answer(ProxyResponse.brokerUnavailable)
         }
         return proxy.read(head, body, handler: handler, id: id, isProved: client.needsToken)
     }
@@ -266,10 +266,10 @@ package final class Door {
         counts.requests += 1
         let response = response(to: head, of: client)
         // A browser sends no token with it.
-        if client.isAPI, let answer = api?.preflight(head) { return peer.respond(response.own(answer)) }
+        if client.isAPI, let answer = api?.preflight(head) { return peer.respond(response.busResponse(answer)) }
         // That of a request with a body was checked before it.
         if head.bodyLength == .none, let refusal = refusalOfUser(client, head) {
-            return peer.respond(response.own(refusal))
+            return peer.respond(response.busResponse(refusal))
         }
         client.lastRequest += 1
         let fetch: Fetch
@@ -290,7 +290,7 @@ package final class Door {
             }
         }
         guard let session = session(of: client, peer) else {
-            return peer.respond(refused(response.own(ProxyResponse.absent)))
+            return peer.respond(countedRefusal(response.busResponse(ProxyResponse.brokerUnavailable)))
         }
         let read = options.isPulling ? { [unowned session] in session.send(.read($0)) } : nil as ((BodyRead) -> Void)?
         begin(Exchange(head, fetch, from: peer, response, read: read), client)
@@ -319,7 +319,7 @@ package final class Door {
             let id = RequestID("\(client.lastRequest)")
         else { return nil }
         if let refusal = api.refusal(of: head, isProved: client.needsToken) {
-            peer.respond(response.own(refusal))
+            peer.respond(response.busResponse(refusal))
             return nil
         }
         return api.answer(peer, head, body, user: user, handler, id)
@@ -332,7 +332,7 @@ package final class Door {
         client.endSession()
         guard let user = client.principal else { return nil }
         client.session = openSession(user, window: 4) { [unowned self, descriptor = peer.descriptor] in
-            ready.append(descriptor)
+            readyDescriptors.append(descriptor)
         }
         return client.session
     }
@@ -349,10 +349,10 @@ package final class Door {
     // MARK: The broker
 
     private func pass() -> EventLoop.Rest {
-        let descriptors = ready
-        ready = []
+        let descriptors = readyDescriptors
+        readyDescriptors = []
         for descriptor in descriptors { if let client = clients[descriptor] { turn(client) } }
-        return ready.isEmpty ? .untilEvent : .none
+        return readyDescriptors.isEmpty ? .untilEvent : .none
     }
 
     private func turn(_ client: DoorClient) {
@@ -360,12 +360,12 @@ package final class Door {
             received(answer.message, body, client)
         }
         guard let session = client.session, session.isEnded else {
-            if client.session?.hasPending == true, let peer = client.peer { ready.append(peer.descriptor) }
+            if client.session?.hasPending == true, let peer = client.peer { readyDescriptors.append(peer.descriptor) }
             return
         }
         client.endSession()
         if let exchange = client.exchange, !exchange.isOver {
-            exchange.fail(ProxyResponse.absent)
+            exchange.fail(ProxyResponse.brokerUnavailable)
             client.exchange = nil
         }
     }
@@ -385,7 +385,8 @@ package final class Door {
             guard let exchange = client.exchange, !exchange.isOver else { return }
             // The proof of an earlier broker, or a broker that begins.
             let isOfSession = ["not-authorized", "hello-required", "version"].contains(error.code)
-            exchange.fail(isOfSession ? ProxyResponse.absent : ProxyResponse.refusal(error, hasBody: exchange.hasBody))
+            exchange.fail(
+                isOfSession ? ProxyResponse.brokerUnavailable : ProxyResponse.refusal(error, hasBody: exchange.hasBody))
             if isOfSession { client.endSession() }
             acknowledgeTerminal(client)
         case .data(let data): client.exchange?.received(data, body)
@@ -393,8 +394,8 @@ package final class Door {
         }
     }
 
-    private func drained(_ client: DoorClient) {
-        client.exchange?.drained()
+    private func outputDrained(_ client: DoorClient) {
+        client.exchange?.outputDrained()
         acknowledgeTerminal(client)
     }
 

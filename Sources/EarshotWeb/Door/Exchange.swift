@@ -107,7 +107,7 @@ final class Exchange {
     func fail(_ own: WebResponse) {
         guard phase == .waiting else { return abort() }
         phase = .ended
-        peer.respond(response.own(own))
+        peer.respond(response.busResponse(own))
     }
 
     func received(_ data: BodyData, _ bytes: [UInt8]) {
@@ -122,7 +122,7 @@ final class Exchange {
     private var reference: BodyReference { sequence.map { .terminal($0) } ?? .request(handler, id) }
 
     /// Continues after the client has read all that was queued.
-    func drained() { if phase == .sending { pump() } }
+    func outputDrained() { if phase == .sending { pump() } }
 
     private func conclude(_ status: Int, _ result: Terminal.Response, _ body: [UInt8]) {
         var fields = HeaderFields(lines: result.httpFields)
@@ -139,11 +139,11 @@ final class Exchange {
             }
         }
         if file == nil, result.file == nil, body.count > Self.uncountedBytes, !reserve(body.count) {
-            return fail(ProxyResponse.full(body.count))
+            return fail(ProxyResponse.memoryFull(body.count))
         }
         if phase == .waiting {
             if let path = result.file {
-                guard let file = OpenFile(path) else { return fail(ProxyResponse.absent) }
+                guard let file = OpenFile(path) else { return fail(ProxyResponse.brokerUnavailable) }
                 self.file = file
             }
             begin(status, fields, url: result.url, length: result.length, source: result.source)

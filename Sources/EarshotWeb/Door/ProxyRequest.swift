@@ -36,33 +36,33 @@ struct ProxyRequest {
     ) -> Reading {
         switch head.method {
         case "CONNECT":
-            return refused(
+            return refusal(
                 405,
                 "tunnels are not supported, because they share and cache nothing; request /https://HOST/PATH at this address",
                 Self.allow)
-        case "TRACE", "TRACK": return refused(405, "the method \(head.method) is not supported", Self.allow)
+        case "TRACE", "TRACK": return refusal(405, "the method \(head.method) is not supported", Self.allow)
         case "OPTIONS" where head.target == "*" || head.fields.first("max-forwards") == "0":
             return .answer(WebResponse(200, text: "a proxy for http URLs", fields: Self.allow))
         case "GET" where !body.isEmpty, "HEAD" where !body.isEmpty:
-            return refused(400, "\(head.method) has no body")
+            return refusal(400, "\(head.method) has no body")
         default: break
         }
         let isPrefixed = head.target.hasPrefix("/")
         if isPrefixed, let refusal = refusalUnderPrefix(head, isProved) { return .answer(refusal) }
         guard let target = isPrefixed ? Self.prefixed(head.target) : head.target, target != "*" else {
-            return refused(404, "set http_proxy to this address, or request /https://HOST/PATH here")
+            return refusal(404, "set http_proxy to this address, or request /https://HOST/PATH here")
         }
         guard target.utf8.count <= WireLimits.urlBytes else {
-            return refused(414, "the URL has more than \(WireLimits.urlBytes) bytes")
+            return refusal(414, "the URL has more than \(WireLimits.urlBytes) bytes")
         }
         guard !target.utf8.contains(UInt8(ascii: "#")), let url = try? FetchURL(target), url.isHTTP else {
-            return refused(400, "the target is no http URL")
+            return refusal(400, "the target is no http URL")
         }
         guard isPrefixed || url.scheme == "http" else {
-            return refused(501, "the proxy fetches http URLs only; request /https://HOST/PATH at its own address")
+            return refusal(501, "the proxy fetches http URLs only; request /https://HOST/PATH at its own address")
         }
-        guard !url.hasUserinfo else { return refused(400, "user and password belong to the field Authorization") }
-        guard !isLoop(url, head.fields) else { return refused(508, "the request came from this proxy, or aims at it") }
+        guard !url.hasUserinfo else { return refusal(400, "user and password belong to the field Authorization") }
+        guard !isLoop(url, head.fields) else { return refusal(508, "the request came from this proxy, or aims at it") }
         var fetch = Fetch(handler: handler, request: id, url: target)
         let isRewritten = isPrefixed && rewrites.contains(String(url.host))
         fetch.httpFields = passedFields(of: head, isPrefixed: isPrefixed, isRewritten)
@@ -80,12 +80,12 @@ struct ProxyRequest {
         do throws(WireError) {
             for case (let option, let value?) in values { try fetch.options.set(option, to: value) }
         } catch {
-            return refused(400, error.detail)
+            return refusal(400, error.detail)
         }
         return .fetch(fetch)
     }
 
-    private func refused(_ status: Int, _ sentence: String, _ fields: [(String, String)] = []) -> Reading {
+    private func refusal(_ status: Int, _ sentence: String, _ fields: [(String, String)] = []) -> Reading {
         .answer(WebResponse(status, text: sentence, fields: fields))
     }
 

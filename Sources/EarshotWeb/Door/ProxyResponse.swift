@@ -109,7 +109,7 @@ struct ProxyResponse {
     // MARK: Failures
 
     /// Returns a response of the bus itself in the form of the API, if that was asked.
-    func own(_ response: WebResponse) -> WebResponse {
+    func busResponse(_ response: WebResponse) -> WebResponse {
         guard let apiFields else { return response }
         var problem = response.asProblem
         problem.fields += apiFields
@@ -120,23 +120,24 @@ struct ProxyResponse {
     static func failure(_ failure: Terminal.Failure) -> WebResponse {
         let (status, error) = statuses[failure.code] ?? (502, "proxy_internal_error")
         let seconds = failure.retryAfterSeconds ?? (status == 503 ? 1 : nil)
-        return own(status, error, failure.detail ?? failure.code, code: failure.code, retryAfter: seconds)
+        return busResponse(status, error, failure.detail ?? failure.code, code: failure.code, retryAfter: seconds)
     }
 
     /// Returns the response if the broker cannot be asked now.
-    static let absent = own(503, "proxy_internal_error", "the broker does not answer", code: nil, retryAfter: 1)
+    static let brokerUnavailable = busResponse(
+        503, "proxy_internal_error", "the broker does not answer", code: nil, retryAfter: 1)
 
     /// Returns the response if the bodies in memory leave no room for another one.
-    static func full(_ bytes: Int) -> WebResponse {
+    static func memoryFull(_ bytes: Int) -> WebResponse {
         let most = Door.Limits.bodyBytes >> 20
         let detail =
             "no room for a body of \(bytes) bytes: the HTTP door keeps at most \(most) MiB in memory, and "
             + "\(most / Door.Limits.usersShare) MiB for a user other than that of the bus"
-        return own(503, "connection_limit_reached", detail, code: nil, retryAfter: 1)
+        return busResponse(503, "connection_limit_reached", detail, code: nil, retryAfter: 1)
     }
 
     /// Response for a body that a session of the API did not keep.
-    static let dropped = own(
+    static let dropped = busResponse(
         410, "proxy_internal_error",
         "the session has too many bodies in memory; acknowledge the result and fetch it again",
         code: "unknown-body", retryAfter: nil)
@@ -144,12 +145,12 @@ struct ProxyResponse {
     /// Returns the response to a request that the broker refuses.
     static func refusal(_ error: ErrorReply, hasBody: Bool) -> WebResponse {
         let status = error.code == "quota" ? 503 : error.code == "limit" && hasBody ? 413 : 400
-        return own(
+        return busResponse(
             status, status == 503 ? "connection_limit_reached" : "http_request_error", error.detail ?? error.code,
             code: error.code, retryAfter: status == 503 ? 1 : nil)
     }
 
-    private static func own(
+    private static func busResponse(
         _ status: Int, _ error: String, _ detail: String, code: String?, retryAfter: Int?
     ) -> WebResponse {
         let text = String(decoding: detail.utf8.filter { $0.isVisible || $0 == 0x20 }, as: UTF8.self)

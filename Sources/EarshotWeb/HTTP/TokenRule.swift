@@ -17,7 +17,7 @@ struct TokenRule {
 
     let tokens: [[UInt8]]
     /// Times of the last wrong ones.
-    private var wrong: [LoopTime] = []
+    private var failureTimes: [LoopTime] = []
 
     init(tokens: [[UInt8]]) {
         self.tokens = tokens
@@ -25,12 +25,12 @@ struct TokenRule {
 
     /// Compares a token.
     mutating func verdict(on head: RequestHead, now: LoopTime, field: String = "authorization") -> Verdict {
-        let offered = Self.offered(head, field)
+        let offered = Self.offeredToken(head, field)
         guard !offered.isEmpty else { return .absent }
-        wrong.removeAll { now.since($0) >= .seconds(1) }
-        guard wrong.count < Self.guesses else { return .tooMany }
+        failureTimes.removeAll { now.since($0) >= .seconds(1) }
+        guard failureTimes.count < Self.guesses else { return .tooMany }
         if tokens.contains(where: { ConstantTime.isEqual(offered, $0) }) { return .right }
-        wrong.append(now)
+        failureTimes.append(now)
         return .wrong
     }
 
@@ -48,7 +48,7 @@ struct TokenRule {
     }
 
     /// The token that a request offers: a bearer token, or the password of Basic authentication, which browsers ask for.
-    private static func offered(_ head: RequestHead, _ field: String) -> [UInt8] {
+    private static func offeredToken(_ head: RequestHead, _ field: String) -> [UInt8] {
         let words = (head.fields.first(field) ?? "").split(separator: " ", maxSplits: 1)
         guard words.count == 2 else { return [] }
         let text = String(words[1])

@@ -88,7 +88,7 @@ final class WebPeer {
     private var commentTimer: TimerID?
     private var input: [UInt8] = []
     /// Number of bytes of the input without the end of a head.
-    private var searched = 0
+    private var searchedBytes = 0
     private var output: [Piece] = []
     /// Written bytes of the first piece of the output.
     private var written = 0
@@ -214,17 +214,17 @@ final class WebPeer {
     }
 
     /// Whether the input may contain a complete request.
-    private var hasRequest: Bool { phase == .reading && searched < input.count }
+    private var hasRequest: Bool { phase == .reading && searchedBytes < input.count }
 
     private func proceed() {
         if phase == .receiving { return readBody() }
         guard hasRequest, isDrained else { return }
-        switch RequestHead.read(input, searched: searched, limit: rules.headBytes) {
-        case .incomplete: searched = input.count
+        switch RequestHead.read(input, searched: searchedBytes, limit: rules.headBytes) {
+        case .incomplete: searchedBytes = input.count
         case .rejected(let status): refuse(rules.reject(status))
         case .complete(let head, let length):
             input.removeFirst(length)
-            searched = 0
+            searchedBytes = 0
             self.head = head
             guard head.bodyLength != .none else { return take([]) }
             if let refusal = rules.refuse(self, head) { return refuse(refusal) }

@@ -91,12 +91,12 @@ public final class WebServer {
         case "/icon.svg": peer.respond(Page.icon)
         case "/page.js": peer.respond(Page.script)
         case "/healthz": peer.respond(WebResponse(200, text: "ok"))
-        case "/readyz": source.state { [unowned self] in peer.respond(Self.readiness(of: $0, source.absence)) }
+        case "/readyz": source.state { [unowned self] in peer.respond(Self.readiness(of: $0, source.absenceReason)) }
         case "/metrics":
             source.state { peer.respond(WebResponse(200, MetricsText.type, Array(MetricsText.text(of: $0).utf8))) }
         case "/status.json":
             source.state { [unowned self] in
-                peer.respond(WebResponse(200, "application/json", Self.status(of: $0, source.absence)))
+                peer.respond(WebResponse(200, "application/json", Self.status(of: $0, source.absenceReason)))
             }
         case "/why": answerReason(peer, head)
         case "/events": beginStream(peer)
@@ -157,7 +157,7 @@ public final class WebServer {
             return peer.respond(WebResponse(503, text: "too many pages are open; close one"))
         }
         peer.beginStream()
-        source.state { [unowned self] in peer.send(event: Self.event($0, source.absence)) }
+        source.state { [unowned self] in peer.send(event: Self.event($0, source.absenceReason)) }
         guard eventTimer == nil else { return }
         eventTimer = loop.setTimer(after: Self.eventTime) { [unowned self] in sendEvents() }
     }
@@ -167,7 +167,7 @@ public final class WebServer {
         eventTimer = nil
         guard !streams.isEmpty else { return }
         source.state { [unowned self] state in
-            let event = Self.event(state, source.absence)
+            let event = Self.event(state, source.absenceReason)
             for peer in streams { peer.send(event: event) }
         }
         eventTimer = loop.setTimer(after: Self.eventTime) { [unowned self] in sendEvents() }

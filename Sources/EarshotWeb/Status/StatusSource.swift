@@ -20,14 +20,14 @@ final class StatusSource {
     private var connection: ClientConnection?
     /// Questions without an answer. The connection repeats them to the next broker, so the order stays.
     private var open: [(query: Query, answer: ([UInt8]) -> Void)] = []
-    private var last: (state: BrokerState, at: LoopTime)?
+    private var lastAnswer: (state: BrokerState, at: LoopTime)?
     private var waiting: [(BrokerState?) -> Void] = []
     private var isQuerying = false
     private var timer: TimerID?
     /// Whether the client is connected to a broker.
     private(set) var isConnected = false
     /// Reason for an absent state.
-    private(set) var absence = BrokerState.Unreadiness.noBroker
+    private(set) var absenceReason = BrokerState.Unreadiness.noBroker
     /// Error that ended the connection for good; nil while it runs.
     var failure: (any Error)? { connection?.failure }
 
@@ -40,7 +40,9 @@ final class StatusSource {
 
     /// Calls `answer` with the state of the broker; with nil if no broker answers in time.
     func state(_ answer: @escaping (BrokerState?) -> Void) {
-        if let last, isConnected, loop.now.since(last.at) < Self.freshness { return answer(last.state) }
+        if let lastAnswer, isConnected, loop.now.since(lastAnswer.at) < Self.freshness {
+            return answer(lastAnswer.state)
+        }
         guard isConnected else { return answer(nil) }
         waiting.append(answer)
         if timer == nil { timer = loop.setTimer(after: Self.patience) { [unowned self] in conclude(nil) } }
@@ -68,7 +70,7 @@ final class StatusSource {
     private func gather(_ state: BrokerState?, pages: Int) {
         guard var state, let after = state.nextWorkers, pages < Self.mostPages else {
             isQuerying = false
-            if let state { last = (state, loop.now) }
+            if let state { lastAnswer = (state, loop.now) }
             return conclude(state)
         }
         query(.workers, QueryPage(after: after)) { [unowned self] json in
@@ -90,9 +92,9 @@ final class StatusSource {
         connection?.query(query, page)
     }
 
-    private func left(_ reason: BrokerState.Unreadiness) {
+    private func connectionEnded(_ reason: BrokerState.Unreadiness) {
         isConnected = false
-        absence = reason
+        absenceReason = reason
         conclude(nil)
     }
 
@@ -102,8 +104,8 @@ final class StatusSource {
             guard let index = open.firstIndex(where: { $0.query == query }) else { return }
             open.remove(at: index).answer(json)
         case .state(.connected), .state(.draining): isConnected = true
-        case .state(.disconnected): left(.noBroker)
-        case .state(.incompatible): left(.incompatible)
+        case .state(.disconnected): connectionEnded(.noBroker)
+        case .state(.incompatible): connectionEnded(.incompatible)
         case .refused(let refusal) where refusal.subject == .query:
             // The client does not repeat a refused query, so a question about the state must be asked again.
             guard !open.isEmpty else { return }

@@ -59,7 +59,7 @@ public enum SpoolName {
     }
 
     /// Returns the name of an attempt's part for the next attempt.
-    public static func kept(of attempt: AttemptID) -> String { "\(attempt)\(keptSuffix)" }
+    public static func keptPart(of attempt: AttemptID) -> String { "\(attempt)\(keptSuffix)" }
 
     /// Returns whether a file is a part for the next attempt.
     public static func isKept(_ name: String) -> Bool { name.hasSuffix(keptSuffix) }
@@ -71,7 +71,7 @@ public enum SpoolName {
     public static func isWaiting(_ name: String) -> Bool { name.hasSuffix(waitingSuffix) }
 
     /// Returns a name for a body that one client owns, with a number that this broker uses once.
-    public static func taken(_ number: UInt64, by broker: BrokerInstance) -> String {
+    public static func takenFile(_ number: UInt64, by broker: BrokerInstance) -> String {
         "\(broker).\(number)\(takenSuffix)"
     }
 

@@ -4,7 +4,7 @@ struct HeadReader {
     private let head: [UInt8]
     private let verbEnd: Int
     /// Positions of the operands, followed by alternating names and values of the fields.
-    private var places: [HeadFields.Extent] = []
+    private var extents: [HeadFields.Extent] = []
     private(set) var operandCount = 0
     /// Number of field lines, including those that repeat a name.
     private var fieldLines = 0
@@ -20,19 +20,19 @@ struct HeadReader {
         guard !head.isEmpty else { throw WireError(.badMessage, "the message is empty") }
         self.head = head
         // Enough for a FETCH or a DONE with some fields.
-        places.reserveCapacity(20)
+        extents.reserveCapacity(20)
         let bytes = head.span
         verbEnd = try Self.wordEnd(bytes, from: 0)
         var wordEnd = verbEnd
         while wordEnd < bytes.count, bytes[wordEnd] == Ascii.space {
-            guard places.count < WireLimits.words else {
+            guard extents.count < WireLimits.words else {
                 throw WireError(.badMessage, "the first line must have at most \(WireLimits.words) words")
             }
             let start = wordEnd + 1
             wordEnd = try Self.wordEnd(bytes, from: start)
-            places.append(Self.place(start, wordEnd))
+            extents.append(Self.place(start, wordEnd))
         }
-        operandCount = places.count
+        operandCount = extents.count
         try readLines(bytes, from: wordEnd + 1)
     }
 
@@ -42,13 +42,13 @@ struct HeadReader {
     var operands: [String] { (0..<operandCount).map { text(at: $0).string } }
 
     /// The named fields in their order, each name once. The last of several values counts.
-    var fields: HeadFields { HeadFields(head, places[operandCount...]) }
+    var fields: HeadFields { HeadFields(head, extents[operandCount...]) }
 
     /// The HTTP header fields as received, separated by LF, without a trailing LF.
     var httpFields: [UInt8] { httpFieldsRange.isEmpty ? [] : Array(head[httpFieldsRange]) }
 
     private func text(at index: Int) -> HeadText {
-        HeadText(head, places[index])
+        HeadText(head, extents[index])
     }
 
     private static func place(_ start: Int, _ end: Int) -> HeadFields.Extent {
@@ -99,13 +99,13 @@ struct HeadReader {
         while end > first, bytes[end - 1] == Ascii.space { end -= 1 }
         let mark = Self.mark(bytes, start, colon)
         if nameMarks & mark != 0, let earlier = earlierField(bytes, start, colon) {
-            places[earlier + 1] = Self.place(first, end)
+            extents[earlier + 1] = Self.place(first, end)
             if earlier == operandCount { repeatsFirstField = true }
             return lineEnd
         }
         nameMarks |= mark
-        places.append(Self.place(start, colon))
-        places.append(Self.place(first, end))
+        extents.append(Self.place(start, colon))
+        extents.append(Self.place(first, end))
         return lineEnd
     }
 
@@ -114,12 +114,12 @@ struct HeadReader {
         1 &<< (UInt64(bytes[start]) &+ UInt64(bytes[end &- 1]) &* 7 &+ UInt64(end &- start) &* 19)
     }
 
-    /// Returns the index in `places` of an earlier field with this name; nil if there is none.
+    /// Returns the index in `extents` of an earlier field with this name; nil if there is none.
     private func earlierField(_ bytes: Span<UInt8>, _ start: Int, _ end: Int) -> Int? {
         var index = operandCount
-        while index < places.count {
-            let other = Int(places[index].start)
-            var length = Int(places[index].end) - other
+        while index < extents.count {
+            let other = Int(extents[index].start)
+            var length = Int(extents[index].end) - other
             if length == end - start {
                 while length > 0, bytes[other + length - 1] == bytes[start + length - 1] { length -= 1 }
                 if length == 0 { return index }

@@ -17,16 +17,16 @@ struct BodyDecoder: ~Copyable {
     }
 
     /// Decompressor of the coding that was applied last.
-    private var outer: Decompressor
+    private var outerDecompressor: Decompressor
     /// Decompressor of the coding applied before it; nil for a single coding.
-    private var inner: Decompressor?
+    private var innerDecompressor: Decompressor?
     private let maxRatio: Int
     /// Received encoded bytes. Those from `inputStart` on are not decoded yet.
     private var input: [UInt8] = []
     private var inputStart = 0
-    /// Output of `outer` and input of `inner`; empty for a single coding.
-    private var between: [UInt8] = []
-    /// Range of `between` that `inner` has not read.
+    /// Output of `outerDecompressor` and input of `innerDecompressor`; empty for a single coding.
+    private var intermediateBytes: [UInt8] = []
+    /// Range of `intermediateBytes` that `innerDecompressor` has not read.
     private var betweenLeft = 0..<0
     /// Whether the last step filled its output, so that the next may produce more without input.
     private var isOuterFull = false
@@ -35,7 +35,7 @@ struct BodyDecoder: ~Copyable {
     private var isOuterAtEnd = false
     private var isInnerAtEnd = false
     /// Number of decoded input bytes.
-    private var consumed = 0
+    private var consumedBytes = 0
     private var outerProduced = 0
     private var innerConsumed = 0
     private var innerProduced = 0
@@ -46,10 +46,10 @@ struct BodyDecoder: ~Copyable {
     init(_ codings: [ContentCoding], maxRatio: Int) {
         precondition((1...HTTPLimits.contentCodings).contains(codings.count), "\(codings.count) codings")
         self.maxRatio = maxRatio
-        outer = Decompressor(CompressionFormat(codings[0]))
+        outerDecompressor = Decompressor(CompressionFormat(codings[0]))
         if codings.count > 1 {
-            inner = Decompressor(CompressionFormat(codings[1]))
-            between = [UInt8](repeating: 0, count: Limits.betweenBytes)
+            innerDecompressor = Decompressor(CompressionFormat(codings[1]))
+            intermediateBytes = [UInt8](repeating: 0, count: Limits.betweenBytes)
         }
     }
 
@@ -67,13 +67,13 @@ struct BodyDecoder: ~Copyable {
 
     /// Whether the body may end here: at the end of its streams, or before their first byte.
     var isAtEnd: Bool {
-        guard !hasWork, consumed > 0 else { return !hasWork }
-        return isOuterAtEnd && (isInnerAtEnd || outerProduced == 0 || inner == nil)
+        guard !hasWork, consumedBytes > 0 else { return !hasWork }
+        return isOuterAtEnd && (isInnerAtEnd || outerProduced == 0 || innerDecompressor == nil)
     }
 
     /// Whether the ratio of decoded to encoded bytes exceeds the limit, even for a small body.
     var isOverRatio: Bool {
-        maxRatio > 0 && max(outerProduced, innerProduced) / max(consumed, 1) > maxRatio
+        maxRatio > 0 && max(outerProduced, innerProduced) / max(consumedBytes, 1) > maxRatio
     }
 
     /// Appends encoded bytes. All earlier bytes must be decoded.
@@ -90,15 +90,15 @@ struct BodyDecoder: ~Copyable {
     /// - Returns: Number of bytes in `output`, and number of bytes that the step decoded, including those between two
     ///   codings.
     mutating func step(into output: inout [UInt8]) throws(Fault) -> (produced: Int, work: Int) {
-        guard inner != nil else {
+        guard innerDecompressor != nil else {
             let produced = try outerStep(into: &output)
             return (produced, produced)
         }
         guard !betweenLeft.isEmpty || isInnerFull else {
             // Moved out of the decoder, because the step below needs exclusive access to both.
             var piece: [UInt8] = []
-            swap(&piece, &between)
-            defer { swap(&piece, &between) }
+            swap(&piece, &intermediateBytes)
+            defer { swap(&piece, &intermediateBytes) }
             let produced = try outerStep(into: &piece)
             betweenLeft = 0..<produced
             return (0, produced)
@@ -114,27 +114,27 @@ struct BodyDecoder: ~Copyable {
         defer { swap(&bytes, &input) }
         let step: Decompressor.Step
         do throws(DecompressionError) {
-            step = try outer.step(bytes.span.extracting(inputStart..<bytes.count), into: &output)
+            step = try outerDecompressor.step(bytes.span.extracting(inputStart..<bytes.count), into: &output)
         } catch {
             throw .damaged
         }
         let isStuck = step.consumed == 0 && step.produced == 0 && inputStart < bytes.count
         inputStart += step.consumed
-        consumed += step.consumed
+        consumedBytes += step.consumed
         outerProduced += step.produced
         isOuterAtEnd = step.isAtEnd
         isOuterFull = step.produced == output.count
-        try check(consumed, outerProduced, isStuck: isStuck)
+        try check(consumedBytes, outerProduced, isStuck: isStuck)
         return step.produced
     }
 
     private mutating func innerStep(into output: inout [UInt8]) throws(Fault) -> Int {
         var bytes: [UInt8] = []
-        swap(&bytes, &between)
-        defer { swap(&bytes, &between) }
+        swap(&bytes, &intermediateBytes)
+        defer { swap(&bytes, &intermediateBytes) }
         let step: Decompressor.Step?
         do throws(DecompressionError) {
-            step = try inner?.step(bytes.span.extracting(betweenLeft), into: &output)
+            step = try innerDecompressor?.step(bytes.span.extracting(betweenLeft), into: &output)
         } catch {
             throw .damaged
         }

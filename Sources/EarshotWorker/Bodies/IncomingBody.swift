@@ -30,7 +30,7 @@ struct IncomingBody: ~Copyable {
     private var useBytes = Int.max
     private var memory: [UInt8] = []
     /// Expected length of the body in bytes, for which memory is reserved.
-    private var expected = 0
+    private var expectedBytes = 0
     private var file: SpoolFile?
     /// Nil while a thread owns it.
     private var hash: SHA256? = SHA256()
@@ -69,14 +69,14 @@ struct IncomingBody: ~Copyable {
     // MARK: Limits
 
     /// Limits the body of an error page or a followed redirect.
-    mutating func lower(to bytes: Int) { useBytes = bytes }
+    mutating func lowerLimit(to bytes: Int) { useBytes = bytes }
 
     /// Raises the maximum body size; nil removes it.
     mutating func raise(to maximum: Int?) { maxBytes = max(maxBytes, maximum ?? .max) }
 
     /// Sets the expected length, for which memory is reserved at the first bytes if the body may stay in memory. A
     /// growing array would be copied repeatedly.
-    mutating func expect(_ bytes: Int) { expected = min(bytes, terms.inlineBytes, Limits.reservedBytes) }
+    mutating func expect(_ bytes: Int) { expectedBytes = min(bytes, terms.inlineBytes, Limits.reservedBytes) }
 
     // MARK: Bytes
 
@@ -127,7 +127,7 @@ struct IncomingBody: ~Copyable {
     }
 
     private mutating func remember(_ bytes: Span<UInt8>) {
-        if count == 0 { memory.reserveCapacity(expected) }
+        if count == 0 { memory.reserveCapacity(expectedBytes) }
         unsafe bytes.withUnsafeBufferPointer { unsafe memory.append(contentsOf: $0) }
     }
 
@@ -144,7 +144,7 @@ struct IncomingBody: ~Copyable {
     /// body stays in memory, up to its limit.
     mutating func moveToFile() { if file == nil, count > 0 { try? spill() } }
 
-    /// Creates the file of an empty body for another writer, which reports the growth by `grew(to:)`.
+    /// Creates the file of an empty body for another writer, which reports the growth by `bodyGrew(to:)`.
     ///
     /// - Returns: A descriptor of the file, which the caller closes.
     mutating func openFile() throws(SystemError) -> Int32 {
@@ -155,7 +155,7 @@ struct IncomingBody: ~Copyable {
     }
 
     /// Records that the first `bytes` bytes of the body are in its file.
-    mutating func grew(to bytes: Int) { count = bytes }
+    mutating func bodyGrew(to bytes: Int) { count = bytes }
 
     /// Appends encoded bytes. Earlier bytes must already be decoded.
     mutating func append(encoded bytes: Span<UInt8>) { decoder?.add(bytes) }
@@ -243,7 +243,7 @@ struct IncomingBody: ~Copyable {
     /// - Returns: The bytes of a body in memory; nil for an empty one.
     mutating func finish(into completion: inout Completion) throws(Refusal) -> [UInt8]? {
         guard isHashed, let hash = hash.take() else { preconditionFailure("\(attempt) ends before its hash") }
-        do throws(SystemError) { try file?.keep() } catch { throw Refusal(spool: error) }
+        do throws(SystemError) { try file?.keepFile() } catch { throw Refusal(spool: error) }
         completion.length = count
         completion.sha256 = hash.finalize().hex
         completion.file = file?.name
@@ -254,9 +254,9 @@ struct IncomingBody: ~Copyable {
     /// Leaves the file of an incomplete body to the broker.
     ///
     /// - Returns: Its name; nil if there is none.
-    mutating func leave() -> String? {
+    mutating func leavePart() -> String? {
         defer { discard() }
-        guard let file, file.leave() else { return nil }
+        guard let file, file.leaveFile() else { return nil }
         return file.name
     }
 

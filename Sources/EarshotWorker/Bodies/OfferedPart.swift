@@ -10,7 +10,7 @@ internal import LibCrypto
 /// name thus tells the broker what the file contains, even if this process dies at any moment.
 final class OfferedPart {
     let file: SpoolFile
-    let kept: PartialBody
+    let partialBody: PartialBody
     /// SHA-256 that the part must have; nil if it needs no check.
     private let sha256: String?
     /// Nil until all bytes of the part are hashed.
@@ -24,7 +24,7 @@ final class OfferedPart {
         else { return nil }
         self.file = file
         sha256 = resume.sha256
-        kept = PartialBody(
+        partialBody = PartialBody(
             keptBytes: Int64(resume.bytes), totalBytes: resume.total.map { Int64($0) }, validator: validator)
     }
 

@@ -17,7 +17,7 @@ final class PartHasher {
         private let isCancelled = Atomic(false)
         /// Whether the thread makes a checkpoint.
         private let syncs: Bool
-        private let made = Mutex<Checkpoint?>(nil)
+        private let finishedCheckpoint = Mutex<Checkpoint?>(nil)
         /// Covers all bytes before the range until the thread takes it, and the range as well once the thread is done.
         private let hash: Mutex<SHA256?>
 
@@ -39,7 +39,7 @@ final class PartHasher {
         func takeHash() -> SHA256? { hash.withLock { $0.take() } }
 
         /// The checkpoint at the end of the range; nil if none was requested, or the file could not be synchronized.
-        var checkpoint: Checkpoint? { made.withLock { $0 } }
+        var checkpoint: Checkpoint? { finishedCheckpoint.withLock { $0 } }
 
         /// Hashes the range, on a background thread.
         fileprivate func work() {
@@ -67,7 +67,7 @@ final class PartHasher {
             switch hash {
             case .some(let hash):
                 let digest = hash.copy().finalize()
-                made.withLock { $0 = Checkpoint(bytes: range.upperBound, sha256: digest.hex) }
+                finishedCheckpoint.withLock { $0 = Checkpoint(bytes: range.upperBound, sha256: digest.hex) }
             case nil: break
             }
         }

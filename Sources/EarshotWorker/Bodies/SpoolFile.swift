@@ -54,7 +54,7 @@ final class SpoolFile {
     ///
     /// - Returns: Whether its bytes are there. Some file systems report a full disk only on close. Such a file is deleted.
     @discardableResult
-    func leave() -> Bool {
+    func leaveFile() -> Bool {
         if descriptor >= 0 {
             // Hash threads may have duplicates, which share the lock.
             flock(descriptor, LOCK_UN)
@@ -65,7 +65,7 @@ final class SpoolFile {
     }
 
     /// Completes the file: makes it read-only, closes it and prevents its deletion with this object.
-    func keep() throws(SystemError) {
+    func keepFile() throws(SystemError) {
         guard fchmod(descriptor, 0o400) == 0 else { throw SystemError("chmod spool file", number: errno) }
         let closed = close(descriptor)
         descriptor = -1

@@ -161,7 +161,7 @@ struct IncomingResponse: ~Copyable {
         }
         use = BodyUse(
             of: head, redirect: expectation.redirect, deliversErrors: expectation.deliversErrors)
-        if use != .result { body.lower(to: expectation.terms.pageBytes) }
+        if use != .result { body.lowerLimit(to: expectation.terms.pageBytes) }
         if hasBody, !expectation.keepsCodings,
             let decoder = BodyDecoder(for: head, maxRatio: expectation.terms.maxRatio)
         {
@@ -179,11 +179,11 @@ struct IncomingResponse: ~Copyable {
     /// Judges the response to a request for the rest of a body.
     private mutating func place(_ fields: HeaderFields, behind part: OfferedPart) -> Placement {
         let outcome = ResumeRule().outcome(
-            status: head.status, response: fields, kept: part.kept, now: Int64(time(nil)))
+            status: head.status, response: fields, kept: part.partialBody, now: Int64(time(nil)))
         switch outcome {
         case .append(_, let end, let total):
             return resume(part, .appended(end: Int(end)), announced: total.map { Int($0) })
-        case .alreadyWhole: return resume(part, .whole, announced: Int(part.kept.keptBytes))
+        case .alreadyWhole: return resume(part, .whole, announced: Int(part.partialBody.keptBytes))
         case .unrelated: return .own
         case .startOver:
             continuation = .none
@@ -200,7 +200,7 @@ struct IncomingResponse: ~Copyable {
         guard let hash = part.takeHash() else {
             preconditionFailure("\(expectation.attempt) requested the rest of a body whose part has no hash")
         }
-        body.resume(part.file, hash, count: Int(part.kept.keptBytes))
+        body.resume(part.file, hash, count: Int(part.partialBody.keptBytes))
         continuation = next
         keepability = true
         areFieldsReported = true
@@ -291,7 +291,7 @@ struct IncomingResponse: ~Copyable {
     /// Omits the body of a followed redirect from the completion.
     ///
     /// - Returns: Whether the completion has no body now.
-    mutating func cut() -> Bool {
+    mutating func omitRedirectBody() -> Bool {
         if head.isComplete, use == .redirect { isCut = true }
         return isCut
     }
@@ -317,15 +317,15 @@ struct IncomingResponse: ~Copyable {
     /// Deletes the bytes of this attempt. An unused part of earlier attempts is left to the broker.
     mutating func discard() {
         body.discard()
-        offeredPart?.file.leave()
+        offeredPart?.file.leaveFile()
         continuation = .none
     }
 
     /// Leaves the bytes received so far to the broker, if a later attempt may continue them.
     ///
     /// - Returns: Their file and header fields; nil if nothing is kept.
-    mutating func leave() -> BodyPart? {
-        guard body.count > 0, isKeepable(), let file = body.leave() else { return nil }
+    mutating func leavePart() -> BodyPart? {
+        guard body.count > 0, isKeepable(), let file = body.leavePart() else { return nil }
         return BodyPart(file: file, httpFields: areFieldsReported ? [] : head.fields)
     }
 

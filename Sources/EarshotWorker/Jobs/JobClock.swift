@@ -53,7 +53,7 @@ struct JobClock {
         headBegan = nil
     }
 
-    /// Returns the time of the next call of `overdue`. During a transfer libcurl enforces the connect timeout.
+    /// Returns the time of the next call of `overdueRefusal`. During a transfer libcurl enforces the connect timeout.
     func deadline(_ stage: Stage, now: LoopTime) -> LoopTime {
         let silence = lastByte.advanced(milliseconds: timeoutMilliseconds)
         return switch stage {
@@ -67,7 +67,7 @@ struct JobClock {
     ///
     /// - Parameter silentMilliseconds: Milliseconds since the connection last received bytes, according to the kernel;
     ///   nil without a connection. The kernel also counts the bytes of an incomplete header line.
-    mutating func overdue(
+    mutating func overdueRefusal(
         _ stage: Stage, now: LoopTime, silentMilliseconds: @autoclosure () -> Int?
     ) -> Refusal? {
         guard deadline(stage, now: now) <= now else { return nil }

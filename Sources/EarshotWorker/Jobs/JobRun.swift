@@ -13,7 +13,7 @@ protocol JobRun: AnyObject {
     /// Bytes of the body that arrived in this pass: an upper bound of those that arrived after a CANCEL read in it.
     var bytesOfPass: Int { get }
     /// Number of times that the request was sent again.
-    var repeats: Int { get }
+    var repeatCount: Int { get }
     /// Whether the job waits only for the hash of its body.
     var isSealing: Bool { get }
     /// Whether all bytes of the body are hashed.
@@ -38,7 +38,7 @@ protocol JobRun: AnyObject {
     ///   and then fails for this reason.
     func stop(_ reason: Refusal) -> Bool
     /// Leaves the bytes received so far to the broker, if a later attempt may continue them.
-    func leave() -> BodyPart?
+    func leavePart() -> BodyPart?
     /// Returns the result. The receiver owns the file of its body, if there is one, and must delete it.
     func complete() throws(Refusal) -> (completion: Completion, body: [UInt8]?)
     /// Releases all resources, and deletes the body that was not handed over.
@@ -66,11 +66,11 @@ struct RunState {
 
 extension JobRun {
     var bytesOfPass: Int { 0 }
-    var repeats: Int { 0 }
+    var repeatCount: Int { 0 }
 
     func progressTaken() {}
     func stop(_ reason: Refusal) -> Bool { true }
-    func leave() -> BodyPart? { nil }
+    func leavePart() -> BodyPart? { nil }
 
     /// Notes the run for a PROGRESS, if the job wants some.
     func noteProgress() {

@@ -13,7 +13,7 @@ struct Pace {
     /// Bytes in the bucket.
     private var credit = 0.0
     /// Bytes of the refused piece; 0 if none waits.
-    private var awaited = 0.0
+    private var awaitedBytes = 0.0
     private var filledAt: LoopTime
 
     /// - Parameter rate: bytes per second, at least 1.
@@ -24,7 +24,7 @@ struct Pace {
 
     /// Changes the rate. A waiting piece keeps its credit.
     mutating func set(rate: Int, now: LoopTime) {
-        fill(now)
+        refill(now)
         self.rate = Double(rate)
     }
 
@@ -32,29 +32,29 @@ struct Pace {
     ///
     /// - Returns: false if the piece must wait until `obstacle`.
     mutating func admits(_ bytes: Int, now: LoopTime) -> Bool {
-        fill(now)
+        refill(now)
         guard credit >= Double(bytes) else {
-            awaited = Double(bytes)
+            awaitedBytes = Double(bytes)
             return false
         }
         credit -= Double(bytes)
-        awaited = 0
+        awaitedBytes = 0
         return true
     }
 
     /// Returns the time at which the refused piece is admitted; nil if that is now.
     mutating func obstacle(now: LoopTime) -> LoopTime? {
-        fill(now)
-        guard credit < awaited else { return nil }
+        refill(now)
+        guard credit < awaitedBytes else { return nil }
         // A millisecond more, because timers have that resolution.
-        return now.advanced(milliseconds: Int(((awaited - credit) / rate * 1_000).rounded(.down)) + 1)
+        return now.advanced(milliseconds: Int(((awaitedBytes - credit) / rate * 1_000).rounded(.down)) + 1)
     }
 
-    private mutating func fill(_ now: LoopTime) {
+    private mutating func refill(_ now: LoopTime) {
         guard now > filledAt else { return }
         // The burst is added to the waiting piece, so that a late timer loses no bytes.
         credit = min(
-            credit + rate * (now.since(filledAt) / .seconds(1)), awaited + rate * Self.burstSeconds)
+            credit + rate * (now.since(filledAt) / .seconds(1)), awaitedBytes + rate * Self.burstSeconds)
         filledAt = now
     }
 }

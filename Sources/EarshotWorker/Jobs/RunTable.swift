@@ -79,7 +79,7 @@ final class RunTable<Run: JobRun> {
         do throws(Refusal) {
             var (completion, body) = try run.complete()
             completion.elapsedMilliseconds = Int(loop.now.since(run.state.started) / .milliseconds(1))
-            completion.repeats = min(run.repeats, WireLimits.repeats)
+            completion.repeats = min(run.repeatCount, WireLimits.repeats)
             remove(run)
             log(
                 "completed an attempt", completion.attempt,
@@ -94,11 +94,11 @@ final class RunTable<Run: JobRun> {
     func fail(_ run: Run, _ refusal: Refusal) {
         let receivedBytes = run.receivedBytes
         let unwantedBytes = refusal.code == .cancelled ? run.bytesOfPass : 0
-        let part = refusal.code.leavesGoodBytes ? run.leave() : nil
+        let part = refusal.code.leavesGoodBytes ? run.leavePart() : nil
         remove(run)
         refuse(
             run.job, refusal, receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part,
-            repeats: run.repeats)
+            repeats: run.repeatCount)
     }
 
     /// Sends the FAILED of a job.
@@ -120,7 +120,7 @@ final class RunTable<Run: JobRun> {
     /// - Parameter isLast: Whether this process ends, so that no run may remain.
     func abandonAll(isLast: Bool) {
         for run in runs.values where isLast || run.stop(Refusal(.cancelled)) {
-            if run.receivedBytes >= (isLast ? 1 : Limits.leastPartBytes) { _ = run.leave() }
+            if run.receivedBytes >= (isLast ? 1 : Limits.leastPartBytes) { _ = run.leavePart() }
             remove(run)
         }
     }
@@ -144,10 +144,10 @@ final class RunTable<Run: JobRun> {
 
 /// A run with time limits.
 protocol TimedRun: JobRun {
-    /// Time of the next call of `overdue`.
+    /// Time of the next call of `overdueRefusal`.
     var deadline: LoopTime { get }
     /// Returns the failure of a job that has passed a deadline; nil before it.
-    func overdue(_ now: LoopTime) -> Refusal?
+    func overdueRefusal(_ now: LoopTime) -> Refusal?
 }
 
 extension RunTable where Run: TimedRun {
@@ -157,7 +157,7 @@ extension RunTable where Run: TimedRun {
         // lifetime.
         run.state.timer = loop.setTimer(at: run.deadline) { [weak self, attempt = run.job.attempt] in
             guard let self, let run = runs[attempt] else { return }
-            if let refusal = run.overdue(loop.now) { end(run, refusal) } else { watchOver(run) }
+            if let refusal = run.overdueRefusal(loop.now) { end(run, refusal) } else { watchOver(run) }
         }
     }
 }

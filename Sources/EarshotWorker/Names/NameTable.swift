@@ -25,7 +25,7 @@ struct NameTable<Waiter: Hashable> {
     private let abandonLimit: Int
     private var entries: [String: Entry] = [:]
     /// Names of `entries` in the order of their first answer. An updated answer does not move its name.
-    private var order: Deque<String> = []
+    private var answerOrder: Deque<String> = []
     /// Waiters by the name of a running lookup. Each job waits for one at most, so the slots bound those with waiters.
     private var waiters: [String: Set<Waiter>] = [:]
     /// Number of running lookups without waiters.
@@ -56,8 +56,10 @@ struct NameTable<Waiter: Hashable> {
     /// - Returns: The waiters of the lookup.
     mutating func answered(_ name: String, _ answer: NameAnswer, lifetime: Duration, now: LoopTime) -> Set<Waiter> {
         let expires = now.advanced(by: lifetime)
-        if entries.updateValue(Entry(answer: answer, expires: expires), forKey: name) == nil { order.append(name) }
-        while entries.count > limit, let oldest = order.popFirst() { entries[oldest] = nil }
+        if entries.updateValue(Entry(answer: answer, expires: expires), forKey: name) == nil {
+            answerOrder.append(name)
+        }
+        while entries.count > limit, let oldest = answerOrder.popFirst() { entries[oldest] = nil }
         guard let waiting = waiters.removeValue(forKey: name) else { return [] }
         if waiting.isEmpty { abandoned -= 1 }
         return waiting

@@ -11,7 +11,7 @@ final class Names {
     }
 
     /// Time of the next call that c-ares requested; nil without a running lookup.
-    private(set) var due: LoopTime?
+    private(set) var dueTime: LoopTime?
     private let resolver: Resolver
     private let loop: EventLoop
     private let makeWatch: DescriptorWatch.Maker
@@ -20,7 +20,7 @@ final class Names {
     private var table = NameTable<AttemptID>()
     /// The hosts file that replaced the one of the start; nil if none did.
     var hosts: HostsFile?
-    private var answered: [Answered] = []
+    private var answeredLookups: [Answered] = []
 
     /// - Throws: `CaresError` if a name server is not an address.
     init(servers: [String]?, loop: EventLoop, makeWatch: @escaping DescriptorWatch.Maker) throws(CaresError) {
@@ -51,17 +51,17 @@ final class Names {
     /// Withdraws a job's lookup. `runPass` does not return its answer.
     func withdraw(_ name: String, for attempt: AttemptID) {
         table.withdrawn(name, by: attempt)
-        answered.removeAll { $0.attempt == attempt }
+        answeredLookups.removeAll { $0.attempt == attempt }
     }
 
     /// Runs due timers of c-ares and returns the answers that have arrived since the last call.
     func runPass() -> [Answered] {
-        if let due, due <= loop.now {
+        if let dueTime, dueTime <= loop.now {
             resolver.timerFired()
             take()
         }
-        defer { answered.removeAll() }
-        return answered
+        defer { answeredLookups.removeAll() }
+        return answeredLookups
     }
 
     private func ready(_ descriptor: Int32, _ readiness: EventLoop.Readiness) {
@@ -74,7 +74,7 @@ final class Names {
 
     private func take() {
         takeAnswers()
-        due = resolver.timeoutMilliseconds.map { LoopTime.read().advanced(by: .milliseconds($0)) }
+        dueTime = resolver.timeoutMilliseconds.map { LoopTime.read().advanced(by: .milliseconds($0)) }
     }
 
     private func takeAnswers() {
@@ -85,7 +85,7 @@ final class Names {
         for finished in resolver.takeFinished() {
             let (answer, lifetime) = Self.judge(finished.result)
             let waiting = table.answered(finished.name, answer, lifetime: lifetime, now: loop.now)
-            answered += waiting.map { Answered(attempt: $0, answer: answer) }
+            answeredLookups += waiting.map { Answered(attempt: $0, answer: answer) }
         }
     }
 

@@ -10,7 +10,7 @@ protocol JobKind: AnyObject {
     var jobs: RunTable<Run> { get }
     var traits: WorkerTraits { get }
     /// Time of the next pass that the kind needs; nil without one.
-    var due: LoopTime? { get }
+    var dueTime: LoopTime? { get }
 
     func start(_ job: Job, _ body: [UInt8]?, _ terms: Terms) throws(Refusal)
     /// Handles a FILE or RATE, which concern only transfers of http and https.
@@ -30,7 +30,7 @@ protocol JobKind: AnyObject {
 }
 
 extension JobKind {
-    var due: LoopTime? { nil }
+    var dueTime: LoopTime? { nil }
 
     func handle(_ message: PoolMessage, _ content: [UInt8]?) {}
     func makeRoom(slots: Int) {}

@@ -103,7 +103,7 @@ final class Worker<Kind: JobKind> {
             let isPending = try work()
             guard phase != .stopped else { return .untilEvent }
             if isPending { return .none }
-            guard let due = kind.due else { return .untilEvent }
+            guard let due = kind.dueTime else { return .untilEvent }
             return due <= loop.now ? .none : .until(due)
         } catch {
             fail(error)

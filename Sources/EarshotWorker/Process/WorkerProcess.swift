@@ -43,7 +43,7 @@ public enum WorkerProcess {
             }
         }
         options.mostSlots = min(options.mostSlots, most)
-        options.caFile = try options.caFile.map { try held($0) }
+        options.caFile = try options.caFile.map { try memoryCopy($0) }
         // At the soft limit of processor time the worker drains, and another one takes its place.
         try serve(until: [SIGTERM, SIGINT, SIGXCPU], options.workPath) { loop in
             do {
@@ -132,7 +132,7 @@ public enum WorkerProcess {
 
     /// Returns a path to a copy of the file in memory, which the sandbox permits to open, even after the file was replaced. Returns
     /// the path itself of a file that cannot be read.
-    private static func held(_ path: String) throws(SystemError) -> String {
+    private static func memoryCopy(_ path: String) throws(SystemError) -> String {
         guard let file = try? SmallFile.read(path, most: Limits.caFileBytes) else { return path }
         let descriptor = try InheritedPipe.file(holding: file.bytes)
         let held = "/proc/self/fd/\(descriptor)"

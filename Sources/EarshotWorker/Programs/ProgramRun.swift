@@ -133,7 +133,7 @@ final class ProgramRun: JobRun {
         for _ in 0..<Limits.piecesPerPass {
             guard let piece = output?.read(into: &buffer) else { return false }
             switch piece {
-            case .bytes(let count): try keep(buffer.span.extracting(0..<count))
+            case .bytes(let count): try receiveOutput(buffer.span.extracting(0..<count))
             case .nothingYet: return false
             case .end:
                 output = nil
@@ -143,7 +143,7 @@ final class ProgramRun: JobRun {
         return true
     }
 
-    private func keep(_ bytes: Span<UInt8>) throws(Refusal) {
+    private func receiveOutput(_ bytes: Span<UInt8>) throws(Refusal) {
         // A HEAD request asks only whether the resource exists.
         guard job.method != "HEAD" else { return }
         noteProgress()
@@ -226,22 +226,22 @@ extension Refusal {
 
 /// The last non-blank line of a stream, in bounded memory.
 struct LastLine {
-    private var last: [UInt8] = []
-    private var present: [UInt8] = []
+    private var lastLine: [UInt8] = []
+    private var presentLine: [UInt8] = []
 
     /// Sanitized text for a message; empty without such a line.
     var text: String {
-        Printable.sentence(String(decoding: Self.isBlank(present) ? last : present, as: UTF8.self))
+        Printable.sentence(String(decoding: Self.isBlank(presentLine) ? lastLine : presentLine, as: UTF8.self))
     }
 
     mutating func append(_ bytes: Span<UInt8>) {
         for index in bytes.indices {
             let byte = bytes[index]
             if byte == UInt8(ascii: "\n") {
-                if !Self.isBlank(present) { last = present }
-                present.removeAll(keepingCapacity: true)
-            } else if present.count < Limits.sentenceBytes {
-                present.append(byte)
+                if !Self.isBlank(presentLine) { lastLine = presentLine }
+                presentLine.removeAll(keepingCapacity: true)
+            } else if presentLine.count < Limits.sentenceBytes {
+                presentLine.append(byte)
             }
         }
     }

@@ -15,7 +15,7 @@ final class Programs: JobKind {
     private let tunnel: (any BrokerTunnel)?
     private let tunnelFault = FaultRecord()
     /// Attempts whose programs have written output or exited.
-    private var noted: Set<AttemptID> = []
+    private var attemptsWithEvents: Set<AttemptID> = []
     private var buffer = [UInt8](repeating: 0, count: Limits.pieceBytes)
 
     /// - Parameter onServing: Called each time a broker has accepted the worker.
@@ -43,7 +43,9 @@ final class Programs: JobKind {
 
     func start(_ job: Job, _ body: [UInt8]?, _ terms: Terms) throws(Refusal) {
         do throws(SystemError) {
-            let run = try ProgramRun(job, body, options, terms, jobs) { [weak self] in self?.noted.insert(job.attempt) }
+            let run = try ProgramRun(job, body, options, terms, jobs) { [weak self] in
+                self?.attemptsWithEvents.insert(job.attempt)
+            }
             jobs.add(run)
         } catch {
             jobs.logger.error("cannot start the program", metadata: ["error": "\(error)"])
@@ -57,20 +59,20 @@ final class Programs: JobKind {
     /// Reads the output of programs, and concludes their jobs after their exit.
     func work() throws -> Bool {
         if let fault = tunnelFault.fault { throw fault }
-        let ready = noted
-        noted = []
+        let ready = attemptsWithEvents
+        attemptsWithEvents = []
         for attempt in ready {
             guard let run = jobs.runs[attempt] else { continue }
             do throws(Refusal) {
-                if try run.take(into: &buffer) { noted.insert(attempt) }
+                if try run.take(into: &buffer) { attemptsWithEvents.insert(attempt) }
                 jobs.hashOn(run)
             } catch {
                 jobs.end(run, error)
                 // The exit may already be visible.
-                noted.insert(attempt)
+                attemptsWithEvents.insert(attempt)
             }
         }
-        return !noted.isEmpty
+        return !attemptsWithEvents.isEmpty
     }
 
     func finish() { tunnel?.close() }

@@ -44,7 +44,7 @@ final class PullRun: TimedRun, PullReceiver {
     // MARK: Events of the network
 
     func makeFile(for head: PulledHead) -> Int32? {
-        defer { pulls.note(job.attempt) }
+        defer { pulls.noteEvent(job.attempt) }
         guard isWanted(head) else { return nil }
         do throws(SystemError) {
             _ = try terms.spool?.room(for: head.length)
@@ -60,17 +60,17 @@ final class PullRun: TimedRun, PullReceiver {
     func received(_ bytes: Int) {
         guard bytes > receivedBytes else { return }
         receivedBytes = bytes
-        body.grew(to: bytes)
+        body.bodyGrew(to: bytes)
         clock.receivedBody(now: jobs.loop.now)
         checkRoom()
         noteProgress()
-        pulls.note(job.attempt)
+        pulls.noteEvent(job.attempt)
     }
 
     func ended(_ ending: PullEnding) {
         clock.receivedBody(now: jobs.loop.now)
         isEnded = true
-        pulls.note(job.attempt)
+        pulls.noteEvent(job.attempt)
         switch ending {
         case .message(let head, let bytes):
             self.head = head
@@ -128,8 +128,8 @@ final class PullRun: TimedRun, PullReceiver {
     /// A complete body may wait for its hash.
     var deadline: LoopTime { clock.deadline(isEnded ? .ownWork : .body, now: jobs.loop.now) }
 
-    func overdue(_ now: LoopTime) -> Refusal? {
-        clock.overdue(isEnded ? .ownWork : .body, now: now, silentMilliseconds: nil)
+    func overdueRefusal(_ now: LoopTime) -> Refusal? {
+        clock.overdueRefusal(isEnded ? .ownWork : .body, now: now, silentMilliseconds: nil)
     }
 
     func takeProgress() -> WorkerMessage {

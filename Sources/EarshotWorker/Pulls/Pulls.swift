@@ -9,7 +9,7 @@ final class Pulls: JobKind {
     let traits: WorkerTraits
     let network: any NodeNetwork
     /// Attempts with events.
-    private var noted: Set<AttemptID> = []
+    private var attemptsWithEvents: Set<AttemptID> = []
 
     init(_ options: PullerOptions, _ network: any NodeNetwork, loop: EventLoop, logger: Logger) throws(SystemError) {
         self.network = network
@@ -34,19 +34,19 @@ final class Pulls: JobKind {
     }
 
     /// Records an event, which may come from the hook of a connection after that of the worker.
-    func note(_ attempt: AttemptID) {
-        noted.insert(attempt)
+    func noteEvent(_ attempt: AttemptID) {
+        attemptsWithEvents.insert(attempt)
         jobs.loop.passAgain()
     }
 
     func work() -> Bool {
-        let ready = noted
-        noted = []
+        let ready = attemptsWithEvents
+        attemptsWithEvents = []
         for attempt in ready {
             guard let run = jobs.runs[attempt] else { continue }
             if let refusal = run.refusal { jobs.fail(run, refusal) } else { jobs.hashOn(run) }
         }
-        return !noted.isEmpty
+        return !attemptsWithEvents.isEmpty
     }
 
     func close() { network.close() }

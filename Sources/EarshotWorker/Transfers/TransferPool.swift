@@ -17,7 +17,7 @@ final class TransferPool {
         let multi: Multi
         let watch: DescriptorWatch
         /// Time of the next call that libcurl requested; nil without one.
-        var due: LoopTime?
+        var dueTime: LoopTime?
         /// Number of running transfers at the last update of the pool's total.
         var runningCount = 0
 
@@ -53,10 +53,10 @@ final class TransferPool {
     }
 
     /// Time of the next call that libcurl requested; nil without one.
-    var due: LoopTime? {
+    var dueTime: LoopTime? {
         var first: LoopTime?
         for case let shard? in shards {
-            if let due = shard.due { first = min(first ?? due, due) }
+            if let due = shard.dueTime { first = min(first ?? due, due) }
         }
         return first
     }
@@ -92,8 +92,8 @@ final class TransferPool {
     /// Runs due timers of libcurl and returns the transfers that have ended since the last call.
     func runPass() -> [FinishedTransfer] {
         for case let shard? in shards {
-            guard let due = shard.due, due <= loop.now else { continue }
-            shard.due = nil
+            guard let due = shard.dueTime, due <= loop.now else { continue }
+            shard.dueTime = nil
             shard.multi.timerFired()
             take(shard)
         }
@@ -131,9 +131,9 @@ final class TransferPool {
         }
         switch shard.multi.takeTimeout() {
         // A delay of 0 means this pass. A later time would make the loop sleep for a millisecond.
-        case .after(0): shard.due = loop.now
-        case .after(let milliseconds): shard.due = LoopTime.read().advanced(milliseconds: milliseconds)
-        case .cancel: shard.due = nil
+        case .after(0): shard.dueTime = loop.now
+        case .after(let milliseconds): shard.dueTime = LoopTime.read().advanced(milliseconds: milliseconds)
+        case .cancel: shard.dueTime = nil
         case nil: break
         }
         finished += shard.multi.takeFinished()

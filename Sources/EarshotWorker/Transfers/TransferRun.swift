@@ -32,11 +32,11 @@ final class TransferRun: TimedRun, TransferSink {
     private let policies: [AddressPolicy]
     var state: RunState
     var phase = Phase.resolving
-    var repeats = 0
+    var repeatCount = 0
     private(set) var response: IncomingResponse
     private var clock: JobClock
     /// Reason for the end of the job, which waits for the answer to its lookup; nil for none.
-    private(set) var ending: Refusal?
+    private(set) var pendingRefusal: Refusal?
     /// Number of bytes that the broker knows of.
     private var reportedBytes = 0
     /// Whether an early PROGRESS is already noted.
@@ -85,7 +85,7 @@ final class TransferRun: TimedRun, TransferSink {
 
     /// The request for libcurl, for the rest of the lent part if there is one.
     var request: TransferRequest {
-        offeredPart.flatMap { plan.request(toResume: $0.kept) } ?? plan.request
+        offeredPart.flatMap { plan.request(toResume: $0.partialBody) } ?? plan.request
     }
 
     // MARK: The response
@@ -214,7 +214,7 @@ final class TransferRun: TimedRun, TransferSink {
         noteProgress()
         if job.progressMilliseconds != nil, !isGrowthNoted, receivedBytes - reportedBytes >= Limits.unreportedBytes {
             isGrowthNoted = true
-            transfers.grown.append(self)
+            transfers.grownRuns.append(self)
         }
         if !isHashWorkNoted, response.body.hasHashWork {
             isHashWorkNoted = true
@@ -247,7 +247,7 @@ final class TransferRun: TimedRun, TransferSink {
     /// Omits the body of a followed redirect from the completion.
     ///
     /// - Returns: Whether the completion has no body now.
-    func cut() -> Bool { response.cut() }
+    func omitRedirectBody() -> Bool { response.omitRedirectBody() }
 
     /// Marks the transfer as successful.
     func end() throws(Refusal) { try response.end() }
@@ -258,7 +258,7 @@ final class TransferRun: TimedRun, TransferSink {
         guard case .resolving = phase, jobs.link.isUp, !transfers.names.mayWithdraw(plan.host, for: job.attempt) else {
             return true
         }
-        ending = ending ?? reason
+        pendingRefusal = pendingRefusal ?? reason
         return false
     }
 
@@ -274,19 +274,19 @@ final class TransferRun: TimedRun, TransferSink {
         response.discard()
     }
 
-    func leave() -> BodyPart? { response.leave() }
+    func leavePart() -> BodyPart? { response.leavePart() }
 
     // MARK: Deadlines
 
     var deadline: LoopTime { clock.deadline(stage, now: loop.now) }
 
-    func overdue(_ now: LoopTime) -> Refusal? {
+    func overdueRefusal(_ now: LoopTime) -> Refusal? {
         var running: TransferPool.Running?
         if case .transferring(let transfer) = phase { running = transfer }
         // On a copy: while no access to the property encloses a call, the compiler omits its exclusivity checks.
         var clock = clock
         defer { self.clock = clock }
-        return clock.overdue(stage, now: now, silentMilliseconds: running?.silentMilliseconds)
+        return clock.overdueRefusal(stage, now: now, silentMilliseconds: running?.silentMilliseconds)
     }
 
     /// Returns the time left of the connect timeout.

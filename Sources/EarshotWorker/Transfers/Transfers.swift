@@ -30,7 +30,7 @@ final class Transfers: JobKind {
     /// Descriptors that the kernel could not watch.
     private let unwatched = FaultRecord()
     /// Runs with so many bytes that their PROGRESS cannot wait.
-    var grown: [TransferRun] = []
+    var grownRuns: [TransferRun] = []
     /// Runs with enough unhashed body for a hash thread.
     var hashable: [TransferRun] = []
     /// Runs that wait for their rate.
@@ -102,7 +102,7 @@ final class Transfers: JobKind {
         do throws(SystemError) {
             run.phase = .hashing(
                 try jobs.hasher.hash(
-                    part.file.descriptor, 0..<Int(part.kept.keptBytes), continuing: SHA256(), for: job.attempt))
+                    part.file.descriptor, 0..<Int(part.partialBody.keptBytes), continuing: SHA256(), for: job.attempt))
         } catch {
             jobs.fail(run, Refusal(.internalError, error.description))
         }
@@ -116,16 +116,16 @@ final class Transfers: JobKind {
 
     // MARK: The pass
 
-    var due: LoopTime? { pool.due.map { min($0, names.due ?? $0) } ?? names.due }
+    var dueTime: LoopTime? { pool.dueTime.map { min($0, names.dueTime ?? $0) } ?? names.dueTime }
 
     func work() throws -> Bool {
-        for answered in names.runPass() { named(answered) }
+        for answered in names.runPass() { nameAnswered(answered) }
         decodeReceived()
         continuePaced()
         for finished in pool.runPass() { ended(finished) }
         for run in Self.take(&hashable) where !run.isOver { jobs.hashOn(run) }
         limitRedirects()
-        for run in Self.take(&grown) where !run.isOver { run.sendProgress(isEarly: true) }
+        for run in Self.take(&grownRuns) where !run.isOver { run.sendProgress(isEarly: true) }
         if let fault = unwatched.fault { throw fault }
         return !decodable.isEmpty || !paced.isEmpty
     }
@@ -138,15 +138,15 @@ final class Transfers: JobKind {
     }
 
     /// Continues a run after its name lookup.
-    private func named(_ answered: Names.Answered) {
+    private func nameAnswered(_ answered: Names.Answered) {
         guard let run = jobs.runs[answered.attempt], case .resolving = run.phase else { return }
-        if let reason = run.ending { jobs.fail(run, reason) } else { connect(run, answered.answer) }
+        if let reason = run.pendingRefusal { jobs.fail(run, reason) } else { connect(run, answered.answer) }
     }
 
     /// Handles the end of a transfer.
     private func ended(_ finished: FinishedTransfer) {
         guard let run = finished.sink as? TransferRun, !run.isOver else { return }
-        run.repeats += finished.result.repeats
+        run.repeatCount += finished.result.repeats
         do throws(Refusal) {
             if run.response.wantsWhole {
                 run.startOver()
@@ -189,7 +189,7 @@ final class Transfers: JobKind {
 
     /// Ends a run whose body cannot be completed. The job still succeeds if its head suffices.
     private func fail(_ run: TransferRun, _ refusal: Refusal) {
-        if run.cut() { jobs.complete(run) } else { jobs.fail(run, refusal) }
+        if run.omitRedirectBody() { jobs.complete(run) } else { jobs.fail(run, refusal) }
     }
 
     /// Gives each transfer with undecoded bytes a turn, and resumes paused transfers.
@@ -226,7 +226,8 @@ final class Transfers: JobKind {
     private func limitRedirects() {
         for run in Self.take(&redirected) where !run.isOver {
             loop.setTimer(after: Limits.redirectGrace) { [weak self, attempt = run.job.attempt] in
-                guard let self, let run = jobs.runs[attempt], case .transferring = run.phase, run.cut() else { return }
+                guard let self, let run = jobs.runs[attempt], case .transferring = run.phase, run.omitRedirectBody()
+                else { return }
                 jobs.complete(run)
             }
         }

@@ -22,7 +22,7 @@ struct UnknownWord: Error {
         // Permits one difference for each three letters.
         let most = max(1, word.drop { $0 == "-" }.count / 3)
         let known = Self.curlNames[word].flatMap { names.contains($0) ? $0 : nil }
-        let candidates = names.map { ($0, Self.distance($0, word)) }.filter { $0.1 <= most }
+        let candidates = names.map { ($0, Self.editDistance($0, word)) }.filter { $0.1 <= most }
         suggestion = known ?? candidates.min { ($0.1, $0.0) < ($1.1, $1.0) }?.0
     }
 
@@ -44,7 +44,7 @@ struct UnknownWord: Error {
     }
 
     /// Levenshtein distance: insertions, deletions and replacements that turn one name into the other.
-    private static func distance(_ one: String, _ other: String) -> Int {
+    private static func editDistance(_ one: String, _ other: String) -> Int {
         let other = Array(other)
         var row = Array(0...other.count)
         for (line, character) in one.enumerated() {

@@ -37,7 +37,7 @@ struct BusOptions: ParsableArguments {
     }
 
     /// Options of a command line without any of them.
-    static var usual: BusOptions {
+    static var defaults: BusOptions {
         var options = BusOptions()
         (options.runtime, options.bus, options.busKey, options.serverKey) = (nil, [], nil, [])
         return options

@@ -9,7 +9,7 @@ struct CommandShape {
     /// Whether each option takes a value, by its name with dashes.
     let options: [String: Bool]
     /// Options that take one value in all: an equal number for each name of one option.
-    private let singles: [String: Int]
+    private let singleValueOptions: [String: Int]
     let subcommands: [(name: String, shape: CommandShape)]
 
     /// Shape of the whole program.
@@ -28,7 +28,7 @@ struct CommandShape {
             }
         }
         self.options = options
-        self.singles = singles
+        self.singleValueOptions = singles
         subcommands = command.items("subcommands").compactMap { command in
             command.member("commandName")?.text.map { ($0, CommandShape(command)) }
         }
@@ -59,7 +59,7 @@ struct CommandShape {
         var rest = arguments
         while let word = rest.popFirst(), word != "--" {
             let name = String(word.prefix { $0 != "=" })
-            guard let option = singles[name], !RepeatedOption.replaceable.contains(name) else { continue }
+            guard let option = singleValueOptions[name], !RepeatedOption.replaceable.contains(name) else { continue }
             guard given.insert(option).inserted else { return RepeatedOption(name: name, path: path) }
             if name == word { _ = rest.popFirst() }
         }

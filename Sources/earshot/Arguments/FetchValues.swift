@@ -48,7 +48,7 @@ struct FetchValues<Section: FetchSection>: ParsableArguments, CustomReflectable 
             let option: Option<String?> = Option(
                 name: .customLong(row.name), help: ArgumentHelp(text, valueName: FetchRows.placeholder(row)),
                 completion: row.words.isEmpty ? nil : .list(row.words),
-                transform: { try FetchRows.checked($0, row) })
+                transform: { try FetchRows.checkedText($0, row) })
             return (row, .option(option))
         }
     }
@@ -106,7 +106,7 @@ private enum FetchRows {
     }
 
     /// Returns the text of a value on the wire. A number of bytes may have a suffix on the command line only.
-    static func checked(_ given: String, _ row: FieldRow) throws -> String {
+    static func checkedText(_ given: String, _ row: FieldRow) throws -> String {
         let size = placeholder(row).hasPrefix("bytes") ? ByteCount.number(given) : nil
         let text = size.map { String($0) } ?? given
         var options = Fetch.Options()

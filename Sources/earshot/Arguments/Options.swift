@@ -19,7 +19,7 @@ struct RuntimeOptions: ParsableArguments {
     ///
     /// - Throws: `CommandError` if the commands of clients use a bus on a network.
     func ownFolder(of command: String) throws -> RuntimeFolder {
-        guard try runtime != nil || BusOptions.usual.network() == nil else {
+        guard try runtime != nil || BusOptions.defaults.network() == nil else {
             throw CommandError(
                 .usage,
                 "`earshot \(command)` works on the machine of its bus only, and your bus is on a network; run it there, "
@@ -94,12 +94,12 @@ struct ClusterFileOption: ParsableArguments {
 
     /// Returns, by precedence, the absolute path of the option or of the configuration file; nil without a cluster.
     func path(_ configuration: Configuration) throws(CommandError) -> String? {
-        if let given { return given }
+        if let absolutePath { return absolutePath }
         return try configuration.cluster()?.file
     }
 
     /// Absolute path of the option.
-    var given: String? { cluster.map(Folder.absolute) }
+    var absolutePath: String? { cluster.map(Folder.absolute) }
 }
 
 /// Option for the time that a command waits for an end: of the bus, or of requests.

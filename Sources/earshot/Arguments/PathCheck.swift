@@ -28,11 +28,11 @@ enum TrustFile {
     /// - Parameter option: name of the option, for the error.
     /// - Throws: `ValidationError` if a message cannot hold the path, or this process cannot read the file.
     static func check(_ path: String, _ option: String) throws {
-        if let fault = fault(path) { throw ValidationError("\(option): \(fault)") }
+        if let fault = pathFault(path) { throw ValidationError("\(option): \(fault)") }
     }
 
     /// Returns the reason why a message cannot hold the path, or this process cannot read the file; nil for neither.
-    static func fault(_ path: String) -> String? {
+    static func pathFault(_ path: String) -> String? {
         guard Folder.isWritable(path) else { return "the path must be UTF-8 without control characters" }
         var status = stat()
         guard unsafe access(path, R_OK) == 0, unsafe stat(path, &status) == 0 else {

@@ -217,7 +217,7 @@ struct NetworkOptions: ParsableArguments {
 /// of the file itself as a content coding.
 enum ArchiveName {
     /// Endings in lower case, as in the table of docs/command-line.md.
-    static let endings: Set = [
+    static let suffixes: Set = [
         "7z", "apk", "br", "bz2", "deb", "gz", "jar", "lz", "lz4", "lzma", "rar", "rpm", "svgz", "taz", "tbz", "tbz2",
         "tgz", "tlz", "txz", "tzst", "whl", "xz", "z", "zip", "zst",
     ]
@@ -226,7 +226,7 @@ enum ArchiveName {
     static func matches(_ path: String) -> Bool {
         guard let dot = path.utf8.lastIndex(of: UInt8(ascii: ".")) else { return false }
         let ending = path[path.utf8.index(after: dot)...]
-        return ending.utf8.count <= 4 && endings.contains(ending.lowercased())
+        return ending.utf8.count <= 4 && suffixes.contains(ending.lowercased())
     }
 
     /// Whether the last segment of a URL's path has one of the endings.

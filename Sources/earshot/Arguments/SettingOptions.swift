@@ -79,7 +79,7 @@ struct SettingOptions: ParsableArguments {
 
     /// Changes that the options describe.
     func changes() throws -> [SettingChange] {
-        try values.given.map { try Self.change([$0.rawValue, $1]) }
+        try values.givenSettings.map { try Self.change([$0.rawValue, $1]) }
             + lists.compactMap { name, words in try words.map { try Self.change([name.rawValue, $0]) } }
             + origin.map { try Self.change([SettingName.rule] + $0.split(separator: " ").map { String($0) }) }
             + allow.map { try Self.address($0, "allow") } + deny.map { try Self.address($0, "deny") }
@@ -167,7 +167,7 @@ struct SettingValues: ParsableArguments, CustomReflectable {
     var customMirror: Mirror { Mirror(self, children: options.map { (label: $0.name.rawValue, value: $0.option) }) }
 
     /// Settings with a value on the command line.
-    var given: [(SettingName, String)] {
+    var givenSettings: [(SettingName, String)] {
         options.compactMap { name, option in option.wrappedValue.map { (name, $0) } }
     }
 }

@@ -80,7 +80,7 @@ enum ShellCompletion {
         let prefix = word(words, at: index)
         var answer: JSONValue?
         do {
-            var place = BusOptions.usual
+            var place = BusOptions.defaults
             place.runtime = value("--runtime", words)
             place.bus = value("--bus", words).map { [$0] } ?? []
             place.busKey = value("--bus-key", words)

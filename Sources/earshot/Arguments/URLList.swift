@@ -15,7 +15,7 @@ struct URLList {
     private var line: [UInt8] = []
     private var lineNumber = 0
     /// URL of the last complete line that has one. Its options may follow.
-    private var last: ListEntry?
+    private var lastEntry: ListEntry?
 
     /// Reads `path` to its end, or standard input for `-`.
     ///
@@ -26,7 +26,7 @@ struct URLList {
     }
 
     /// Whether a URL waits for its options.
-    var hasOpenEntry: Bool { last != nil }
+    var hasOpenEntry: Bool { lastEntry != nil }
 
     /// Returns the URLs whose options are complete after `bytes`.
     mutating func take(_ bytes: ArraySlice<UInt8>) -> [ListEntry] {
@@ -43,8 +43,8 @@ struct URLList {
 
     /// Returns the last URL without waiting for options.
     mutating func release() -> [ListEntry] {
-        defer { last = nil }
-        return last.map { [$0] } ?? []
+        defer { lastEntry = nil }
+        return lastEntry.map { [$0] } ?? []
     }
 
     /// Returns the last URLs, at the end of the list.
@@ -68,16 +68,16 @@ struct URLList {
         let content = text[first...end]
         if first > text.startIndex, let option = EntryOption(line: content) { return add(option, &entries) }
         entries += release()
-        last = ListEntry(url: URLText.text(of: Array(content)))
+        lastEntry = ListEntry(url: URLText.text(of: Array(content)))
     }
 
     private mutating func add(_ option: EntryOption, _ entries: inout [ListEntry]) {
-        guard let count = last?.options.count else {
+        guard let count = lastEntry?.options.count else {
             let reason = "the option has no URL above it, or came too late; write a URL and its options at once"
             return entries.append(ListEntry(url: "line \(lineNumber)", options: [.invalid(reason)]))
         }
         guard count < Self.mostOptions else { return }
-        last?.options.append(
+        lastEntry?.options.append(
             count == Self.mostOptions - 1 ? .invalid("more than \(Self.mostOptions - 1) options") : option)
     }
 

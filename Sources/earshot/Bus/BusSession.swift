@@ -145,10 +145,12 @@ final class BusSession {
             guard !isQuiet else { return }
             beforeMessage?()
             CommandError.writeMessage("waiting for the broker \(place.phrase), at most \(patience)")
-            for failure in place.failures + [connection.fault].compactMap(\.self) { CommandError.writeMessage(failure) }
+            for failure in place.failures + [connection.faultText].compactMap(\.self) {
+                CommandError.writeMessage(failure)
+            }
         }
         patienceTimer = loop.setTimer(after: patience) { [unowned self] in
-            let sentence = connection.fault ?? "no broker answers \(place.phrase); restart `earshot serve`"
+            let sentence = connection.faultText ?? "no broker answers \(place.phrase); restart `earshot serve`"
             end(CommandError(.noBroker, sentence))
         }
     }

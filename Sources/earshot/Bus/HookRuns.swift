@@ -10,7 +10,7 @@ internal import Glibc
 /// hangs is killed.
 final class HookRuns {
     /// Maximum number of programs at once. More would compete with the transfers for the machine.
-    static let most = 4
+    static let mostPrograms = 4
     /// Maximum run time of a program, so that the command ends.
     static let patience = Duration.seconds(300)
 
@@ -104,7 +104,7 @@ final class HookRuns {
     }
 
     private func startNext() {
-        while runs.count < Self.most, !waiting.isEmpty {
+        while runs.count < Self.mostPrograms, !waiting.isEmpty {
             let next = waiting.removeFirst()
             do throws(SystemError) {
                 try start(next)

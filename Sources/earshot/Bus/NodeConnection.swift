@@ -171,8 +171,8 @@ final class NodeConnection {
             guard phase != .open || !requests.isEmpty else { return }
             guard loop.now.since(signAt) >= Self.patience else { return awaitSign() }
             switch phase {
-            case .connecting: end(all: .unreachable(connection?.fault ?? "no session within 2 s"))
-            case .waiting: end(all: .lost(connection?.fault ?? "no session within 2 s"))
+            case .connecting: end(all: .unreachable(connection?.faultText ?? "no session within 2 s"))
+            case .waiting: end(all: .lost(connection?.faultText ?? "no session within 2 s"))
             case .open:
                 signAt = loop.now
                 for id in requests.keys where !inFiles.contains(id) {

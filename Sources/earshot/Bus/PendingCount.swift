@@ -10,7 +10,7 @@ final class PendingCount {
     private let pattern: HandlerPattern
     /// Number by the last answer; nil before it.
     private(set) var value: Int?
-    /// Whether requests are pending other than those in ``kept``; true before the first answer.
+    /// Whether requests are pending other than those in ``keptRequests``; true before the first answer.
     private var hasOthers = true
     /// Sum over the pages of an incomplete answer.
     private var sum = 0
@@ -20,7 +20,7 @@ final class PendingCount {
     private var isScheduled = false
     /// Requests whose failures stay on disk. They count as pending, except while another subscriber has not acknowledged
     /// them. At most the durable requests of the handler.
-    private var kept: Set<RequestKey> = []
+    private var keptRequests: Set<RequestKey> = []
 
     init(_ pattern: HandlerPattern) {
         self.pattern = pattern
@@ -32,7 +32,7 @@ final class PendingCount {
     }
 
     /// Whether a failure stays on disk.
-    var hasKept: Bool { !kept.isEmpty }
+    var hasKept: Bool { !keptRequests.isEmpty }
 
     /// Queries the number, now or after the open query.
     func query(_ session: BusSession) {
@@ -59,7 +59,7 @@ final class PendingCount {
     ///
     /// - Parameter isKept: whether it is a failure that stays on disk.
     func ended(_ key: RequestKey, isKept: Bool) {
-        if isKept { kept.insert(key) } else { kept.remove(key) }
+        if isKept { keptRequests.insert(key) } else { keptRequests.remove(key) }
     }
 
     /// Takes the JSON of an answer to one of its queries.
@@ -79,7 +79,7 @@ final class PendingCount {
             return
         }
         value = sum
-        hasOthers = sum > kept.count
+        hasOthers = sum > keptRequests.count
         // The number may exclude some of the kept ones, so the requests themselves decide.
         if sum > 0, !hasOthers {
             session.connection.query(.requests, QueryPage(handler: pattern))
@@ -99,7 +99,7 @@ final class PendingCount {
 
     /// Whether a request does not count as pending here.
     private func hasEnded(_ row: RequestRow) -> Bool {
-        row.state == .delivering || row.code != nil && row.key.map { kept.contains($0) } == true
+        row.state == .delivering || row.code != nil && row.key.map { keptRequests.contains($0) } == true
     }
 
     private func answered(_ session: BusSession) {

@@ -18,7 +18,7 @@ struct StandbyBus {
     static func start(for arguments: ArraySlice<String>) -> StandbyBus? {
         guard arguments.first == "get",
             !arguments.contains(where: { $0.hasPrefix("--runtime") || $0.hasPrefix("--bus") || $0 == "--no-spawn" }),
-            let place = try? BusOptions.usual.place(), (try? place.isServed()) == false
+            let place = try? BusOptions.defaults.place(), (try? place.isServed()) == false
         else { return nil }
         return start()
     }
@@ -57,7 +57,7 @@ struct StandbyBus {
         // OpenSSL reads its configuration before the first digest.
         _ = SHA256.digest(of: [UInt8]().span)
         // The control groups that limit the memory are looked up once.
-        _ = MemoryPressure.room()
+        _ = MemoryPressure.availableBytes()
         // The first use of much code. The supervisor reads the files again, and reports faults.
         _ = try? Configuration(
             file: ConfigurationOptions.usualFile, flags: [], pool: ConfigurationOptions.pool

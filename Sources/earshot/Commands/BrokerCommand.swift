@@ -74,8 +74,8 @@ struct BrokerCommand: ParsableCommand {
             if let supervisorFd {
                 options.supervisorDescriptor = supervisorFd
                 options.settings = try Self.settings(of: supervisorFd)
-                options.cluster = try Self.membership(of: cluster.given)
-                options.readEngine = Self.engine(of: cluster.given)
+                options.cluster = try Self.membership(of: cluster.absolutePath)
+                options.readEngine = Self.engine(of: cluster.absolutePath)
             } else {
                 let configuration = Configuration(
                     file: settings.source.file, flags: try settings.changes(), pool: nil)
@@ -150,9 +150,9 @@ struct CacheOptions: ParsableArguments {
     private func location(
         _ place: RuntimeOptions, _ folder: RuntimeFolder, _ service: ServiceFolders?
     ) throws(ClientError) -> String {
-        if let cacheFolder { return try Folder.named(cacheFolder, "cache") }
+        if let cacheFolder { return try Folder.checkedPath(cacheFolder, "cache") }
         guard place.runtime == nil else { return folder.ownCache }
-        if let cache = service?.cache { return try Folder.named(cache, "cache") }
+        if let cache = service?.cache { return try Folder.checkedPath(cache, "cache") }
         return try RuntimeFolder.usualCache()
     }
 }
@@ -177,9 +177,9 @@ struct DurableOptions: ParsableArguments {
         _ place: RuntimeOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String? {
         guard !noDurable else { return nil }
-        if let durableFolder { return try Folder.named(durableFolder, "durable") }
+        if let durableFolder { return try Folder.checkedPath(durableFolder, "durable") }
         guard place.runtime == nil else { return folder.ownDurable }
-        if let durable = service?.durable { return try Folder.named(durable, "durable") }
+        if let durable = service?.durable { return try Folder.checkedPath(durable, "durable") }
         return try RuntimeFolder.usualDurable()
     }
 }
@@ -196,9 +196,9 @@ struct SpoolOptions: ParsableArguments {
     func folder(
         _ place: RuntimeOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String {
-        if let spool { return try Folder.named(spool, "spool") }
+        if let spool { return try Folder.checkedPath(spool, "spool") }
         guard place.runtime == nil else { return folder.ownSpool }
-        if let spool = service?.spool { return try Folder.named(spool, "spool") }
+        if let spool = service?.spool { return try Folder.checkedPath(spool, "spool") }
         return try RuntimeFolder.usualSpool()
     }
 }

@@ -118,7 +118,7 @@ struct SetCommand: ParsableCommand {
 enum SettingList {
     /// Prints the settings of the running broker.
     static func runQuery(_ place: BusOptions) throws {
-        guard let json = BusQuery.joined(try BusQuery.answers(.settings, in: place)),
+        guard let json = BusQuery.mergedAnswer(try BusQuery.answers(.settings, in: place)),
             case .array(let items)? = json.member("settings")
         else {
             throw CommandError(

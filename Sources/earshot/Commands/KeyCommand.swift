@@ -35,8 +35,8 @@ struct KeyCommand: ParsableCommand {
         var path: String { keys.map(Folder.absolute) ?? KeyFile.path(settings) }
     }
 
-    /// Terms of a client's key.
-    struct Terms: ParsableArguments {
+    /// Options of a client's key.
+    struct KeyOptions: ParsableArguments {
         @Option(
             help: ArgumentHelp(
                 "client: requests URLs. worker: serves URLs of its own schemes, see `earshot work`.",
@@ -130,7 +130,7 @@ struct KeyCommand: ParsableCommand {
             help: ArgumentHelp("File to create for the client. (default: NAME.key)", valueName: "file"),
             completion: .file())
         var out: String?
-        @OptionGroup var terms: Terms
+        @OptionGroup var terms: KeyOptions
         @OptionGroup(title: "Bus") var place: KeyLocation
 
         func validate() throws { try PathCheck.check([("--out", out)]) }
@@ -185,7 +185,7 @@ struct KeyCommand: ParsableCommand {
         @OptionGroup var name: Name
         @Argument(help: ArgumentHelp("Public key of the client: 40 characters.", valueName: "public-key"))
         var publicKey: String
-        @OptionGroup var terms: Terms
+        @OptionGroup var terms: KeyOptions
         @OptionGroup(title: "Bus") var place: KeyLocation
 
         func validate() throws {

@@ -48,7 +48,7 @@ struct RetryCommand: ParsableCommand {
 
     func run() throws {
         try conclude {
-            let keys = try selected()
+            let keys = try selectedRequests()
             let retried = keys.isEmpty ? [] : try retry(keys)
             try StandardOutput().write(report(retried.count))
             guard !keys.isEmpty || code.isEmpty else {
@@ -61,7 +61,7 @@ struct RetryCommand: ParsableCommand {
     }
 
     /// Requests of the arguments, or those of the broker's list that failed.
-    private func selected() throws -> [RequestKey] {
+    private func selectedRequests() throws -> [RequestKey] {
         if case .handler(let handler) = handler, !id.isEmpty { return id.map { RequestKey(handler, $0) } }
         var keys: [RequestKey] = []
         try PageQuery.forEachPage(

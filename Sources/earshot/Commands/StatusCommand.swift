@@ -103,7 +103,7 @@ enum BusQuery {
     }
 
     /// Merges the pages into the first answer.
-    static func joined(_ answers: [[UInt8]]) -> JSONValue? {
+    static func mergedAnswer(_ answers: [[UInt8]]) -> JSONValue? {
         let values = answers.compactMap { JSONValue($0) }
         guard values.count == answers.count, case .object(let members)? = values.first else { return nil }
         let pages = Set(tables.map { $0.name + "-next" })
@@ -123,7 +123,7 @@ enum BusQuery {
         if json {
             // One line for each answer, as received.
             for answer in answers { text += answer + [UInt8(ascii: "\n")] }
-        } else if let value = joined(answers) {
+        } else if let value = mergedAnswer(answers) {
             text = Array(show(value).utf8)
         }
         try StandardOutput().write(text)

@@ -62,7 +62,7 @@ final class HandlerWait {
     private let pending: PendingCount
     private(set) var tally = Tally()
     /// Durable results that stay unacknowledged.
-    private var kept = 0
+    private var keptCount = 0
 
     init(_ pattern: HandlerPattern, verbose: Bool) {
         self.pattern = pattern
@@ -99,8 +99,8 @@ final class HandlerWait {
             CommandError.writeMessage(
                 "\(delivery.key.handler) \(delivery.key.request) \(outcome.sentence(verbosely: isVerbose))")
         }
-        if delivery.terminal.isDurable { kept += 1 } else { session.connection.finish(delivery) }
-        if kept >= WaitCommand.window {
+        if delivery.terminal.isDurable { keptCount += 1 } else { session.connection.finish(delivery) }
+        if keptCount >= WaitCommand.window {
             let text = "\(pattern) has more than \(WaitCommand.window - 1) durable results"
             session.end(CommandError(.other, "\(text); store them with `earshot watch -d DIR \(pattern)`"))
         }

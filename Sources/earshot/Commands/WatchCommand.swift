@@ -140,7 +140,7 @@ struct WatchCommand: ParsableCommand {
                 let body = OutputBody(of: delivery, body)
                 outcome.path =
                     terminal.isDurable
-                    ? try destination.keep(body, of: outcome.url, sha256: outcome.response?.sha256)
+                    ? try destination.keepBody(body, of: outcome.url, sha256: outcome.response?.sha256)
                     : try destination.write(body, of: outcome.url)
             } catch {
                 outcome.code = FetchOutcome.writeFailed

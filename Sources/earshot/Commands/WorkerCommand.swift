@@ -89,7 +89,9 @@ struct WorkerTuning: ParsableArguments {
                 .configuration,
                 "--dns-server \(server): give a numeric address, such as 9.9.9.9, 9.9.9.9:53 or [::1]:53")
         }
-        if let caFile, let fault = TrustFile.fault(caFile) { throw CommandError(.configuration, "--ca-file: \(fault)") }
+        if let caFile, let fault = TrustFile.pathFault(caFile) {
+            throw CommandError(.configuration, "--ca-file: \(fault)")
+        }
         var options = options
         if !dnsServers.isEmpty { options.dnsServers = dnsServers }
         if let caFile { options.caFile = Folder.absolute(caFile) }

@@ -1,8 +1,8 @@
 /// URLs of a run of `earshot get`, as items in their order. Standard input may bring further URLs during the run.
 struct DownloadList {
-    /// Known URLs. Those before `next` are taken.
+    /// Known URLs. Those before `nextIndex` are taken.
     private var entries: [ListEntry]
-    private var next = 0
+    private var nextIndex = 0
     /// Number of taken URLs that are no longer in `entries`.
     private var dropped = 0
     /// Items that wait for the end of another one of their origin; nil without a limit for each origin.
@@ -26,7 +26,7 @@ struct DownloadList {
     var count: Int { dropped + entries.count }
 
     /// Whether all items were taken, and none will follow.
-    var isExhausted: Bool { !isOpen && next == entries.count && lanes?.isEmpty ?? true }
+    var isExhausted: Bool { !isOpen && nextIndex == entries.count && lanes?.isEmpty ?? true }
 
     mutating func add(_ more: [ListEntry]) { entries += more }
 
@@ -39,7 +39,7 @@ struct DownloadList {
     ///   order of the URLs.
     mutating func takeNext(name: (OutputItem) -> String?) -> OutputItem? {
         if let item = lanes?.next() { return item }
-        while next < entries.count, lanes?.hasRoom ?? true {
+        while nextIndex < entries.count, lanes?.hasRoom ?? true {
             let item = take(name)
             if lanes?.admits(item, of: item.entry.url) ?? true { return item }
         }
@@ -53,22 +53,22 @@ struct DownloadList {
     mutating func takeRest(name: (OutputItem) -> String?) -> [OutputItem] {
         var rest = lanes?.waitingItems ?? []
         lanes = nil
-        while next < entries.count { rest.append(take(name)) }
+        while nextIndex < entries.count { rest.append(take(name)) }
         return rest
     }
 
     /// Whether all known URLs were taken. Forgets them then.
     mutating func needsMore() -> Bool {
-        guard next == entries.count else { return false }
-        dropped += next
-        next = 0
+        guard nextIndex == entries.count else { return false }
+        dropped += nextIndex
+        nextIndex = 0
         entries.removeAll(keepingCapacity: true)
         return true
     }
 
     private mutating func take(_ name: (OutputItem) -> String?) -> OutputItem {
-        var item = OutputItem(entry: entries[next], index: dropped + next + 1)
-        next += 1
+        var item = OutputItem(entry: entries[nextIndex], index: dropped + nextIndex + 1)
+        nextIndex += 1
         item.name = name(item)
         return item
     }

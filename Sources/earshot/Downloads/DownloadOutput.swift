@@ -25,7 +25,7 @@ struct DownloadOutput {
     /// Writer of a single body that is streamed; nil if its file is moved.
     private var stream: StreamedBody?
     /// Bodies whose bytes an interruption keeps.
-    private(set) var arriving: ArrivingBodies
+    private(set) var arrivingBodies: ArrivingBodies
 
     /// - Parameters:
     ///   - isStreamable: whether the run has one body that may be written while it grows.
@@ -38,7 +38,7 @@ struct DownloadOutput {
         self.heads = heads
         // The head of a response is known only at its end.
         stream = isStreamable && heads == nil && !files.resumes ? destination.stream() : nil
-        arriving = ArrivingBodies(start: files.resumes ? start : nil)
+        arrivingBodies = ArrivingBodies(start: files.resumes ? start : nil)
     }
 
     var isStreaming: Bool { stream != nil }
@@ -59,8 +59,8 @@ struct DownloadOutput {
     mutating func reserveName(of item: OutputItem) -> String? { files.namesFirst ? destination.reserve(item) : nil }
 
     /// The file of an item, if it determines the request.
-    func existing(_ item: OutputItem) -> ExistingFile? {
-        files.regardsExisting ? destination.existing(item.name) : nil
+    func existingFile(_ item: OutputItem) -> ExistingFile? {
+        files.regardsExisting ? destination.existingFile(item.name) : nil
     }
 
     // MARK: Events
@@ -70,7 +70,7 @@ struct DownloadOutput {
 
     /// Writes the bytes of a streamed body that have arrived.
     mutating func progressed(_ progress: Progress) throws(OutputFailure) {
-        arriving.progressed(progress)
+        arrivingBodies.progressed(progress)
         try stream?.progressed(progress)
     }
 
@@ -84,16 +84,17 @@ struct DownloadOutput {
         _ body: OutputBody, of item: OutputItem, _ outcome: FetchOutcome, storeFailure: Int32?
     ) -> Result {
         if outcome.status == 304, files.timestamping {
-            return .kept("unchanged", path: destination.existing(item.name)?.path)
+            return .kept("unchanged", path: destination.existingFile(item.name)?.path)
         }
         let fields = outcome.response.map { HeaderFields(lines: $0.httpFields) } ?? HeaderFields()
-        if outcome.code == nil, files.timestamping, let existing = destination.existing(item.name), existing.isRegular,
+        if outcome.code == nil, files.timestamping, let existing = destination.existingFile(item.name),
+            existing.isRegular,
             FileTime.of(fields).map({ $0 <= existing.modified }) == true
         {
             stream = nil
             return .kept("unchanged", path: existing.path)
         }
-        let rest = item.partial.flatMap { $0.rest(of: outcome.status, fields, received: outcome.response?.length) }
+        let rest = item.partial.flatMap { $0.remainder(of: outcome.status, fields, received: outcome.response?.length) }
         if let partial = item.partial, rest == ExistingFile.Rest.none { return .kept("complete", path: partial.path) }
         var outcome = outcome
         if let storeFailure {
@@ -136,7 +137,7 @@ struct DownloadOutput {
         }
         if files.resumes, outcome.code == nil, let path = outcome.path, let response = outcome.response {
             let start = continues ? item.partial?.length ?? 0 : 0
-            BodyRecord.keep(of: fields, length: start + response.length, at: Destination.replaced(path) ?? path)
+            BodyRecord.keepRecord(of: fields, length: start + response.length, at: Destination.replaced(path) ?? path)
         }
     }
 
@@ -144,12 +145,12 @@ struct DownloadOutput {
     mutating func ended(_ request: RequestID, _ item: OutputItem, _ outcome: FetchOutcome) {
         // The part that arrived belongs to an error page.
         if outcome.code == "http-status" { stream = nil }
-        if let code = outcome.code { arriving.failed(request, item, code, in: &destination) }
+        if let code = outcome.code { arrivingBodies.failed(request, item, code, in: &destination) }
         forget(request)
     }
 
     /// Forgets the body of a request whose file stays.
-    mutating func forget(_ request: RequestID) { arriving.ended(request) }
+    mutating func forget(_ request: RequestID) { arrivingBodies.ended(request) }
 
     // MARK: End
 
@@ -157,8 +158,8 @@ struct DownloadOutput {
     ///
     /// - Parameter isPulling: whether bodies come over the connection.
     mutating func keepParts(of pending: [RequestID: OutputItem], isPulling: Bool) {
-        arriving.isPulling = isPulling
-        for (request, item) in pending { arriving.keep(request, item, in: &destination) }
+        arrivingBodies.isPulling = isPulling
+        for (request, item) in pending { arrivingBodies.keepPart(request, item, in: &destination) }
     }
 
     /// Discards an incomplete file.

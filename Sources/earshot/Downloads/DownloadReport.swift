@@ -119,7 +119,7 @@ final class DownloadReport {
     /// announced that.
     func summarize(_ list: DownloadList, _ output: DownloadOutput, now: LoopTime, isInterrupted: Bool) {
         guard !isQuiet else { return }
-        let (destination, arriving, files) = (output.destination, output.arriving, output.files)
+        let (destination, arriving, files) = (output.destination, output.arrivingBodies, output.files)
         let isList = list.count > 1 || list.readsInput
         let hasStoredBytes = tally.cached + tally.resumed > 0 && !writesJSON
         let hasParts = isInterrupted && arriving.keptBytes + arriving.lostBytes > 0

@@ -31,7 +31,7 @@ final class GetRun {
     /// Source of further URLs; nil if all are known.
     private var input: ListInput?
     private var session: BusSession?
-    private var pending: [RequestID: OutputItem] = [:]
+    private var pendingItems: [RequestID: OutputItem] = [:]
     private var removal = Removal.none
     /// Whether the first requests were sent.
     private var hasBegun = false
@@ -53,7 +53,7 @@ final class GetRun {
 
     private var isDone: Bool {
         if isInterrupted { return removal == .requested(0) }
-        return list.isExhausted && pending.isEmpty && hooks?.count ?? 0 == 0
+        return list.isExhausted && pendingItems.isEmpty && hooks?.count ?? 0 == 0
     }
 
     /// Fetches all URLs, unless an error or a signal ends the run.
@@ -103,7 +103,7 @@ final class GetRun {
                 state: { [unowned self] in
                     RunSnapshot(urlCount: list.count, isListing: list.isOpen, tally: report.tally)
                 },
-                oldest: { [unowned self] in pending.min { $0.value.index < $1.value.index }?.key },
+                oldestRequest: { [unowned self] in pendingItems.min { $0.value.index < $1.value.index }?.key },
                 requestReason: { [unowned self] in session.connection.query(.why(requests.handler, $0)) }))
         hooks = hook.map { program in HookRuns(program, session.loop) { [report] in report.write($0) } }
     }
@@ -119,7 +119,7 @@ final class GetRun {
         switch event {
         case .terminal(let delivery, let body): ended(delivery, body)
         case .progress(let progress): progressed(progress)
-        case .refused(let reply): refused(reply)
+        case .refused(let reply): requestRefused(reply)
         case .removed: if isInterrupted { removal = .requested(0) }
         case .state(.connected): connected()
         case .cancelled:
@@ -161,7 +161,9 @@ final class GetRun {
     }
 
     private func progressed(_ progress: Progress) {
-        guard let item = pending[progress.request], !isInterrupted, !output.isUnwantedPage(progress) else { return }
+        guard let item = pendingItems[progress.request], !isInterrupted, !output.isUnwantedPage(progress) else {
+            return
+        }
         report.progressed(progress, of: item)
         if output.destination.isTerminal { report.clear() }
         do throws(OutputFailure) {
@@ -183,7 +185,7 @@ final class GetRun {
     private func ended(_ delivery: DeliveredTerminal, _ body: [UInt8]) {
         guard let session, !isInterrupted else { return }
         let request = delivery.key.request
-        guard let item = pending[request] else { return acknowledge(foreign: delivery, session) }
+        guard let item = pendingItems[request] else { return acknowledge(foreign: delivery, session) }
         let outcome = FetchOutcome(url: item.entry.url, delivery.terminal)
         if output.hasHeads || output.destination.isTerminal { report.clear() }
         do throws(CommandError) { try output.writeHead(outcome) } catch {
@@ -220,11 +222,11 @@ final class GetRun {
         session.end(CommandError(.usage, sentence))
     }
 
-    private func refused(_ reply: RefusedMessage) {
+    private func requestRefused(_ reply: RefusedMessage) {
         // The settings of another user's bus.
         if reply.subject == .query { return }
         let detail = reply.detail ?? "rejected by the broker"
-        guard let request = reply.key?.request, let item = pending[request] else {
+        guard let request = reply.key?.request, let item = pendingItems[request] else {
             session?.end(CommandError(.other, "\(detail) (\(reply.code))"))
             return
         }
@@ -235,7 +237,7 @@ final class GetRun {
     // MARK: Requests
 
     private func submit() {
-        while !isInterrupted, pending.count + (hooks?.count ?? 0) < GetRun.outstanding,
+        while !isInterrupted, pendingItems.count + (hooks?.count ?? 0) < GetRun.outstanding,
             let item = list.takeNext(name: { output.reserveName(of: $0) })
         {
             submit(item)
@@ -246,14 +248,14 @@ final class GetRun {
 
     private func submit(_ item: OutputItem) {
         guard let session, let request = requests.request(of: item) else { return }
-        let existing = output.existing(item)
+        let existing = output.existingFile(item)
         if output.files.noClobber, let existing { return skip(nil, item, "exists", path: existing.path) }
         if let refusal = RequestTemplate.refusal(of: item) { return end(request, item, refusal) }
         var item = item
         let fetch = requests.fetch(
             request, &item, existing: existing, path: output.destination.expectedPath(item),
             streams: output.isStreaming, progressMilliseconds: report.progressMilliseconds)
-        pending[request] = item
+        pendingItems[request] = item
         do throws(ClientError) {
             try session.connection.fetch(fetch)
         } catch {
@@ -266,7 +268,7 @@ final class GetRun {
     /// - Parameter request: the item's request; nil without one.
     private func skip(_ request: RequestID?, _ item: OutputItem, _ reason: String, path: String?) {
         if let request {
-            pending[request] = nil
+            pendingItems[request] = nil
             output.forget(request)
         }
         list.ended(item)
@@ -274,7 +276,7 @@ final class GetRun {
     }
 
     private func end(_ request: RequestID, _ item: OutputItem, _ outcome: FetchOutcome) {
-        pending[request] = nil
+        pendingItems[request] = nil
         output.ended(request, item, outcome)
         list.ended(item)
         report.ended(request, item, outcome)
@@ -290,8 +292,8 @@ final class GetRun {
         guard !isInterrupted else { return session.end(CommandError(.interrupted)) }
         if requests.isShared {
             // Requests of other programs under the handler stay, and may be durable.
-            removal = .requested(pending.count)
-            for request in pending.keys { session.connection.cancel(RequestKey(requests.handler, request)) }
+            removal = .requested(pendingItems.count)
+            for request in pendingItems.keys { session.connection.cancel(RequestKey(requests.handler, request)) }
         } else {
             removal = .requested(1)
             session.connection.remove(.handler(requests.handler))
@@ -300,16 +302,16 @@ final class GetRun {
     }
 
     /// Keeps the bytes of the bodies that have not ended.
-    private func keepParts() { output.keepParts(of: pending, isPulling: session?.connection.isPulling ?? false) }
+    private func keepParts() { output.keepParts(of: pendingItems, isPulling: session?.connection.isPulling ?? false) }
 
     /// Writes the list of failures. It includes the URLs without a result, after an early end.
     private func saveFailures() throws(CommandError) {
         guard report.hasFailureList else { return }
-        for item in pending.values.sorted(by: { $0.index < $1.index }) {
+        for item in pendingItems.values.sorted(by: { $0.index < $1.index }) {
             report.addUnfinished(item, cause: "the run ended before the result")
         }
         for item in list.takeRest(name: { output.reserveName(of: $0) })
-        where !output.files.noClobber || output.existing(item) == nil {
+        where !output.files.noClobber || output.existingFile(item) == nil {
             report.addUnfinished(item, cause: "the run ended before the request")
         }
         try report.finishFailures()

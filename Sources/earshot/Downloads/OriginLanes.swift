@@ -10,16 +10,16 @@ struct OriginLanes<Item> {
     static var mostWaiting: Int { 100_000 }
 
     private struct Lane {
-        var pending = 0
-        /// Waiting items; those before `first` are gone.
+        var pendingCount = 0
+        /// Waiting items; those before `firstIndex` are gone.
         var waiting: [Item] = []
-        var first = 0
+        var firstIndex = 0
     }
 
     private let limit: Int
     private var lanes: [String: Lane] = [:]
     /// Origins with a free place and a waiting item, once for each place.
-    private var ready: [String] = []
+    private var readyOrigins: [String] = []
     private var waitingCount = 0
 
     /// - Parameter limit: maximum number of pending items of one origin, at least 1.
@@ -33,14 +33,14 @@ struct OriginLanes<Item> {
 
     /// Waiting items, in the order in which they were added to their origins. O(items · log items).
     var waitingItems: [Item] {
-        lanes.sorted { $0.key < $1.key }.flatMap { $0.value.waiting[$0.value.first...] }
+        lanes.sorted { $0.key < $1.key }.flatMap { $0.value.waiting[$0.value.firstIndex...] }
     }
 
     /// Adds an item. Returns whether it may start now; otherwise it waits.
     mutating func admits(_ item: Item, of url: String) -> Bool {
         let origin = Self.origin(of: url)
-        guard lanes[origin, default: Lane()].pending >= limit else {
-            lanes[origin, default: Lane()].pending += 1
+        guard lanes[origin, default: Lane()].pendingCount >= limit else {
+            lanes[origin, default: Lane()].pendingCount += 1
             return true
         }
         lanes[origin]?.waiting.append(item)
@@ -52,25 +52,25 @@ struct OriginLanes<Item> {
     mutating func ended(_ url: String) {
         let origin = Self.origin(of: url)
         guard var lane = lanes.removeValue(forKey: origin) else { return }
-        lane.pending -= 1
-        if lane.first < lane.waiting.count { ready.append(origin) }
-        if lane.pending > 0 || lane.first < lane.waiting.count { lanes[origin] = lane }
+        lane.pendingCount -= 1
+        if lane.firstIndex < lane.waiting.count { readyOrigins.append(origin) }
+        if lane.pendingCount > 0 || lane.firstIndex < lane.waiting.count { lanes[origin] = lane }
     }
 
     /// Takes a waiting item that may start now.
     mutating func next() -> Item? {
-        while let origin = ready.popLast() {
+        while let origin = readyOrigins.popLast() {
             guard var lane = lanes.removeValue(forKey: origin) else { continue }
-            defer { if lane.pending > 0 || lane.first < lane.waiting.count { lanes[origin] = lane } }
-            guard lane.pending < limit, lane.first < lane.waiting.count else { continue }
-            let item = lane.waiting[lane.first]
-            lane.first += 1
-            lane.pending += 1
+            defer { if lane.pendingCount > 0 || lane.firstIndex < lane.waiting.count { lanes[origin] = lane } }
+            guard lane.pendingCount < limit, lane.firstIndex < lane.waiting.count else { continue }
+            let item = lane.waiting[lane.firstIndex]
+            lane.firstIndex += 1
+            lane.pendingCount += 1
             waitingCount -= 1
             // Amortized: the items move once for as many that have left.
-            if lane.first * 2 > lane.waiting.count {
-                lane.waiting.removeFirst(lane.first)
-                lane.first = 0
+            if lane.firstIndex * 2 > lane.waiting.count {
+                lane.waiting.removeFirst(lane.firstIndex)
+                lane.firstIndex = 0
             }
             return item
         }

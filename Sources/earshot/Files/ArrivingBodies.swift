@@ -7,7 +7,7 @@ internal import Glibc
 /// large bodies; with `--continue` the others go to partial files.
 struct ArrivingBodies {
     /// Maximum number of bodies whose bytes can go to partial files: a quarter of the usual limit of descriptors.
-    private static let most = 256
+    private static let mostBodies = 256
 
     /// Failures after which a later run may continue the body.
     private static let interruptions: Set = ["deadline", "reset", "stopping", "timeout", "truncated", "worker-lost"]
@@ -32,7 +32,7 @@ struct ArrivingBodies {
     mutating func progressed(_ progress: Progress) {
         partBytes[progress.request] = progress.isResumable ? progress.received : nil
         guard start != nil else { return }
-        if bodies[progress.request] == nil, bodies.count < Self.most { bodies[progress.request] = ArrivingBody() }
+        if bodies[progress.request] == nil, bodies.count < Self.mostBodies { bodies[progress.request] = ArrivingBody() }
         bodies[progress.request]?.progressed(progress)
     }
 
@@ -44,17 +44,17 @@ struct ArrivingBodies {
 
     /// Keeps the bytes of a request whose transfer has failed.
     mutating func failed(_ request: RequestID, _ item: OutputItem, _ code: String, in destination: inout Destination) {
-        if Self.interruptions.contains(code) { keep(request, item, in: &destination) }
+        if Self.interruptions.contains(code) { keepPart(request, item, in: &destination) }
     }
 
     /// Keeps the bytes of a request that ends without its body.
-    mutating func keep(_ request: RequestID, _ item: OutputItem, in destination: inout Destination) {
+    mutating func keepPart(_ request: RequestID, _ item: OutputItem, in destination: inout Destination) {
         let body = bodies.removeValue(forKey: request)
         if !isPulling || start == nil, let bytes = partBytes.removeValue(forKey: request) {
             keptBytes += bytes
             keptFiles += 1
         } else if let body, let start {
-            if (try? destination.keep(body, of: item, since: start)) == true {
+            if (try? destination.keepPart(body, of: item, since: start)) == true {
                 keptBytes += body.received
                 keptFiles += 1
             } else {

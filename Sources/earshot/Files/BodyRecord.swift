@@ -83,7 +83,7 @@ struct BodyRecord: Equatable {
     }
 
     /// Keeps the record of a complete body with its file. Removes that of an earlier body.
-    static func keep(of fields: HeaderFields?, length: Int, at path: String) {
+    static func keepRecord(of fields: HeaderFields?, length: Int, at path: String) {
         let record = fields.flatMap { BodyRecord($0, length: length, total: length) }
         attribute.set(record.map { Array($0.text.utf8) }, of: path)
     }

@@ -26,21 +26,22 @@ extension Destination {
     /// - Parameter start: start of the run in seconds since 1970, the time of a new file. A later change of the body at
     ///   the server then makes the file outdated.
     /// - Returns: whether they are kept.
-    mutating func keep(_ body: ArrivingBody, of item: OutputItem, since start: Int64) throws(OutputFailure) -> Bool {
+    mutating func keepPart(_ body: ArrivingBody, of item: OutputItem, since start: Int64) throws(OutputFailure) -> Bool
+    {
         guard body.received > 0 else { return false }
         if let partial = item.partial, body.status == 206 {
-            guard partial.rest(of: 206, body.fields, received: nil) == .body else { return false }
+            guard partial.remainder(of: 206, body.fields, received: nil) == .body else { return false }
             let descriptor = try open(partial, of: item)
             defer { close(descriptor) }
             try extend(partial, descriptor) { output throws(OutputFailure) in
                 try OutputFailure.check(output.copy(from: body.descriptor, length: body.received), partial.path)
             }
-            BodyRecord.set(partial.record?.grown(by: body.received), of: descriptor)
+            BodyRecord.set(partial.bodyRecord?.grown(by: body.received), of: descriptor)
             FileTime.set(descriptor, partial.modified)
             return true
         }
         guard body.status == 200, let record = BodyRecord(body.fields, length: body.received, total: body.total),
-            item.partial.map({ record.surpasses($0.record) }) ?? true, let (file, path) = try newFile(for: item)
+            item.partial.map({ record.surpasses($0.bodyRecord) }) ?? true, let (file, path) = try newFile(for: item)
         else { return false }
         try OutputFailure.check(file.output.copy(from: body.descriptor, length: body.received), path)
         file.setTime(start)

@@ -107,7 +107,7 @@ struct Destination {
     ///
     /// - Parameter sha256: hash of the body, as hexadecimal digits.
     /// - Returns: path of the file; nil without a directory.
-    mutating func keep(_ body: OutputBody, of url: String, sha256: String?) throws(OutputFailure) -> String? {
+    mutating func keepBody(_ body: OutputBody, of url: String, sha256: String?) throws(OutputFailure) -> String? {
         guard case .folder(let folder, let opened) = place else { return try write(body, of: url) }
         while true {
             // Opened first, so that a missing source uses up no name.
@@ -188,7 +188,7 @@ struct Destination {
     /// Returns the existing file for an item.
     ///
     /// - Parameter name: reserved name in a directory.
-    func existing(_ name: String?) -> ExistingFile? {
+    func existingFile(_ name: String?) -> ExistingFile? {
         var status = stat()
         switch place {
         case .nowhere, .standardOutput: return nil

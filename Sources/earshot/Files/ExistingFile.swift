@@ -13,7 +13,7 @@ struct ExistingFile {
     /// Expected SHA-256 of the complete body, as hexadecimal digits; nil for any.
     var digest: String?
     /// Version of the body in the file; nil if it is unknown.
-    let record: BodyRecord?
+    let bodyRecord: BodyRecord?
 
     /// - Parameter target: path with links resolved, where the record is; nil for the path itself.
     init(_ path: String, _ status: stat, recordAt target: String? = nil) {
@@ -27,7 +27,7 @@ struct ExistingFile {
         self.length = length
         self.modified = modified
         self.isRegular = isRegular
-        self.record = record
+        self.bodyRecord = record
     }
 
     // MARK: Resumption
@@ -51,11 +51,11 @@ struct ExistingFile {
     /// would compare the expected hash with that of the rest.
     mutating func requestRest(_ fetch: inout Fetch) {
         // Some servers answer an open range with 416.
-        let end = record?.total.flatMap { $0 > length ? "\($0 - 1)" : nil } ?? ""
+        let end = bodyRecord?.total.flatMap { $0 > length ? "\($0 - 1)" : nil } ?? ""
         fetch.add(field: "range: bytes=\(length)-\(end)")
         fetch.add(field: "accept-encoding: identity")
         // The server then sends the complete body if the file is of another version, also one of the same length.
-        if let record { fetch.add(field: "if-range: \(record.validator)") }
+        if let bodyRecord { fetch.add(field: "if-range: \(bodyRecord.validator)") }
         digest = fetch.options.digest
         fetch.options.digest = nil
     }
@@ -66,11 +66,13 @@ struct ExistingFile {
     /// Returns the use of a response to such a request. Nil for a failure of another kind.
     ///
     /// - Parameter received: number of bytes of its body; nil while it grows.
-    func rest(of status: Int?, _ fields: HeaderFields, received: Int?) -> Rest? {
+    func remainder(of status: Int?, _ fields: HeaderFields, received: Int?) -> Rest? {
         guard status == 206 || status == 416 else { return .whole }
         let range = fields.first("content-range").flatMap { ContentRange($0) }
         let now = Int64(time(nil))
-        switch record?.beginning.map({ ResumeRule().outcome(status: status ?? 0, response: fields, kept: $0, now: now) }
+        switch bodyRecord?.beginning.map({
+            ResumeRule().outcome(status: status ?? 0, response: fields, kept: $0, now: now)
+        }
         ) {
         case .append(let start, let end, let total):
             guard end == total ?? end, received ?? Int(end - start) == Int(end - start) else { break }

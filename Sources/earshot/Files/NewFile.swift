@@ -32,7 +32,7 @@ final class NewFile {
     private let hasPermissions: Bool
     private var time: Int64?
     /// Version of the body; nil if the file has no record.
-    private var record: BodyRecord?
+    private var bodyRecord: BodyRecord?
 
     /// Random ID of this process, which writes no two files of one name concurrently. A process ID would collide with
     /// that of a process in another container with the same directory.
@@ -107,7 +107,7 @@ final class NewFile {
 
     /// Keeps the version of the body with the file.
     func setRecord(_ record: BodyRecord) {
-        self.record = record
+        self.bodyRecord = record
         BodyRecord.set(record, of: descriptor)
     }
 
@@ -176,7 +176,7 @@ final class NewFile {
     /// Copies the content into the existing file.
     private func overwrite() throws(OutputFailure) -> Bool {
         let source = unsafe open("/proc/self/fd/\(descriptor)", O_RDONLY | O_CLOEXEC)
-        let target = Self.existing(entry)
+        let target = Self.openExistingFile(entry)
         defer { for opened in [source, target] where opened >= 0 { close(opened) } }
         var status = stat()
         guard source >= 0, target >= 0, unsafe fstat(source, &status) == 0, !isPrivate || fchmod(target, 0o600) == 0
@@ -184,13 +184,13 @@ final class NewFile {
         // Truncated first: a body that is cut off here must not end in bytes of the earlier one.
         guard ftruncate(target, 0) == 0 else { throw OutputFailure.cannot("write", path) }
         try OutputFailure.check(Output(file: target).copy(from: source, length: Int(status.st_size)), path)
-        BodyRecord.set(record, of: target)
+        BodyRecord.set(bodyRecord, of: target)
         if let time { FileTime.set(target, time) }
         return true
     }
 
     /// Opens an existing regular file for writing; -1 if there is none that may be written. A link is not followed.
-    private static func existing(_ entry: OutputEntry) -> Int32 {
+    private static func openExistingFile(_ entry: OutputEntry) -> Int32 {
         let opened = (try? entry.open(O_WRONLY | O_NONBLOCK)) ?? -1
         var status = stat()
         if opened < 0 { return opened }
@@ -201,7 +201,7 @@ final class NewFile {
     }
 
     private static func isWritable(_ entry: OutputEntry) -> Bool {
-        let opened = existing(entry)
+        let opened = openExistingFile(entry)
         if opened >= 0 { close(opened) }
         return opened >= 0
     }

@@ -56,7 +56,7 @@ final class StreamedBody {
         guard written > 0 else { return false }
         switch target {
         case .standardOutput:
-            guard response.generation == generation else { throw Self.changed }
+            guard response.generation == generation else { throw Self.fileChangedFailure }
             try write(to: response.length)
         case .file(let path, let file):
             guard response.generation == generation, let file else {
@@ -73,7 +73,7 @@ final class StreamedBody {
     private func open(_ path: String, _ generation: Generation) throws(OutputFailure) {
         if generation == self.generation, descriptor >= 0 { return }
         if written > 0 {
-            guard case .file(let path, _) = target else { throw Self.changed }
+            guard case .file(let path, _) = target else { throw Self.fileChangedFailure }
             restart(path)
         }
         closeSource()
@@ -115,6 +115,6 @@ final class StreamedBody {
         try OutputFailure.check(outcome, path)
     }
 
-    private static let changed = OutputFailure.cannotWrite(
+    private static let fileChangedFailure = OutputFailure.cannotWrite(
         "the transfer started over after a part was written, which cannot be undone; fetch it again, or use -o FILE")
 }

@@ -61,7 +61,7 @@ struct ClusterStatusText {
         return "\(tenths / 10).\(tenths % 10) ms"
     }
 
-    private static func note(on member: JSONValue) -> String {
+    private static func memberNote(on member: JSONValue) -> String {
         if member.member("self")?.text == "true" { return "this node" }
         return member.member("readable")?.text == "false" ? "bodies cannot be read" : ""
     }
@@ -78,7 +78,7 @@ struct ClusterStatusText {
                 TerminalText.escaped(member.member("address")?.text ?? ""),
                 lease > 0 ? milliseconds(lease * 1_000).replacing(".0 ms", with: " ms") : "expired",
                 TerminalText.escaped(member.member("flights")?.text ?? ""),
-                note(on: member),
+                memberNote(on: member),
             ])
         }
         return "\n" + TextTable(isPadded: true).text(rows)

@@ -56,7 +56,7 @@ enum LogFormat: String, CaseIterable, Sendable {
     }
 
     /// Fields whose values are numbers. A request such as `1` is a name, and stays a string.
-    private static let numbers: Set<String> = [
+    private static let numericFields: Set<String> = [
         "attempts", "bytes", "clients", "connections", "count", "dropped", "free", "limits-divided-by", "lines",
         "members",
         "milliseconds", "pid", "process-id", "running", "slots", "spool-free", "status", "transfers", "waiting",
@@ -64,7 +64,7 @@ enum LogFormat: String, CaseIterable, Sendable {
     ]
 
     private static func json(_ field: (name: String, value: String)) -> String {
-        numbers.contains(field.name) && Int(field.value).map { String($0) } == field.value
+        numericFields.contains(field.name) && Int(field.value).map { String($0) } == field.value
             ? field.value : quoted(field.value)
     }
 

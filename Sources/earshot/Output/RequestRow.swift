@@ -59,7 +59,7 @@ struct RequestRow {
         var line = JSONLine()
         for member in members {
             guard let text = member.value.text else { continue }
-            if Self.numbers.contains(member.name), let number = Int(text) {
+            if Self.numericFields.contains(member.name), let number = Int(text) {
                 line.member(member.name, number)
             } else {
                 line.member(member.name, text)
@@ -68,5 +68,5 @@ struct RequestRow {
         return line.finished()
     }
 
-    private static let numbers: Set = ["age-ms", "attempts", "worker", "received", "status"]
+    private static let numericFields: Set = ["age-ms", "attempts", "worker", "received", "status"]
 }

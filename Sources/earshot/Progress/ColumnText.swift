@@ -1,7 +1,7 @@
 /// Width of text on a terminal, in columns, for the lines of `ProgressText`.
 enum ColumnText {
     /// Scalars that take two columns: East Asian wide characters and emoji.
-    private static let wide: [ClosedRange<UInt32>] = [
+    private static let wideRanges: [ClosedRange<UInt32>] = [
         0x1100...0x115f, 0x2e80...0xa4cf, 0xac00...0xd7a3, 0xf900...0xfaff, 0xfe30...0xfe6f, 0xff00...0xff60,
         0xffe0...0xffe6, 0x1f300...0x1f64f, 0x1f900...0x1faff, 0x20000...0x3fffd,
     ]
@@ -41,7 +41,7 @@ enum ColumnText {
         if scalar.value < 0x300 { return 1 }
         switch scalar.properties.generalCategory {
         case .nonspacingMark, .enclosingMark, .format: return 0
-        default: return wide.contains { $0.contains(scalar.value) } ? 2 : 1
+        default: return wideRanges.contains { $0.contains(scalar.value) } ? 2 : 1
         }
     }
 }

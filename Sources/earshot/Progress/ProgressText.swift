@@ -16,7 +16,7 @@ struct ProgressText {
     func lines(_ snapshot: RunSnapshot) -> [String] {
         var lines: [String] = []
         if snapshot.urlCount == 1, !snapshot.isListing {
-            if let transfer = snapshot.transfers.first { lines.append(single(transfer, snapshot)) }
+            if let transfer = snapshot.transfers.first { lines.append(transferLine(transfer, snapshot)) }
         } else {
             lines.append(header(snapshot))
         }
@@ -45,7 +45,7 @@ struct ProgressText {
                 [transfer.name, percent(transfer), size(transfer)].compactMap(\.self).joined(separator: " ")
             ]
         } else {
-            parts = [counts(snapshot) + " files"]
+            parts = [fileCounts(snapshot) + " files"]
             if snapshot.tally.failed > 0 { parts.append("\(snapshot.tally.failed) failed") }
             parts.append(ByteSize.text(snapshot.bytes))
         }
@@ -56,7 +56,7 @@ struct ProgressText {
 
     // MARK: Lines
 
-    private func single(_ transfer: RunSnapshot.Transfer, _ snapshot: RunSnapshot) -> String {
+    private func transferLine(_ transfer: RunSnapshot.Transfer, _ snapshot: RunSnapshot) -> String {
         let percent = Self.percent(transfer)
         let figures = ([percent, Self.size(transfer)].compactMap(\.self) + Self.rates(snapshot)).joined(separator: "  ")
         let nameRoom = columns - 1 - figures.utf8.count - 2
@@ -72,7 +72,7 @@ struct ProgressText {
 
     private func header(_ snapshot: RunSnapshot) -> String {
         let tally = snapshot.tally
-        var parts = [Self.counts(snapshot) + " files"]
+        var parts = [Self.fileCounts(snapshot) + " files"]
         if tally.failed > 0 { parts.append("\(tally.failed) failed") }
         parts.append(ByteSize.text(snapshot.bytes))
         parts += Self.rates(snapshot)
@@ -114,7 +114,7 @@ struct ProgressText {
     // MARK: Figures
 
     /// Finished and known files; a plus sign marks a list that may grow.
-    private static func counts(_ snapshot: RunSnapshot) -> String {
+    private static func fileCounts(_ snapshot: RunSnapshot) -> String {
         "\(snapshot.done)/\(snapshot.urlCount)\(snapshot.isListing ? "+" : "")"
     }
 
@@ -133,7 +133,7 @@ struct ProgressText {
         guard snapshot.waiting == nil else { return [] }
         var parts: [String] = []
         if let rate = snapshot.bytesPerSecond { parts.append("\(ByteSize.text(rate))/s") }
-        if let left = snapshot.secondsLeft { parts.append("ETA \(TimeText.left(left))") }
+        if let left = snapshot.secondsLeft { parts.append("ETA \(TimeText.remaining(left))") }
         return parts
     }
 }

@@ -23,7 +23,7 @@ final class ProgressView {
         /// Known URLs, whether more may arrive, and the counters.
         let state: () -> RunSnapshot
         /// Pending request with the lowest index; nil if there is none.
-        let oldest: () -> RequestID?
+        let oldestRequest: () -> RequestID?
         /// Asks the broker for the reason why a request waits.
         let requestReason: (RequestID) -> Void
     }
@@ -49,7 +49,7 @@ final class ProgressView {
     private var logInterval = ProgressView.firstLogSeconds
     private var timer: TimerID?
     /// Number of lines on the terminal.
-    private var shown = 0
+    private var shownLines = 0
 
     init(_ loop: EventLoop, isReserved: Bool, _ source: Source) {
         self.loop = loop
@@ -79,7 +79,7 @@ final class ProgressView {
 
     /// Handles the broker's answer to `QUERY why`.
     func answered(_ json: [UInt8]) {
-        let idle = elapsed - lastChange.seconds
+        let idle = elapsedSeconds - lastChange.seconds
         guard idle >= Self.patience, let answer = JSONValue(json) else { return }
         waiting = WaitReason.text(answer, idle: idle).map(TerminalText.escaped)
     }
@@ -88,9 +88,9 @@ final class ProgressView {
 
     /// Erases the progress before other output.
     func clear() {
-        guard shown > 0 else { return }
+        guard shownLines > 0 else { return }
         stream.write(erasure)
-        shown = 0
+        shownLines = 0
     }
 
     /// Ends the progress.
@@ -100,7 +100,7 @@ final class ProgressView {
         timer = nil
     }
 
-    private var elapsed: Double { loop.now.since(started) / .seconds(1) }
+    private var elapsedSeconds: Double { loop.now.since(started) / .seconds(1) }
 
     private func schedule() {
         let interval = stream.isTerminal ? Self.drawInterval : Self.checkInterval
@@ -113,7 +113,7 @@ final class ProgressView {
     private func tick() {
         var snapshot = source.state()
         snapshot.transfers = running.values.sorted { $0.index < $1.index }.map(\.transfer)
-        snapshot.seconds = elapsed
+        snapshot.seconds = elapsedSeconds
         // The rate starts at the first new byte.
         if snapshot.newBytes == 0 { rate = TransferRate() }
         rate.add(snapshot.newBytes, at: Int(snapshot.seconds * 1000))
@@ -121,7 +121,9 @@ final class ProgressView {
         if snapshot.done != lastChange.done || snapshot.bytes != lastChange.bytes {
             lastChange = (snapshot.done, snapshot.bytes, snapshot.seconds)
             waiting = nil
-        } else if snapshot.seconds - max(lastChange.seconds, queriedAt) >= Self.patience, let oldest = source.oldest() {
+        } else if snapshot.seconds - max(lastChange.seconds, queriedAt) >= Self.patience,
+            let oldest = source.oldestRequest()
+        {
             queriedAt = snapshot.seconds
             source.requestReason(oldest)
         }
@@ -139,13 +141,13 @@ final class ProgressView {
     }
 
     private func show(_ lines: [String]) {
-        guard !lines.isEmpty || shown > 0 else { return }
-        stream.write((shown > 0 ? erasure : "") + lines.joined(separator: "\n"))
-        shown = lines.count
+        guard !lines.isEmpty || shownLines > 0 else { return }
+        stream.write((shownLines > 0 ? erasure : "") + lines.joined(separator: "\n"))
+        shownLines = lines.count
     }
 
     /// Moves the cursor to the start of the first line and erases to the end of the screen.
-    private var erasure: String { "\r" + (shown > 1 ? "\u{1b}[\(shown - 1)A" : "") + "\u{1b}[J" }
+    private var erasure: String { "\r" + (shownLines > 1 ? "\u{1b}[\(shownLines - 1)A" : "") + "\u{1b}[J" }
 
     private func log(_ snapshot: RunSnapshot) {
         guard snapshot.seconds >= nextLog else { return }

@@ -116,18 +116,18 @@ struct ClusterFile: Equatable {
             throw TOMLFile.commandError(path, "there is no such file; \(Self.advice), or copy that of another node")
         }
         let table = try CheckedTable(content, of: path, known: Self.keys)
-        name = try Self.needed(table, "name", Self.nameForm, where: EngineOptions.isCluster)
-        secret = try Self.needed(
+        name = try Self.requiredText(table, "name", Self.nameForm, where: EngineOptions.isCluster)
+        secret = try Self.requiredText(
             table, "secret", "a text of at least \(Self.leastSecret) characters, the same on all nodes"
         ) { $0.utf8.count >= Self.leastSecret }
-        let text = try Self.needed(table, "node", Self.nodeForm) { NodeEndpoint($0) != nil }
+        let text = try Self.requiredText(table, "node", Self.nodeForm) { NodeEndpoint($0) != nil }
         guard let node = NodeEndpoint(text) else { throw table.commandError("node", "must be \(Self.nodeForm)") }
         self.node = node
         let address = NodeEndpoint.numeric
         listen = try table.text("listen", Self.listenForm) { address($0) != nil }.flatMap(address)
         members = try table.number("members", in: Self.memberRange) ?? 1
-        publicKey = try Self.needed(table, "public-key", Self.keyForm, where: CurveClient.isKey)
-        secretKey = try Self.needed(table, "secret-key", Self.keyForm, where: CurveClient.isKey)
+        publicKey = try Self.requiredText(table, "public-key", Self.keyForm, where: CurveClient.isKey)
+        secretKey = try Self.requiredText(table, "secret-key", Self.keyForm, where: CurveClient.isKey)
         let engine = try table.inner("engine", known: Self.engineKeys)
         self.engine = try Self.engine(engine)
         login = try Self.login(engine, "user", "password")
@@ -137,7 +137,7 @@ struct ClusterFile: Equatable {
         }
     }
 
-    private static func needed(
+    private static func requiredText(
         _ table: CheckedTable, _ key: String, _ form: String, where isValid: (String) -> Bool
     ) throws(CommandError) -> String {
         guard let text = try table.text(key, form, where: isValid) else {

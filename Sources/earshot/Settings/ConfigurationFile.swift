@@ -13,7 +13,7 @@ enum ConfigurationFile {
     /// Maximum number of words of that program, and of bytes of each.
     private static let mostWords = (count: 64, bytes: 4_096)
     /// Keys in the table of a rule.
-    private static let terms = SettingChange.ruleTerms.map(\.key)
+    private static let ruleKeys = SettingChange.ruleTerms.map(\.key)
 
     /// Returns the settings of the file; nil if it does not exist.
     ///
@@ -71,7 +71,7 @@ enum ConfigurationFile {
             throw commandError(path, "\(name.rawValue) must be a list, such as \(name.rawValue) = [\(example)]")
         }
         do throws(SettingError) {
-            return try name.checked(items.map { text($0) })
+            return try name.checkedWords(items.map { text($0) })
         } catch {
             throw commandError(path, "\(name.rawValue): \(error.description)")
         }
@@ -90,9 +90,9 @@ enum ConfigurationFile {
             guard let rule = rules[pattern]?.table else {
                 throw commandError(path, "\(key) must be a table, such as limit = 2 below [\(key)]")
             }
-            for term in rule.keys where !terms.contains(term) {
-                let nearest = SettingName.nearest(to: term, among: terms)
-                let hint = nearest.map { "did you mean \($0)?" } ?? "use \(terms.joined(separator: ", "))"
+            for term in rule.keys where !ruleKeys.contains(term) {
+                let nearest = SettingName.nearest(to: term, among: ruleKeys)
+                let hint = nearest.map { "did you mean \($0)?" } ?? "use \(ruleKeys.joined(separator: ", "))"
                 throw commandError(path, "\(key): \(term): unknown key: \(hint)")
             }
             let words = rule.keys.map { "\($0)=\(rule[$0].map { text($0) } ?? "")" }

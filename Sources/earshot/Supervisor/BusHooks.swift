@@ -10,14 +10,14 @@ internal import Logging
 /// it a request ends without a run.
 final class BusHooks {
     /// Maximum number of programs that run or wait: four seconds of programs that take 15 ms.
-    static let most = 1_024
+    static let mostPrograms = 1_024
 
     private let loop: EventLoop
     private let log: ServiceLog
     private var program: HookProgram?
     private var runs: HookRuns?
     /// Runs of earlier configurations that have not ended.
-    private var earlier: [HookRuns] = []
+    private var earlierRuns: [HookRuns] = []
     /// Requests that ended without a run since a run last had room.
     private(set) var dropped = 0
 
@@ -33,13 +33,13 @@ final class BusHooks {
     var word: String { isOn ? SupervisorCommand.reportEnds : SupervisorCommand.ignoreEnds }
 
     /// Number of programs that run or wait.
-    var count: Int { earlier.reduce(runs?.count ?? 0) { $0 + $1.count } }
+    var count: Int { earlierRuns.reduce(runs?.count ?? 0) { $0 + $1.count } }
 
     /// Uses another program for requests that end later, or none.
     func change(_ program: HookProgram?) {
         guard program != self.program else { return }
         self.program = program
-        earlier = (earlier + [runs].compactMap(\.self)).filter { $0.count > 0 }
+        earlierRuns = (earlierRuns + [runs].compactMap(\.self)).filter { $0.count > 0 }
         runs = program.map { program in
             HookRuns(program, loop) { [log] in log.write(.warning, "on-complete: \($0)") }
         }
@@ -48,10 +48,12 @@ final class BusHooks {
     /// Runs the program for a request, now or later.
     func add(_ ended: EndedRequest) {
         guard let runs else { return }
-        guard count < Self.most else {
+        guard count < Self.mostPrograms else {
             dropped += 1
             if dropped == 1 {
-                log.write(.warning, "on-complete: \(Self.most) programs run or wait; further requests end without one")
+                log.write(
+                    .warning, "on-complete: \(Self.mostPrograms) programs run or wait; further requests end without one"
+                )
             }
             return
         }
@@ -60,7 +62,7 @@ final class BusHooks {
     }
 
     private func runEnded() {
-        guard dropped > 0, count < Self.most else { return }
+        guard dropped > 0, count < Self.mostPrograms else { return }
         log.write(.warning, "on-complete: no program ran for \(dropped) requests", [("dropped", "\(dropped)")])
         dropped = 0
     }

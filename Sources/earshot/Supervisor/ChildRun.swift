@@ -72,7 +72,7 @@ enum ChildRun {
     ) -> [String] {
         let family =
             ["--runtime", folder.path, "--log-level", logLevel.rawValue, "--log-format", logFormat.rawValue]
-            + Self.numbers(("--secret-fd", secret))
+            + Self.numberOptions(("--secret-fd", secret))
         switch self {
         case .broker(let options, let cluster):
             return ["earshot", "broker"] + family + ["--spool", options.spoolFolder]
@@ -81,7 +81,7 @@ enum ChildRun {
                 + (options.durableFolder.map { ["--durable-folder", $0] } ?? ["--no-durable"])
                 + (cluster.map { ["--cluster", $0] } ?? [])
                 + options.workerPids.map { "--worker-pid=\($0)" } + options.gatewayPids.map { "--gateway-pid=\($0)" }
-                + Self.numbers(
+                + Self.numberOptions(
                     ("--parent-pid", options.parentPid), ("--supervisor-fd", options.supervisorDescriptor),
                     ("--ready-fd", options.readyDescriptor), ("--bus-fd", options.busDescriptor))
                 + (options.followsBroker ? ["--follows-broker"] : [])
@@ -90,20 +90,20 @@ enum ChildRun {
                 + (options.dnsServers ?? []).map { "--dns-server=\($0)" }
                 + (options.caFile.map { ["--ca-file=\($0)"] } ?? [])
                 + (options.tlsKeyLog.map { ["--tls-key-log=\($0)"] } ?? [])
-                + Self.numbers(("--parent-pid", options.parentPid), ("--slots", Int32(options.slots)))
+                + Self.numberOptions(("--parent-pid", options.parentPid), ("--slots", Int32(options.slots)))
         case .gateway(let options, let source):
             return ["earshot", "gateway"] + family + source.arguments
                 + ["--listen", options.addresses.map(\.description).joined(separator: ",")]
-                + Self.numbers(
+                + Self.numberOptions(
                     ("--parent-pid", options.parentPid), ("--supervisor-fd", options.supervisorDescriptor))
         case .puller(let options, let cluster):
             return ["earshot", "puller"] + family + ["--cluster", cluster]
-                + Self.numbers(("--parent-pid", options.parentPid))
+                + Self.numberOptions(("--parent-pid", options.parentPid))
         case .door(let arguments): return ["earshot-web", "door"] + arguments
         }
     }
 
-    private static func numbers(_ options: (name: String, value: Int32?)...) -> [String] {
+    private static func numberOptions(_ options: (name: String, value: Int32?)...) -> [String] {
         options.flatMap { option in option.value.map { [option.name, String($0)] } ?? [] }
     }
 }

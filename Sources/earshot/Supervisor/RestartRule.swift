@@ -10,8 +10,8 @@ struct RestartRule: Equatable {
     /// Minimum run that counts as success. The cause of a later end is unrelated to earlier ones.
     static let goodLife = Duration.seconds(10)
     private static let backoff = Backoff(firstMilliseconds: 100, longestMilliseconds: 30_000)
-    static let shortestPause = Duration.nanoseconds(backoff.first)
-    static let longestPause = Duration.nanoseconds(backoff.longest)
+    static let shortestPause = Duration.nanoseconds(backoff.firstPause)
+    static let longestPause = Duration.nanoseconds(backoff.longestPause)
     /// Quick deaths in a row that indicate a crash loop. Two poisonous requests kill four times at most: each is tried twice.
     static let mostQuickDeaths = 5
 

@@ -3,9 +3,9 @@ internal import EarshotClient
 /// Directories that the service manager created: RuntimeDirectory=, CacheDirectory= and StateDirectory=,
 /// systemd.exec(5). Only `serve` uses them, because a client may be a service with its own directories.
 struct ServiceFolders {
-    private let runtime = Self.first("RUNTIME_DIRECTORY")
-    private let caches = Self.first("CACHE_DIRECTORY")
-    private let state = Self.first("STATE_DIRECTORY")
+    private let runtime = Self.firstDirectory("RUNTIME_DIRECTORY")
+    private let caches = Self.firstDirectory("CACHE_DIRECTORY")
+    private let state = Self.firstDirectory("STATE_DIRECTORY")
 
     /// Cache; nil outside a service.
     var cache: String? { caches.map { $0 + "/cache" } }
@@ -23,7 +23,7 @@ struct ServiceFolders {
     }
 
     /// Returns the first directory of a list.
-    private static func first(_ variable: String) -> String? {
+    private static func firstDirectory(_ variable: String) -> String? {
         Environment.value(variable)?.split(separator: ":").first.map { String($0) }
     }
 }

@@ -10,7 +10,7 @@ extension Supervisor {
     ///
     /// - Parameter cause: message about the child.
     /// - Returns: delay before the restart.
-    func died(_ slot: ChildSlot, after lived: Duration, _ cause: String) -> Duration {
+    func childDied(_ slot: ChildSlot, after lived: Duration, _ cause: String) -> Duration {
         let wasFailing = slot.rule.isFailing
         let pause = slot.rule.lifeEnded(after: lived, using: &generator)
         if slot.rule.quickDeaths == 0 {

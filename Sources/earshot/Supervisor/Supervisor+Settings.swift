@@ -59,7 +59,7 @@ extension Supervisor {
             if let ended = EndedRequest(line: line) { hooks.add(ended) }
             return
         }
-        if line == Settings.taken {
+        if line == Settings.confirmation {
             unansweredSettings -= 1
             notifyService()
             return

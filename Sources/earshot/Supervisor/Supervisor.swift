@@ -338,7 +338,7 @@ final class Supervisor {
                 kill()
                 return
             }
-            let pause = died(
+            let pause = childDied(
                 slot, after: LoopTime.read().since(slot.started),
                 "\(slot.role.name) (\(child.pid)) ended with \(exit)")
             loop.setTimer(after: pause) { [unowned self] in restart(slot) }
@@ -368,7 +368,7 @@ final class Supervisor {
     func restart(_ slot: ChildSlot) {
         guard phase == .serving, !slot.isLeaving else { return }
         // A worker would end at once. Checked here, the cause is known for the status.
-        slot.obstacle = slot.role == .worker ? plan.worker.caFile.flatMap(TrustFile.fault) : nil
+        slot.obstacle = slot.role == .worker ? plan.worker.caFile.flatMap(TrustFile.pathFault) : nil
         if let obstacle = slot.obstacle { return retry(slot, after: obstacle) }
         do throws(SystemError) {
             try start(slot)
@@ -378,7 +378,7 @@ final class Supervisor {
     }
 
     private func retry(_ slot: ChildSlot, after cause: String) {
-        let pause = died(slot, after: .zero, "cannot start \(slot.role.name): \(cause)")
+        let pause = childDied(slot, after: .zero, "cannot start \(slot.role.name): \(cause)")
         loop.setTimer(after: max(pause, RestartRule.shortestPause)) { [unowned self] in restart(slot) }
     }
 

@@ -16,7 +16,7 @@ final class TopRun {
     private var screen: TopScreen?
     private var status: JSONValue?
     private var rows: [HandlerRow] = []
-    private var earlier: TopSample?
+    private var earlierSample: TopSample?
     private var samples = 0
     private var isQuerying = false
     private var isOver = false
@@ -118,7 +118,7 @@ final class TopRun {
         }
         samples += 1
         if screen == nil { try print(sample) }
-        earlier = sample
+        earlierSample = sample
         view.take(sample)
         try draw()
         if let count, samples >= count { isOver = true }
@@ -134,7 +134,7 @@ final class TopRun {
 
     /// Prints the line of a sample.
     private func print(_ sample: TopSample) throws {
-        let fields = sample.fields(since: earlier, time: Self.time())
+        let fields = sample.fields(since: earlierSample, time: Self.time())
         guard json else {
             return try StandardOutput().write(
                 line: fields.map { "\($0.name)=\($0.value ?? "-")" }.joined(separator: " "))

@@ -104,8 +104,8 @@ struct TopSample {
 
     static func cacheUses(_ sample: TopSample) -> Int { sample.count("cache.used") ?? 0 }
     static func cacheLookups(_ sample: TopSample) -> Int { sample.count("cache.asked") ?? 0 }
-    static func joined(_ sample: TopSample) -> Int { sample.count("flights.joined") ?? 0 }
-    static func attached(_ sample: TopSample) -> Int { (sample.count("flights.started") ?? 0) + joined(sample) }
+    static func joinedRequests(_ sample: TopSample) -> Int { sample.count("flights.joined") ?? 0 }
+    static func attached(_ sample: TopSample) -> Int { (sample.count("flights.started") ?? 0) + joinedRequests(sample) }
 
     // MARK: Lines
 
@@ -132,7 +132,7 @@ struct TopSample {
             rate("removed/s") { $0.count("requests.removed") },
             rate("bytes/s") { $0.count("flights.bytes") },
             number("cache-percent", percent(since: earlier, Self.cacheUses, of: Self.cacheLookups)),
-            number("shared-percent", percent(since: earlier, Self.joined, of: Self.attached)),
+            number("shared-percent", percent(since: earlier, Self.joinedRequests, of: Self.attached)),
         ]
     }
 

@@ -59,11 +59,11 @@ struct TopView {
     private var mode = Mode.browsing
     private var selection: String?
     private var sample: TopSample?
-    private var earlier: TopSample?
+    private var earlierSample: TopSample?
 
     mutating func take(_ sample: TopSample) {
         guard !isPaused else { return }
-        earlier = self.sample
+        earlierSample = self.sample
         self.sample = sample
     }
 
@@ -92,7 +92,7 @@ struct TopView {
         case .character("/"): mode = .filtering(before: filter)
         case .character("p"): isPaused.toggle()
         case .character("d"):
-            guard let selection = selected(in: shownHandlers), let handler = HandlerID(selection) else { break }
+            guard let selection = selectedHandler(in: shownHandlers), let handler = HandlerID(selection) else { break }
             mode = .confirming(handler)
         case .up, .character("k"): move(-1)
         case .down, .character("j"): move(1)
@@ -122,22 +122,23 @@ struct TopView {
     }
 
     /// The selected handler, or the first one.
-    private func selected(in rows: [HandlerRow]) -> String? {
+    private func selectedHandler(in rows: [HandlerRow]) -> String? {
         rows.contains { $0.handler == selection } ? selection : rows.first?.handler
     }
 
     // MARK: Rows
 
     private func rate(_ row: HandlerRow) -> Double? {
-        guard let sample, let earlier, sample.broker == earlier.broker, sample.seconds > earlier.seconds,
+        guard let sample, let earlierSample, sample.broker == earlierSample.broker,
+            sample.seconds > earlierSample.seconds,
             let before = rates[row.handler]
         else { return nil }
-        return Double(max(0, row.answered - before)) / (sample.seconds - earlier.seconds)
+        return Double(max(0, row.answered - before)) / (sample.seconds - earlierSample.seconds)
     }
 
     /// Answered requests of each handler in the earlier sample.
     private var rates: [String: Int] {
-        Dictionary((earlier?.handlers ?? []).map { ($0.handler, $0.answered) }) { first, _ in first }
+        Dictionary((earlierSample?.handlers ?? []).map { ($0.handler, $0.answered) }) { first, _ in first }
     }
 
     /// Handlers that the filter admits, in their order.
@@ -186,7 +187,7 @@ struct TopView {
         lines = Array(lines.prefix(rows - 1))
         lines += [Line](repeating: Line(text: ""), count: rows - 1 - lines.count)
         lines.append(Line(text: footer, style: .heading))
-        return lines.map { Line(text: Self.cut(TerminalText.escaped($0.text), to: columns), style: $0.style) }
+        return lines.map { Line(text: Self.truncated(TerminalText.escaped($0.text), to: columns), style: $0.style) }
     }
 
     private var summary: [Line] {
@@ -196,11 +197,11 @@ struct TopView {
             names.map { "\($0) \(count("\(prefix).\($0)"))" }.joined(separator: "  ")
         }
         func rate(_ name: String, _ counter: (TopSample) -> Int?) -> String {
-            "\(name) \(sample.rate(since: earlier, counter).map(TopSample.text) ?? "-")"
+            "\(name) \(sample.rate(since: earlierSample, counter).map(TopSample.text) ?? "-")"
         }
         func ratio(_ name: String, _ part: (TopSample) -> Int, _ whole: (TopSample) -> Int) -> String {
             func text(_ percent: Int?) -> String { percent.map { "\($0) %" } ?? "-" }
-            let now = earlier == nil ? nil : sample.percent(since: earlier, part, of: whole)
+            let now = earlierSample == nil ? nil : sample.percent(since: earlierSample, part, of: whole)
             return "\(name) \(text(now)) now, \(text(sample.percent(since: nil, part, of: whole))) in all"
         }
         let workers = sample.workers?.map {
@@ -222,7 +223,7 @@ struct TopView {
                         rate("submitted") { $0.count("requests.submitted") },
                         rate("answered") { $0.count("requests.answered") }, rate("failed") { $0.failed },
                         rate("removed") { $0.count("requests.removed") },
-                        sample.rate(since: earlier) { $0.count("flights.bytes") }.map(ByteSize.text) ?? "- B",
+                        sample.rate(since: earlierSample) { $0.count("flights.bytes") }.map(ByteSize.text) ?? "- B",
                     ].joined(separator: "  ")),
             Line(text: "queue     " + counts("queue", ["high", "normal", "low", "background"])),
             Line(
@@ -238,7 +239,7 @@ struct TopView {
                 text: "ratios    "
                     + [
                         ratio("cache", TopSample.cacheUses, TopSample.cacheLookups),
-                        ratio("shared", TopSample.joined, TopSample.attached),
+                        ratio("shared", TopSample.joinedRequests, TopSample.attached),
                     ].joined(separator: "  ")),
             Line(text: "workers   " + (workers.map { $0.isEmpty ? "none" : $0.joined(separator: "  ") } ?? "-")),
         ]
@@ -274,7 +275,7 @@ struct TopView {
 
     private func handlerTable(lines: Int, _ columns: Int) -> [Line] {
         let rows = shownHandlers
-        let selected = selected(in: rows)
+        let selected = selectedHandler(in: rows)
         let position = rows.firstIndex { $0.handler == selected } ?? 0
         // The last screen that has the selection, so that it scrolls as little as possible.
         let first = max(0, position - max(0, lines - 2))
@@ -305,7 +306,7 @@ struct TopView {
         while columns.count > 1, room() < nameWidth { columns.removeLast() }
         let nameWidth = max(4, room())
         func line(_ mark: String, _ name: String, _ cells: [String]) -> String {
-            mark + padded(cut(TerminalText.escaped(name), to: nameWidth), to: nameWidth)
+            mark + padded(truncated(TerminalText.escaped(name), to: nameWidth), to: nameWidth)
                 + zip(cells, columns).map { String(repeating: " ", count: max(1, $1.width - $0.count)) + $0 }.joined()
         }
         let shown = rows.dropFirst(first).prefix(lines - 1)
@@ -323,7 +324,7 @@ struct TopView {
     }
 
     /// Cuts text to a width; `~` marks the missing end.
-    private static func cut(_ text: String, to width: Int) -> String {
+    private static func truncated(_ text: String, to width: Int) -> String {
         text.count <= width ? text : width < 1 ? "" : String(text.prefix(width - 1)) + "~"
     }
 }

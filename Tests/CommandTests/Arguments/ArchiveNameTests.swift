@@ -25,6 +25,6 @@ import Testing
         let text = try String(contentsOf: page, encoding: .utf8)
         let row = try #require(text.split(separator: "\n").first { $0.hasPrefix("Endings of archives: ") })
         let words = row.split(separator: "`").enumerated().filter { $0.offset % 2 == 1 }.map { String($0.element) }
-        #expect(Set(words) == Set(ArchiveName.endings.map { ".\($0)" }))
+        #expect(Set(words) == Set(ArchiveName.suffixes.map { ".\($0)" }))
     }
 }

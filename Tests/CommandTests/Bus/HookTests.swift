@@ -51,8 +51,8 @@ import Testing
         #expect(hooks.word == SupervisorCommand.reportEnds)
         let ended = EndedRequest(handler: key.handler, request: key.request)
         // No program ends before the loop runs.
-        for _ in 0..<BusHooks.most + 3 { hooks.add(ended) }
-        #expect(hooks.count == BusHooks.most && hooks.dropped == 3)
+        for _ in 0..<BusHooks.mostPrograms + 3 { hooks.add(ended) }
+        #expect(hooks.count == BusHooks.mostPrograms && hooks.dropped == 3)
         try loop.run { hooks.dropped == 0 }
         hooks.add(ended)
         #expect(hooks.dropped == 0, "there is room again")
@@ -106,15 +106,15 @@ import Testing
         let blocked = try #require(HookProgram(argument: "cat \(gate)")).found()
         let (runs, blocking) = (HookRuns(program, loop) { _ in }, HookRuns(blocked, loop) { _ in })
         var ended = 0
-        for number in 0..<HookRuns.most + 3 {
+        for number in 0..<HookRuns.mostPrograms + 3 {
             blocking.add(outcome("u"), key) { ended += 1 }
             runs.add(outcome("u", path: folder.path + "/\(number)"), key) {}
         }
         try loop.run { runs.count == 0 }
-        #expect(try folder.names.count == HookRuns.most + 3 + 1)
-        #expect(ended == 0 && blocking.count == HookRuns.most + 3)
+        #expect(try folder.names.count == HookRuns.mostPrograms + 3 + 1)
+        #expect(ended == 0 && blocking.count == HookRuns.mostPrograms + 3)
         let children = blocking.processIDs
-        #expect(children.count == HookRuns.most)
+        #expect(children.count == HookRuns.mostPrograms)
         blocking.stop()
         #expect(blocking.count == 0)
         // Exit tests in this process wait until no child has ended without being reaped.

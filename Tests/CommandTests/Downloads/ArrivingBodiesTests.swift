@@ -28,7 +28,7 @@ import Testing
         // Another representation, which is too short so far.
         bodies.progressed(try progress(5, 5, isResumable: false))
         bodies.ended(try request(2))
-        for number in 1...5 { bodies.keep(try request(number), item, in: &destination) }
+        for number in 1...5 { bodies.keepPart(try request(number), item, in: &destination) }
         #expect((bodies.keptBytes, bodies.keptFiles, bodies.lostBytes) == (2_300, 2, 0))
     }
 

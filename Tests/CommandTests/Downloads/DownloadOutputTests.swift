@@ -87,7 +87,7 @@ import Testing
         _ = try folder.file("a.txt", "old ")
         var output = try output("--continue")
         var item = item
-        item.partial = output.existing(item)
+        item.partial = output.existingFile(item)
         #expect(item.partial?.length == 4)
         let time = "last-modified: Thu, 01 Jan 1970 00:00:01 GMT"
         #expect(write(&output, outcome(206, "content-range: bytes 9-11/12\n" + time), item) == "ended: write-failed")

@@ -24,12 +24,12 @@ import Testing
         let hash = "8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a"
         for _ in 1...2 {
             var destination = try Destination.folder(folder.path, interrupt: -1)
-            #expect(try destination.keep(body("k"), of: "http://h/a", sha256: hash) == folder.path + "/a-2")
-            #expect(try destination.keep(body("k"), of: "http://h/b", sha256: hash) == folder.path + "/b")
+            #expect(try destination.keepBody(body("k"), of: "http://h/a", sha256: hash) == folder.path + "/a-2")
+            #expect(try destination.keepBody(body("k"), of: "http://h/b", sha256: hash) == folder.path + "/b")
         }
         #expect(try folder.text("a") == "other" && folder.text("a-2") == "k")
         var destination = try Destination.folder(folder.path, interrupt: -1)
-        #expect(try destination.keep(body("l"), of: "http://h/b", sha256: nil) == folder.path + "/b-2")
+        #expect(try destination.keepBody(body("l"), of: "http://h/b", sha256: nil) == folder.path + "/b-2")
         #expect(try folder.names == ["a", "a-2", "b", "b-2"])
     }
 

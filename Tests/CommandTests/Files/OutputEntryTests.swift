@@ -65,12 +65,12 @@ import Testing
             #expect(throws: CommandError.self) { try CookieFile.write([], to: path) }
             #expect(throws: CommandError.self) { try SecretFile.create(path, with: "x") }
             var destination = Destination.file(path, interrupt: -1)
-            #expect(destination.existing(nil) == nil)
+            #expect(destination.existingFile(nil) == nil)
             #expect(throws: OutputFailure.self) { try destination.write(.bytes([65]), of: "http://h/x") }
         }
         var destination = try Destination.folder(folder.path, interrupt: -1)
         for name in ["file", "pipe", "link"] {
-            #expect(destination.existing(name) == nil)
+            #expect(destination.existingFile(name) == nil)
             #expect(throws: OutputFailure.self) {
                 try destination.write(.bytes([65]), of: "http://h/\(name)")
             }

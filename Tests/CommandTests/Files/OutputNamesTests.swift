@@ -171,9 +171,9 @@ import Testing
             try destination.write(.bytes([65]), of: item($0), modified: 86_400)
         }
         #expect(paths == ["d/e/a", "d/e/b", "d/c"].map { folder.path + "/" + $0 })
-        let found = try #require(destination.existing("d/e/b"))
+        let found = try #require(destination.existingFile("d/e/b"))
         #expect(found.modified == 86_400 && found.isRegular)
-        #expect(destination.existing("d/none") == nil)
+        #expect(destination.existingFile("d/none") == nil)
     }
 
     @Test func `a link among the directories is not followed`() throws {
@@ -183,7 +183,7 @@ import Testing
         #expect(throws: OutputFailure.self) { try destination.write(.bytes([65]), of: item("d/a")) }
         #expect(try folder.names == ["out"])
         _ = try folder.file("outside", "")
-        #expect(destination.existing("d/outside") == nil, "a file behind the link is not that of the URL")
+        #expect(destination.existingFile("d/outside") == nil, "a file behind the link is not that of the URL")
     }
 
     @Test func `times have the form of HTTP`() {
@@ -211,7 +211,7 @@ import Testing
         ] as [(Int?, String, ExistingFile.Rest?)])
     func `a response continues, completes or replaces the file`(status: Int?, fields: String, rest: ExistingFile.Rest?)
     {
-        #expect(partial.rest(of: status, HeaderFields(lines: Array(fields.utf8)), received: 10) == rest)
+        #expect(partial.remainder(of: status, HeaderFields(lines: Array(fields.utf8)), received: 10) == rest)
     }
 
     @Test(
@@ -223,7 +223,8 @@ import Testing
             (206, "content-range: bytes 10-19/20\ncontent-encoding: gzip"), (416, "content-range: bytes */9"),
         ])
     func `another range, a newer body and a shorter body are refused`(status: Int, fields: String) {
-        guard case .unusable = partial.rest(of: status, HeaderFields(lines: Array(fields.utf8)), received: 10) else {
+        guard case .unusable = partial.remainder(of: status, HeaderFields(lines: Array(fields.utf8)), received: 10)
+        else {
             Issue.record("it is used")
             return
         }
@@ -243,16 +244,16 @@ import Testing
     func `a part of a known version is continued by the same version`(
         status: Int, fields: String, received: Int?, rest: ExistingFile.Rest?
     ) throws {
-        let found = try recorded("10/20 \"1\"").rest(
+        let found = try recorded("10/20 \"1\"").remainder(
             of: status, HeaderFields(lines: Array(fields.utf8)), received: received)
         #expect(found == rest)
     }
 
     @Test func `a 416 completes a file of this length and version alone`() throws {
         let fields = HeaderFields(lines: Array("content-range: bytes */10\netag: \"1\"".utf8))
-        #expect(try recorded("10/10 \"1\"").rest(of: 416, fields, received: 0) == .some(.none))
+        #expect(try recorded("10/10 \"1\"").remainder(of: 416, fields, received: 0) == .some(.none))
         for record in ["10/20 \"1\"", "10/10 \"2\"", "10/- \"2\""] {
-            guard case .unusable = try recorded(record).rest(of: 416, fields, received: 0) else {
+            guard case .unusable = try recorded(record).remainder(of: 416, fields, received: 0) else {
                 Issue.record("\(record) is complete")
                 return
             }
@@ -271,7 +272,8 @@ import Testing
         "content-range: bytes 10-19/20\nlast-modified: Sun, 06 Nov 1994 08:49:37 GMT",
     ])
     func `a part of a known version is joined with nothing else`(fields: String) throws {
-        let found = try recorded("10/20 \"1\"").rest(of: 206, HeaderFields(lines: Array(fields.utf8)), received: 10)
+        let found = try recorded("10/20 \"1\"").remainder(
+            of: 206, HeaderFields(lines: Array(fields.utf8)), received: 10)
         guard case .unusable = found else {
             Issue.record("\(String(describing: found))")
             return
@@ -311,7 +313,7 @@ import Testing
         _ = try folder.file("a", "begin")
         var destination = try Destination.folder(folder.path, interrupt: -1)
         let item = OutputItem(entry: ListEntry(url: "http://h/a"), index: 1, name: "a")
-        let partial = try #require(destination.existing("a"))
+        let partial = try #require(destination.existingFile("a"))
         #expect(
             try destination.append(.bytes(Array(", end".utf8)), to: partial, of: item, modified: 1) == folder.path
                 + "/a")
@@ -326,7 +328,7 @@ import Testing
         _ = try folder.file("a", "begin")
         var destination = try Destination.folder(folder.path, interrupt: -1)
         let item = OutputItem(entry: ListEntry(url: "http://h/a"), index: 1, name: "a")
-        var partial = try #require(destination.existing("a"))
+        var partial = try #require(destination.existingFile("a"))
         partial.digest = "a92488bcbdeac11667e22f7aab5641cc387cf381792555c17bccfa5ff5f0078d"
         let rest = OutputBody.bytes(Array(", end".utf8))
         #expect(try destination.append(rest, to: partial, of: item, modified: nil) == nil)

@@ -37,7 +37,7 @@ import Testing
 @Suite struct TimeTextTests {
     @Test(arguments: [(0, "0:00"), (41.2, "0:42"), (60, "1:00"), (3_723, "1:02:03"), (183_600, "2d 3h"), (-1, "0:00")])
     func `the remaining time is short`(seconds: Double, text: String) {
-        #expect(TimeText.left(seconds) == text)
+        #expect(TimeText.remaining(seconds) == text)
     }
 
     @Test(arguments: [(0, "0.0 s"), (12.36, "12.3 s"), (59.99, "59.9 s"), (61.9, "1:01")])

@@ -58,7 +58,8 @@ private func sample(
         #expect(second.rate(since: first) { $0.count("requests.submitted") } == 5)
         #expect(second.percent(since: first, TopSample.cacheUses, of: TopSample.cacheLookups) == 75)
         #expect(second.percent(since: nil, TopSample.cacheUses, of: TopSample.cacheLookups) == 57)
-        #expect(second.percent(since: first, TopSample.joined, of: TopSample.attached) == nil, "no flight began")
+        #expect(
+            second.percent(since: first, TopSample.joinedRequests, of: TopSample.attached) == nil, "no flight began")
         #expect(second.failed == 3)
         #expect(second.slots == 128)
     }
@@ -67,7 +68,7 @@ private func sample(
         let first = try sample(seconds: 1, broker: "b", submitted: 100)
         let second = try sample(seconds: 2, broker: "c", submitted: 10)
         #expect(second.rate(since: first) { $0.count("requests.submitted") } == nil)
-        #expect(second.percent(since: first, TopSample.joined, of: TopSample.attached) == 20)
+        #expect(second.percent(since: first, TopSample.joinedRequests, of: TopSample.attached) == 20)
     }
 
     @Test func `a line has the same fields with and without rates`() throws {

@@ -176,7 +176,7 @@ import Testing
             }
             try await group.waitForAll()
         }
-        #expect(watch.state.count <= 2 * WatchState.most)
+        #expect(watch.state.count <= 2 * WatchState.mostUnread)
         var seen: Set<String> = []
         for try await ended in watch {
             #expect(try ended.result.get().status == 200)

@@ -328,7 +328,7 @@ import Testing
         _ = core.linkOpened()
         #expect(sent(core.received(welcome(2))) == [.fetch(submission), .query(.ping)])
         #expect(core.received(.answer(.ping)) == [.report(.answered(.ping))])
-        #expect(core.awaited.count == 1)
+        #expect(core.unansweredMessages.count == 1)
         #expect(core.received(.ok) == [])
         reconnect(&core)
         _ = core.linkLost()

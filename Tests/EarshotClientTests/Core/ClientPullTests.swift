@@ -87,7 +87,7 @@ import Testing
 
     private func isLost(_ action: ClientAction?) -> Bool {
         guard case .deliver(let delivery)? = action else { return false }
-        return delivery.terminal.response?.file == BodyFile.missing
+        return delivery.terminal.response?.file == BodyFile.missingFile
     }
 
     @Test func `a body is read with four READs at a time, and acknowledged when the consumer has finished`() throws {

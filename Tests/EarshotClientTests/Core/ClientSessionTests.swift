@@ -269,11 +269,11 @@ import Testing
 
     @Test func `of more that may be lost than is remembered the session is not gone on with`() {
         var core = leased()
-        for number in 0...NoticeLog.most { _ = core.subscribe(pattern("h/\(number)")) }
+        for number in 0...NoticeLog.mostEntries { _ = core.subscribe(pattern("h/\(number)")) }
         _ = core.linkLost()
         #expect(core.linkOpened() == [.send(.hello(hello))])
         core = leased()
-        for number in 0...NoticeLog.most {
+        for number in 0...NoticeLog.mostEntries {
             _ = core.subscribe(pattern("h/\(number)"))
             #expect(core.received(.ok) == [])
         }
@@ -284,25 +284,26 @@ import Testing
     @Test func `more than 256 messages without an answer wait for answers, and an acknowledgement does not`() {
         var core = leased()
         _ = sent(core.fetch(fetch("0"))).map { core.numbered($0) }
-        let count = SentNumbers.most + 300
+        let count = SentNumbers.mostUnanswered + 300
         var messages: [ClientMessage] = []
         for number in 1...count { messages += sent(core.subscribe(pattern("h/\(number)"))) }
         messages += sent(core.fetch(fetch("1")))
-        #expect(messages == (1...SentNumbers.most).map { .subscribe(pattern("h/\($0)")) })
+        #expect(messages == (1...SentNumbers.mostUnanswered).map { .subscribe(pattern("h/\($0)")) })
         _ = core.received(.terminal(result("0", sequence: 1)))
         #expect(core.passEnded() == [.send(.acknowledge(1))])
         for _ in 1...count { messages += sent(core.received(.ok)) }
         #expect(messages == (1...count).map { .subscribe(pattern("h/\($0)")) } + [.fetch(fetch("1"))])
         // The numbers are those of the order on the wire.
         let numbered = messages.map { core.numbered($0).number }
-        #expect(numbered.last == core.numbers.last)
+        #expect(numbered.last == core.numbers.lastNumber)
         #expect(sent(core.fetch(fetch("2"))) == [.fetch(fetch("2"))])
-        #expect(sent(resume(&core, lastReceived: core.numbers.last - 1)) == [.acknowledge(1), .fetch(fetch("2"))])
+        #expect(
+            sent(resume(&core, lastReceived: core.numbers.lastNumber - 1)) == [.acknowledge(1), .fetch(fetch("2"))])
     }
 
     @Test func `a submission that was held back and then sent is not repeated in a new session`() {
         var core = leased()
-        for number in 0...NoticeLog.most { _ = core.subscribe(pattern("h/\(number)")) }
+        for number in 0...NoticeLog.mostEntries { _ = core.subscribe(pattern("h/\(number)")) }
         var post = fetch("1")
         post.options.method = "POST"
         post.options.coalesces = false
@@ -357,22 +358,22 @@ import Testing
         var messages: [ClientMessage] = []
         var submission = fetch("1")
         submission.options.subscribes = false
-        for number in 1...SentNumbers.most + 2 {
+        for number in 1...SentNumbers.mostUnanswered + 2 {
             submission.request = key("\(number)").request
             messages += sent(core.fetch(submission))
         }
-        #expect(messages.count == SentNumbers.most)
+        #expect(messages.count == SentNumbers.mostUnanswered)
         #expect(sent(core.received(.ok)).count == 1)
         #expect(sent(core.received(.ok)) == [.fetch(submission)])
-        for _ in 1...SentNumbers.most { #expect(core.received(.ok) == []) }
-        #expect(core.awaited.isEmpty)
+        for _ in 1...SentNumbers.mostUnanswered { #expect(core.received(.ok) == []) }
+        #expect(core.unansweredMessages.isEmpty)
     }
 
     @Test func `a session that is resumed after it was given up is left for a new one`() {
         var core = leased()
         _ = core.linkLost()
         _ = core.linkOpened()
-        for number in 0...NoticeLog.most { _ = core.subscribe(pattern("h/\(number)")) }
+        for number in 0...NoticeLog.mostEntries { _ = core.subscribe(pattern("h/\(number)")) }
         #expect(core.received(welcome(1, lastReceived: 0)) == [.reconnect])
         _ = core.linkLost()
         #expect(core.linkOpened() == [.send(.hello(hello))])
@@ -381,9 +382,9 @@ import Testing
 
     @Test func `who leaves says so when the broker would wait for it`() {
         var core = leased()
-        #expect(core.left() == [.send(.bye)])
-        #expect(core.left() == [])
+        #expect(core.endClient() == [.send(.bye)])
+        #expect(core.endClient() == [])
         core = ready()
-        #expect(core.left() == [])
+        #expect(core.endClient() == [])
     }
 }

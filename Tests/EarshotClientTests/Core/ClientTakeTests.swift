@@ -42,7 +42,7 @@ import Testing
         #expect(fetchAndReceive(&core) == [.send(.take(1))])
         let delivered = delivery(core.received(.taken(1, path: Self.ownPath)))
         #expect(delivered?.isOwn == true && delivered?.terminal.response?.file == Self.ownPath)
-        #expect(core.taking.isEmpty && core.awaited.isEmpty)
+        #expect(core.taking.isEmpty && core.unansweredMessages.isEmpty)
         #expect(core.passEnded() == [], "the file is needed until the delivery is finished")
         core.finish(delivered!.id)
         #expect(core.passEnded() == [.send(.acknowledge(1))])
@@ -60,7 +60,7 @@ import Testing
         let fragment = BrokerFragment(head: Array("TAKEN 3 relative\nto: 6\n".utf8))
         let actions = core.received(malformed: fragment, WireError(.badMessage, "malformed"))
         #expect(delivery(actions)?.isOwn == false)
-        #expect(core.taking.isEmpty && core.awaited.isEmpty)
+        #expect(core.taking.isEmpty && core.unansweredMessages.isEmpty)
     }
 
     @Test func `small files, durable ones, those of others and of a copying consumer are not asked for`() {

@@ -39,7 +39,7 @@ import Testing
         #expect(receive(&core, "ACCEPTED\nto: 7\n") == [ended("3")])
         #expect(receive(&core, "ERROR a b\n") == [log])
         #expect(core.received(.answer(.ledger)) == [.report(.answered(.ledger))])
-        #expect(core.awaited.isEmpty)
+        #expect(core.unansweredMessages.isEmpty)
         for verb in ["REMOVED", "ANSWER", "CHANGED", "ACCEPTED"] { #expect(receive(&core, "\(verb)\nto: 1") == [log]) }
     }
 

@@ -48,9 +48,9 @@ import Testing
         _ = core.linkOpened()
         #expect(core.remove(.handler(handler)) == nil)
         var messages = sent(core.received(welcome(2)))
-        #expect(messages.count == SentNumbers.most)
+        #expect(messages.count == SentNumbers.mostUnanswered)
         #expect(core.remove(.handler(handler)) == [], "it waits for answers")
-        while let removal = core.awaited.first, case .remove(let pattern) = removal.what {
+        while let removal = core.unansweredMessages.first, case .remove(let pattern) = removal.what {
             messages += sent(core.received(NumberedAnswer(.removed(pattern, count: 0), to: removal.number)))
         }
         #expect(messages.count == ClientCore.mostUnsentRemovals + 2)

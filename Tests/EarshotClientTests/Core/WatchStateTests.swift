@@ -11,7 +11,7 @@ import Testing
         let state = WatchState(pattern("page/"))
         var resumed = 0
         let read = { try await state.next(isolation: nil) { resumed += 1 } }
-        for _ in 1..<WatchState.most { #expect(!state.put(ended)) }
+        for _ in 1..<WatchState.mostUnread { #expect(!state.put(ended)) }
         #expect(state.put(ended))
         // The loop adds results beyond the bound while the reader reads.
         for _ in 0..<4 { _ = try await read() }

@@ -10,7 +10,7 @@ import Testing
         EndpointList(try (1...count).map { try CurveKeys.endpoint("tcp://127.0.0.1:\($0)") })
     }
 
-    private func port(_ list: EndpointList) -> String { String(list.current.description.suffix(1)) }
+    private func port(_ list: EndpointList) -> String { String(list.currentEndpoint.description.suffix(1)) }
 
     @Test func `unreachable buses are tried in turn, with pauses that grow to two seconds`() throws {
         var list = try list(2)
@@ -42,7 +42,7 @@ import Testing
         #expect(list.failed(.lost, at: 3_990, random: 0) == .connect(after: 10_000_000))
         _ = list.failed(.lost, at: 4_000, random: 0)
         #expect(port(list) == "2" && list.isAway)
-        list.left()
+        list.sessionEnded()
         #expect(!list.isAway)
         list.connected()
         _ = list.failed(.lost, at: 9_000, random: 0)
@@ -54,7 +54,7 @@ import Testing
         list.connected()
         _ = list.failed(.refused, at: 0, random: 0)
         #expect(port(list) == "2")
-        let last = list.current
+        let last = list.currentEndpoint
         #expect(list.failed(.handshakeInvalid, at: 0, random: 0) == .fail(last, .handshakeInvalid))
     }
 
@@ -63,7 +63,7 @@ import Testing
         _ = list.failed(.unreachable, at: 0, random: 0)
         list.connected()
         #expect(list.hasOthers)
-        list.drained()
+        list.busDrained()
         _ = list.failed(.lost, at: 1_000, random: 0)
         #expect(port(list) == "1" && list.isAway)
     }
@@ -79,7 +79,7 @@ import Testing
 
     @Test func `three failed handshakes mean a wrong server key, unless the bus has answered before`() throws {
         var list = try list(1)
-        let bus = list.current
+        let bus = list.currentEndpoint
         for _ in 0..<2 { #expect(list.failed(.handshakeFailed, at: 0, random: 0) != .fail(bus, .handshakeFailed)) }
         #expect(list.failed(.handshakeFailed, at: 0, random: 0) == .fail(bus, .handshakeFailed))
         var known = try self.list(1)
@@ -89,7 +89,7 @@ import Testing
 
     @Test func `failed handshakes count only in a row`() throws {
         var list = try list(1)
-        let bus = list.current
+        let bus = list.currentEndpoint
         for ending in [.handshakeFailed, .handshakeFailed, .unreachable, .handshakeFailed] as [LinkEnding] {
             #expect(list.failed(ending, at: 0, random: 0) != .fail(bus, ending))
         }
@@ -140,7 +140,7 @@ import Testing
         _ = core.received(welcome(1, lastReceived: nil))
         _ = core.fetch(fetch("1"))
         _ = core.received(.goodbye(reason: "draining"))
-        _ = core.pulls.grew(progress("1"))
+        _ = core.pulls.bodyGrew(progress("1"))
         #expect(!core.mayMove)
     }
 
@@ -157,7 +157,7 @@ import Testing
         var later = fetch("3")
         later.options.isDurable = true
         _ = core.fetch(later)
-        let reports = core.moved()
+        let reports = core.busChanged()
         #expect(reports.count == 1)
         guard case .report(.refused(let reply))? = reports.first else {
             Issue.record("no refusal")

@@ -191,8 +191,8 @@ private let anyPort = "tcp://127.0.0.1:*"
         let loop = try EventLoop()
         let endpoint = try closedPort(loop)
         let connection = try connect([CurveKeys.endpoint(endpoint)], loop)
-        #expect(try loop.run(for: patience) { connection.fault != nil })
-        #expect(connection.fault?.contains("no bus answers at \(endpoint)") == true)
+        #expect(try loop.run(for: patience) { connection.faultText != nil })
+        #expect(connection.faultText?.contains("no bus answers at \(endpoint)") == true)
         #expect(connection.failure == nil)
         var isConnected = false
         let broker = try ScriptedBroker(endpoint, loop) { broker, _ in

@@ -112,7 +112,7 @@ func isSame(_ message: ClientMessage, _ refused: ClientMessage) -> Bool {
 
 extension ClientCore {
     private var openMessages: [(number: UInt64, message: ClientMessage)] {
-        let questions = awaited.map { ($0.number, $0.what.message) }
+        let questions = unansweredMessages.map { ($0.number, $0.what.message) }
         let sent = requests.values.filter { $0.number < .max }
         let fetches = sent.map { ($0.number, ClientMessage.fetch($0.fetch.value)) }
         let others = notices.entries.map { ($0.number, $0.message) }

@@ -90,7 +90,7 @@ import Testing
         _ = try a.want([.make(1), .make(2)])
         let grant = try a.take(1)[0]
         let notice = try cool(a, requested: 60_000)
-        #expect(notice.strikes == 1 && notice.remainingMilliseconds == 60_000)
+        #expect(notice.refusalsInRow == 1 && notice.remainingMilliseconds == 60_000)
         #expect(try b.notices() == [.cooled(notice)])
         #expect(try a.done([grant.completed("429", isAnswered: false)]) == [true])
         let (grants, wait) = try b.takeAndWait()
@@ -101,10 +101,10 @@ import Testing
     @Test func `refusals of attempts that ran together are one, and a longer wish of the origin extends the pause`()
         throws
     {
-        #expect(try cool(a, requested: 600_000).strikes == 1)
-        #expect(try cool(b).strikes == 1)
+        #expect(try cool(a, requested: 600_000).refusalsInRow == 1)
+        #expect(try cool(b).refusalsInRow == 1)
         let requested = try cool(a, requested: 1_200_000)
-        #expect(requested.strikes == 1 && requested.remainingMilliseconds == 1_200_000)
+        #expect(requested.refusalsInRow == 1 && requested.remainingMilliseconds == 1_200_000)
         #expect(try cool(b, requested: 5_000).remainingMilliseconds > 600_000)
     }
 
@@ -125,7 +125,7 @@ import Testing
         #expect(try a.done([probe[0].completed()]) == [true])
         _ = try a.want([.make(4)])
         #expect(try a.take().count == 2)
-        #expect(try cool(a).strikes == 1)
+        #expect(try cool(a).refusalsInRow == 1)
     }
 
     /// Sets the end of the cool-down to the past, where a test would wait otherwise.
@@ -158,7 +158,7 @@ import Testing
         #expect(try a.take() == [])
         #expect(try a.done(probe.map { $0.completed() }) == [true])
         #expect(try a.take().count == 2)
-        #expect(try cool(a).strikes == 1)
+        #expect(try cool(a).refusalsInRow == 1)
     }
 
     @Test func `a flight of one node is taken by it alone, and counts towards the limit`() throws {

@@ -26,7 +26,7 @@ struct SessionRig {
     }
 
     mutating func open(_ link: EngineLink) -> [EngineAction] {
-        session.opened(link, now: now)
+        session.linkOpened(link, now: now)
         return session.takeActions()
     }
 

@@ -103,7 +103,7 @@ struct ReplyTests {
     @Test mutating func `nothing is kept for a client without a lease`() {
         let a = connect(1, lease: 0)
         for _ in 0..<5 { rig.pass { $0.send(.query(.ping), by: a) } }
-        #expect(rig.core.records.clients.indices.allSatisfy { rig.core.records.clients[$0].replies.kept == 0 })
+        #expect(rig.core.records.clients.indices.allSatisfy { rig.core.records.clients[$0].replies.keptCount == 0 })
     }
 
     @Test mutating func `BYE ends the numbers`() {

@@ -108,7 +108,7 @@ struct SessionTableTests {
         }
         #expect(Phase.of(table) == expected.phase)
         #expect(Array(table.ended) == (expected.phase == .ended ? [0] : []))
-        #expect(Array(table.away) == (expected.phase == .away ? [0] : []))
+        #expect(Array(table.awaySessions) == (expected.phase == .away ? [0] : []))
         #expect(table.checkInvariants() == [])
     }
 
@@ -120,11 +120,11 @@ struct SessionTableTests {
         for session in [1, 0, 2] as [Handle<ClientSession>] {
             Self.suspend(&table, session, absence: UInt64(10 + session.index))
         }
-        #expect(Array(table.away) == [1, 0, 2] && table[0].absence == 10)
+        #expect(Array(table.awaySessions) == [1, 0, 2] && table[0].absenceEpoch == 10)
         table.endLease(of: 1)
         table[1].deliveries.end()
         table.remove(1)
-        #expect(Array(table.away) == [0, 2])
+        #expect(Array(table.awaySessions) == [0, 2])
         #expect(table.handle(of: SessionToken(high: 7, low: 2)) == nil)
         #expect(table.checkInvariants() == [])
     }
@@ -151,7 +151,7 @@ struct SessionTableTests {
         Self.connect(&table, 2)
         table.resume(0, over: 1)
         Self.open(&table, 0, lease: 0)
-        #expect(table.handle(of: Self.token) == nil && table[0].absence == nil)
+        #expect(table.handle(of: Self.token) == nil && table[0].absenceEpoch == nil)
         #expect(table.checkInvariants() == [])
     }
 

@@ -392,7 +392,7 @@ struct SessionTests {
         rig.wait(milliseconds: 1_000)
         for _ in 0..<10 where rig.core.records.clients.count > 0 { rig.pass() }
         #expect(rig.core.records.clients.count == 0)
-        #expect(rig.core.records.clients.resumableCount == 0 && rig.core.records.clients.away.isEmpty)
+        #expect(rig.core.records.clients.resumableCount == 0 && rig.core.records.clients.awaySessions.isEmpty)
         rig.wait(milliseconds: 10_000)
         for _ in 0..<100 where rig.core.timerCount > 0 { rig.pass() }
         #expect(rig.core.timerCount == 0)

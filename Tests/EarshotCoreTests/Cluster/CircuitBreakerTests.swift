@@ -26,13 +26,13 @@ import Testing
         var now = 2_000
         for pause in [4_000, 8_000, 16_000, 32_000, 60_000, 60_000] {
             #expect(breaker.permits(now: tick(now)))
-            breaker.tries(now: tick(now))
+            breaker.tryBegan(now: tick(now))
             #expect(!breaker.permits(now: tick(now)))
             #expect(breaker.failed(now: tick(now)) == false)
             #expect(!breaker.permits(now: tick(now + pause - 1)))
             now += pause
         }
-        breaker.tries(now: tick(now))
+        breaker.tryBegan(now: tick(now))
         #expect(breaker.succeeded() == true)
         #expect(breaker.isClosed && breaker == CircuitBreaker())
     }
@@ -41,7 +41,7 @@ import Testing
         var breaker = CircuitBreaker()
         breaker.open(now: tick(0))
         #expect(!breaker.permits(now: tick(1_999)))
-        breaker.tries(now: tick(2_000))
+        breaker.tryBegan(now: tick(2_000))
         #expect(!breaker.permits(now: tick(3_999)) && breaker.permits(now: tick(4_000)))
     }
 }

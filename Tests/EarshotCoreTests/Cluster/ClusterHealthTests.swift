@@ -172,7 +172,7 @@ import Testing
         #expect(bed.node.rig.jobs.isEmpty)
         // The nodes that cannot read it agree on one fetch, which that node does not run.
         #expect(bed.node.wants.map(\.lane) == [.shared])
-        #expect(SharedRequest(record: bed.node.wants[0].record)?.avoided == [Self.other])
+        #expect(SharedRequest(record: bed.node.wants[0].record)?.avoidedAddresses == [Self.other])
         bed.node.engine(result(want, at: "10.0.0.3:5766", token: 5))
         #expect(bed.node.rig.jobs.count == 1)
         bed.node.wait(milliseconds: 2_000)
@@ -194,7 +194,7 @@ import Testing
         #expect(
             bed.node.rig.core.takeClusterNotices()
                 == [.missedBody(place: place, reason: "not-cached", isFirst: true)])
-        #expect(SharedRequest(record: bed.node.wants[0].record)?.avoided == [])
+        #expect(SharedRequest(record: bed.node.wants[0].record)?.avoidedAddresses == [])
     }
 
     @Test func `a node whose bodies others cannot read leaves their flights to other nodes`() {

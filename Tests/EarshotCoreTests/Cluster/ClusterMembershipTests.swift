@@ -48,7 +48,7 @@ import Testing
         rig.book.drop(BookRig.flight(3))
         rig.book.ended(one, [9], isAnswered: true, now: rig.now)
         let refusal = EngineRefusal(origin: BookRig.origin, requestedMilliseconds: 100)
-        rig.book.refused(refusal)
+        rig.book.originRefused(refusal)
         _ = rig.receive(.granted([], opensAfterMilliseconds: nil))
         #expect(
             rig.calls(freeSlots: 1) == [
@@ -137,8 +137,8 @@ import Testing
         var count = MemberCount(configured: 3)
         #expect(count.divisor == 3)
         count.reported(2, now: BookRig.start)
-        count.left(now: BookRig.start.advanced(byMilliseconds: 3_000))
-        #expect(count.present == 2)
+        count.membershipEnded(now: BookRig.start.advanced(byMilliseconds: 3_000))
+        #expect(count.presentCount == 2)
         #expect(count.divisor == 3)
         count.reported(5, now: BookRig.start.advanced(byMilliseconds: 4_000))
         count.reported(5, now: BookRig.start.advanced(byMilliseconds: 6_000))
@@ -184,7 +184,7 @@ import Testing
         var rig = BookRig(isMember: false)
         _ = rig.wait(milliseconds: 5_000)
         for number in 1...3 as ClosedRange<UInt64> {
-            rig.book.began(
+            rig.book.addRunningAttempt(
                 BookRig.flight(number), BookRig.want(number), token: FencingToken(70 + number), now: rig.now)
         }
         #expect(rig.joined(members: 2) == [.mode(isCoordinated: true)])
@@ -231,7 +231,7 @@ import Testing
 
     @Test func `a restarted node retires the ID of its earlier process once, before its assertions`() {
         var book = ClusterBook(predecessor: NodeID(3), now: BookRig.start)
-        book.began(one, BookRig.want(1), token: FencingToken(70), now: BookRig.start)
+        book.addRunningAttempt(one, BookRig.want(1), token: FencingToken(70), now: BookRig.start)
         _ = book.received(.joined(NodeID(7), members: 1), now: BookRig.start)
         let calls = book.takeCalls(freeSlots: 1, now: BookRig.start)
         #expect(calls.prefix(2) == [.retire(NodeID(3)), .want([BookRig.want(1, token: 70)])])
@@ -266,12 +266,12 @@ import Testing
 
     @Test func `results without the engine are forgotten when they are too many or too old`() {
         var results = UnreportedResults()
-        for number in 0...UInt64(UnreportedResults.most) {
+        for number in 0...UInt64(UnreportedResults.mostResults) {
             results.add([1], of: BookRig.key(number), FencingToken(5), now: BookRig.start)
         }
         var other = results
         let reports = results.take(now: BookRig.start)
-        #expect(reports.count == UnreportedResults.most)
+        #expect(reports.count == UnreportedResults.mostResults)
         #expect(reports.first?.key == BookRig.key(1))
         #expect(results.take(now: BookRig.start) == [])
         #expect(other.take(now: BookRig.start.advanced(byMilliseconds: EngineLimits.resultMilliseconds)) == [])

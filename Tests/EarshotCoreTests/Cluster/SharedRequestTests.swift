@@ -47,7 +47,7 @@ import Testing
                     SharedRequest(
                         try request(fields: fields), timeoutMilliseconds: 0, policy: policy, avoided: avoided))
                 let read = try #require(SharedRequest(record: shared.record))
-                #expect(read == shared && read.policy == policy && read.avoided == avoided)
+                #expect(read == shared && read.policy == policy && read.avoidedAddresses == avoided)
             }
         }
         let rules = String(repeating: "deny 10.0.0.0/8, ", count: 1_000)

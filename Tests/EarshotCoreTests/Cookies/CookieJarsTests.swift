@@ -64,7 +64,7 @@ struct CookieJarsTests {
     }
 
     private static func phase(of root: String, in jars: CookieJars) -> Phase {
-        jars.used.contains(root) ? .used : jars.idleCount > 0 ? .idle : .none
+        jars.usedRoots.contains(root) ? .used : jars.idleCount > 0 ? .idle : .none
     }
 
     /// Expected phase; nil for an event that cannot occur in a phase.
@@ -109,7 +109,7 @@ struct CookieJarsTests {
 
     @Test mutating func `an empty jar is not kept`() throws {
         #expect(jars.open("r", of: PrincipalTable.administrator, within: Self.most, quotas: &quotas))
-        #expect(jars.used.contains("r") && quotas.total.cookieBytes == OwnedJar.emptyBytes)
+        #expect(jars.usedRoots.contains("r") && quotas.total.cookieBytes == OwnedJar.emptyBytes)
         let timer = remove("r")
         #expect(timer == nil && Self.phase(of: "r", in: jars) == .none && quotas.total.cookieBytes == 0)
     }
@@ -141,7 +141,7 @@ struct CookieJarsTests {
         #expect(opens("u", within: full, &self))
         jars.rootAdded("r")
         jars.rootAdded("s")
-        #expect(Array(jars.used).sorted() == ["s", "t", "u"], "the jar of r was evicted")
+        #expect(Array(jars.usedRoots).sorted() == ["s", "t", "u"], "the jar of r was evicted")
         #expect(faults == [])
     }
 
@@ -156,7 +156,7 @@ struct CookieJarsTests {
         for number in 0..<4 { try store("c\(number)=\(value)", of: "s", within: 4 * part) }
         #expect(quotas.use(by: a).cookieBytes <= part && jars.jar(of: "r") == nil)
         #expect(jars.jar(of: "s")?.cookies(now: 0).contains { $0.name == Array("c3".utf8) } == true)
-        while jars.open("t\(jars.used.count)", of: a, within: 4 * part, quotas: &quotas) {}
+        while jars.open("t\(jars.usedRoots.count)", of: a, within: 4 * part, quotas: &quotas) {}
         #expect(quotas.use(by: a).cookieBytes > part - OwnedJar.emptyBytes)
         #expect(jars.jar(of: "b")?.count == 1)
         #expect(faults == [])
@@ -172,6 +172,6 @@ struct CookieJarsTests {
 
     @Test mutating func `cookies for a root without a used jar are dropped`() throws {
         try store("a=1", of: "r")
-        #expect(jars.used.isEmpty && faults == [])
+        #expect(jars.usedRoots.isEmpty && faults == [])
     }
 }

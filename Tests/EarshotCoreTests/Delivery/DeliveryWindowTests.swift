@@ -191,7 +191,7 @@ struct DeliveryWindowTests {
         let expected = Self.expected(step, place)
         #expect(returned == expected.0)
         #expect(numbers(window) == expected.1)
-        #expect([window.sent, window.numbered, Int(window.acknowledged)] == expected.2)
+        #expect([window.sent, window.numberedCount, Int(window.acknowledged)] == expected.2)
         let left = expected.1.count { $0 >= 0 }
         #expect(window.count == left)
         #expect(window.weight == Weight(texts: left, bodies: 10 * left))

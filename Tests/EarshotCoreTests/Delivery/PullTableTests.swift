@@ -57,12 +57,12 @@ struct PullTableTests {
         table.park(Self.growing(8, 1), of: 1)
         table.park(Self.growing(7, 2), of: 2)
         #expect(!table.isBehind && table.count(of: 1) == 2 && table.checkInvariants() == [])
-        table.grew(9)
+        table.bodyGrew(9)
         #expect(!table.isBehind)
-        table.grew(7)
+        table.bodyGrew(7)
         #expect(table.checkInvariants() == [])
         #expect(takeAll(&table) == ["1:0", "2:2"])
-        table.grew(7)
+        table.bodyGrew(7)
         #expect(!table.isBehind && table.count(of: 1) == 1)
     }
 
@@ -105,7 +105,7 @@ struct PullTableTests {
         table.park(Self.growing(7, 0), of: 1)
         table.remove(1)
         #expect(table.isEmpty && !table.isBehind && table.checkInvariants() == [])
-        table.grew(7)
+        table.bodyGrew(7)
         #expect(!table.isBehind)
     }
 

@@ -50,7 +50,7 @@ struct DurableBookTests {
         guard phase != .absent else { return (book, DurableID(rawValue: 1)) }
         let id = book.insert(interest, acceptedAt: Tick(nanoseconds: 1), try entering())
         let steps: [(Phase, (inout DurableBook) -> Void)] = [
-            (.stored, { $0.stored(interest) }),
+            (.stored, { $0.requestStored(interest) }),
             (.writing, { _ = $0.beginWriting(interest, bytes: 100, success) }),
             (.complete, { $0.written(interest, isStored: true) }),
             (.reading, { _ = $0.beginRead(interest) }),
@@ -138,7 +138,7 @@ struct DurableBookTests {
         #expect(Phase(book.records[Self.interest]) == .stored)
         #expect(book.beginWriting(Self.interest, bytes: 1_000, Self.success) == id)
         let other = book.insert(8, acceptedAt: Tick(nanoseconds: 1), try Self.entering())
-        book.stored(8)
+        book.requestStored(8)
         #expect(book.beginWriting(8, bytes: 1, Self.success) == nil)
         #expect(book.beginWriting(8, bytes: 0, Self.success) == other)
         #expect(book.checkInvariants() == [])
@@ -161,10 +161,10 @@ struct DurableBookTests {
 
     @Test func `new IDs are above those on the disk`() throws {
         var book = Self.book()
-        let found = [41, DurableID.most, 7, DurableID.most + 1].map { book.found(DurableID(rawValue: $0)) }
+        let found = [41, DurableID.maximum, 7, DurableID.maximum + 1].map { book.rowFound(DurableID(rawValue: $0)) }
         #expect(found == [true, true, true, false])
         let id = book.insert(1, acceptedAt: Tick(nanoseconds: 1), try Self.entering())
-        #expect(id.rawValue == DurableID.most + 1)
+        #expect(id.rawValue == DurableID.maximum + 1)
     }
 
     @Test func `a request of an earlier broker is stored, or complete with its file`() {

@@ -28,7 +28,7 @@ import Testing
         limits: [Int?], allowed: Int?, failing: Int?
     ) throws {
         let flight = try flight(limits: limits)
-        switch Flights.exceeded(flight, allowed: allowed, in: &rig.core.records) {
+        switch Flights.sizeExceeded(flight, allowed: allowed, in: &rig.core.records) {
         case .tooLarge(let requests): #expect(requests.count == failing)
         case .conclude(let outcome): #expect(rig.core.records.outcomes[outcome].failure == .tooLarge && failing == nil)
         default: Issue.record("another step")

@@ -66,10 +66,10 @@ struct FlightTableTests {
         case .claiming: table.enter(.claiming, flight)
         case .running: table.enter(.running(worker: 1), flight)
         case .backingOff: table.backOff(flight, until: now)
-        case .following: table.follow(child, by: flight)
+        case .following: table.followRedirect(child, by: flight)
         case .ended:
             table.deferCancellation(of: flight, by: nil)
-            #expect(table.keep(5, of: flight) == true)
+            #expect(table.keepOutcome(5, of: flight) == true)
         }
     }
 
@@ -106,14 +106,14 @@ struct FlightTableTests {
         Self.enter(next, flight, child, &table)
         #expect(Phase(table[flight].phase) == next)
         #expect((table.pauses[flight] == Self.now) == (next == .backingOff))
-        #expect(table.counts[table[flight].phase] == (next == .queued ? 2 : 1))
+        #expect(table.phaseCounts[table[flight].phase] == (next == .queued ? 2 : 1))
         #expect(table.checkInvariants() == [])
         // In any phase it can be freed.
         if next == .following { table.unfollow(child, by: flight) }
         _ = table.endDeferral(of: flight)
         table.remove(flight)
         table.remove(child)
-        #expect(table.count == 0 && table.counts == FlightCounts() && table.pauses.isEmpty)
+        #expect(table.count == 0 && table.phaseCounts == FlightCounts() && table.pauses.isEmpty)
         #expect(table.checkInvariants() == [])
     }
 
@@ -163,10 +163,10 @@ struct FlightTableTests {
         let (_, key) = try Self.key("http://o/", mode: .explicit)
         #expect(table.joinable(key) == nil)
         let isOpen = [.queued, .running, .backingOff].contains(phase)
-        #expect(table.wider(key) == (isOpen ? flight : nil))
+        #expect(table.widerFlight(key) == (isOpen ? flight : nil))
         guard isOpen else { return }
         table.tighten(flight, to: key)
-        #expect(table.handle(of: key) == flight && table.modedCount == 1 && table.wider(key) == nil)
+        #expect(table.handle(of: key) == flight && table.modedCount == 1 && table.widerFlight(key) == nil)
         #expect(table.checkInvariants() == [])
     }
 
@@ -189,10 +189,10 @@ struct FlightTableTests {
         table.attach(3, to: second)
         #expect(table.firstInterest(of: child) == nil && table.onlyInterest(of: child) == nil)
         #expect(table.onlyInterest(of: second) == 3 && table.onlyInterest(of: first) == nil)
-        table.follow(child, by: first)
+        table.followRedirect(child, by: first)
         #expect(table.firstInterest(of: child) == 1)
         table.attach(4, to: child)
-        table.follow(child, by: second)
+        table.followRedirect(child, by: second)
         #expect(table.interests(of: child) == [4, 1, 2, 3])
         #expect(table.firstInterest(of: child) == 4 && table.onlyInterest(of: child) == nil)
         #expect(table.parents(of: child) == [first, second])
@@ -207,8 +207,8 @@ struct FlightTableTests {
         let child = try Self.begin(&table, "http://o/child")
         let parent = try Self.begin(&table, "http://o/1")
         let grandparent = try Self.begin(&table, "http://o/2")
-        table.follow(parent, by: grandparent)
-        table.follow(child, by: parent)
+        table.followRedirect(parent, by: grandparent)
+        table.followRedirect(child, by: parent)
         let detached = table.detachParents(of: child)
         #expect(detached == [grandparent, parent])
         for flight in detached { table.remove(flight) }
@@ -221,7 +221,7 @@ struct FlightTableTests {
         let parent = try Self.begin(&table, "http://o/1")
         table.attach(1, to: child)
         table.attach(2, to: parent)
-        table.follow(child, by: parent)
+        table.followRedirect(child, by: parent)
         let keys = [child, parent].map { table[$0].key }
         #expect(table.firstAwaited(upTo: child) == child)
         #expect(table.endLater(child, with: 5) == true)
@@ -241,7 +241,7 @@ struct FlightTableTests {
     @Test mutating func `flights beyond the hop limit are those at its distance from the end of the chain`() throws {
         var flights: [Handle<Flight>] = []
         for number in 0...4 { flights.append(try Self.begin(&table, "http://o/\(number)")) }
-        for number in 0..<4 { table.follow(flights[number + 1], by: flights[number]) }
+        for number in 0..<4 { table.followRedirect(flights[number + 1], by: flights[number]) }
         #expect(table.tooFar(flights[3], hops: 4) == [])
         #expect(table.tooFar(flights[3], hops: 3) == [flights[0]])
         #expect(table.tooFar(flights[3], hops: 1) == [flights[2]])
@@ -254,12 +254,12 @@ struct FlightTableTests {
     @Test mutating func `an outcome is kept only for a flight whose cancellation is deferred`() throws {
         let flight = try Self.begin(&table)
         table.enter(.running(worker: 1), flight)
-        #expect(table.keep(5, of: flight) == false)
+        #expect(table.keepOutcome(5, of: flight) == false)
         table.deferCancellation(of: flight, by: MessageMark(client: ClientID(rawValue: 7), number: 3))
         table.attach(1, to: flight)
-        #expect(table.keep(5, of: flight) == false, "it was rejoined")
+        #expect(table.keepOutcome(5, of: flight) == false, "it was rejoined")
         table.detach(1, from: flight)
-        #expect(table.keep(5, of: flight) == true)
+        #expect(table.keepOutcome(5, of: flight) == true)
         #expect(table[flight].phase == .ended)
         // It was rejoined and left again.
         table.deferCancellation(of: flight, by: MessageMark(client: ClientID(rawValue: 8), number: 4))

@@ -24,7 +24,7 @@ struct HandlerRegistryTests {
     }
 
     enum Event: CaseIterable {
-        case unname, requestEnded, endRemoval, dropIfIdle
+        case removeName, requestEnded, endRemoval, dropIfIdle
     }
 
     /// A registry in which the handler `a/b` is in the given phase. It has one request, of client 5; a removed one has
@@ -35,7 +35,7 @@ struct HandlerRegistryTests {
         let handler = registry.add(id).number
         registry.requestAdded(1, to: handler, owner: 5)
         guard phase != .named else { return (registry, handler) }
-        registry.unname(handler, HandlerRemoval(listeners: [7], message: remover))
+        registry.removeName(handler, HandlerRemoval(listeners: [7], message: remover))
         guard phase == .removed else { return (registry, handler) }
         end(1, of: handler, in: &registry)
         registry.endRemoval(of: handler)
@@ -53,11 +53,11 @@ struct HandlerRegistryTests {
     /// Expected phase; nil for an event that cannot occur in a phase.
     private static func expected(_ event: Event, _ phase: Phase) -> Phase? {
         switch (event, phase) {
-        case (.unname, .named), (.requestEnded, .removing): .removing
+        case (.removeName, .named), (.requestEnded, .removing): .removing
         case (.endRemoval, .removing): .removed
         // The reference of its request keeps it.
         case (.dropIfIdle, .named), (.dropIfIdle, .removing), (.dropIfIdle, .removed): phase
-        case (.unname, _), (.requestEnded, _), (.endRemoval, _), (.dropIfIdle, .absent): nil
+        case (.removeName, _), (.requestEnded, _), (.endRemoval, _), (.dropIfIdle, .absent): nil
         }
     }
 
@@ -77,7 +77,7 @@ struct HandlerRegistryTests {
         #expect((registry.handle(of: Self.id) == handler) == (phase == .named))
         #expect(registry.removing(Self.id) == (phase == .removing ? [handler] : []))
         switch event {
-        case .unname: registry.unname(handler, HandlerRemoval(listeners: [], message: Self.remover))
+        case .removeName: registry.removeName(handler, HandlerRemoval(listeners: [], message: Self.remover))
         case .requestEnded:
             Self.end(1, of: handler, in: &registry)
             #expect(registry[handler].requests.pending == 0 && registry[handler].requests.removed == 1)
@@ -173,9 +173,9 @@ struct HandlerRegistryTests {
     @Test func `an epoch without listeners ends with the next listener`() {
         var (registry, handler) = Self.registry(.named)
         registry.awaitListener(of: handler, serial: 4)
-        #expect(registry[handler].absence == 4)
+        #expect(registry[handler].absenceEpoch == 4)
         registry.listenerCame(handler)
-        #expect(registry[handler].absence == nil)
+        #expect(registry[handler].absenceEpoch == nil)
     }
 
     // MARK: Requests
@@ -194,7 +194,7 @@ struct HandlerRegistryTests {
         registry.requestReopened(of: handler) { $0.answered -= 1 }
         #expect(registry[handler].ownRequests == 1 && registry[handler].requests.pending == 3)
         #expect(registry.checkInvariants() == [])
-        registry.unname(handler, HandlerRemoval(listeners: [], message: Self.remover))
+        registry.removeName(handler, HandlerRemoval(listeners: [], message: Self.remover))
         #expect(registry[handler].requests.pending == 3 && registry[handler].requests.removed == 0)
         registry.requestEnded(of: handler, owner: 6) { $0.removed += 1 }
         #expect(registry[handler].requests.pending == 2 && registry[handler].ownRequests == 1)
@@ -205,14 +205,14 @@ struct HandlerRegistryTests {
         let handler = registry.add(Self.id).number
         for request in 1...3 as ClosedRange<Handle<Interest>> {
             registry.requestAdded(request, to: handler, owner: nil)
-            registry.rest(request, of: handler)
+            registry.addResting(request, of: handler)
         }
         registry.endRest(2, of: handler)
-        #expect(registry.resting(of: handler) == [1, 3])
+        #expect(registry.restingRequests(of: handler) == [1, 3])
         registry.outcomeHeld(of: handler)
-        #expect(registry[handler].held == 1)
+        #expect(registry[handler].heldCount == 1)
         registry.outcomeReleased(of: handler)
-        #expect(registry[handler].held == 0)
+        #expect(registry[handler].heldCount == 0)
         #expect(registry.checkInvariants() == [])
     }
 
@@ -222,7 +222,7 @@ struct HandlerRegistryTests {
         let handler = registry.add(Self.id).number
         registry.requestAdded(1, to: handler, owner: nil)
         _ = registry.subscribe(3, to: handler)
-        registry.unname(handler, HandlerRemoval(listeners: [3], message: Self.remover))
+        registry.removeName(handler, HandlerRemoval(listeners: [3], message: Self.remover))
         let successor = try #require(registry.handle(of: Self.id))
         #expect(successor != handler)
         #expect(registry[successor].subscribers == [3] && registry[handler].subscribers == [])
@@ -250,7 +250,7 @@ struct HandlerRegistryTests {
         for request in 1...3 as ClosedRange<Handle<Interest>> {
             let handler = registry.add(Self.id).number
             registry.requestAdded(request, to: handler, owner: nil)
-            registry.unname(handler, HandlerRemoval(listeners: [], message: Self.remover))
+            registry.removeName(handler, HandlerRemoval(listeners: [], message: Self.remover))
             removed.append(handler)
         }
         #expect(Array(registry.removing) == removed && registry.removing(Self.id) == removed)

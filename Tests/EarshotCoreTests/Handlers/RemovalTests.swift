@@ -47,7 +47,7 @@ struct RemovalTests {
         for number in 0..<3 { rig.send(.subscribe(.handler(HandlerID("q/x/\(number)")!)), by: a) }
         let pattern = HandlerPattern("q/x/")!
         var looks = 0
-        let found = rig.core.records.handlers.order.handles(
+        let found = rig.core.records.handlers.nameOrder.handles(
             from: rig.core.records.handlers.position(of: pattern.description)
         ) {
             handler in

@@ -14,8 +14,8 @@ import Testing
 
     @Test func `a part has a place until it is taken`() {
         var store = PartStore()
-        store.keep(Self.part("a"), for: 2)
-        store.keep(Self.part("b", bytes: 30), for: 1)
+        store.keepPart(Self.part("a"), for: 2)
+        store.keepPart(Self.part("b", bytes: 30), for: 1)
         #expect(store.bytes == 130 && store.hasPart(of: 1))
         #expect(store.take(2)?.file == "a")
         #expect(store.take(1)?.file == "b")
@@ -25,8 +25,8 @@ import Testing
 
     @Test func `two parts of one file violate an invariant`() {
         var store = PartStore()
-        store.keep(Self.part("a"), for: 1)
-        store.keep(Self.part("a"), for: 2)
+        store.keepPart(Self.part("a"), for: 1)
+        store.keepPart(Self.part("a"), for: 2)
         #expect(store.checkInvariants() == ["12: two parts share a file"])
     }
 }

@@ -148,7 +148,7 @@ import Testing
     {
         var (rig, client, worker) = Self.keeping()
         let job = try interrupt(&rig, bytes: Self.mebibyte, by: client, worker)
-        let file = SpoolName.kept(of: job.attempt)
+        let file = SpoolName.keptPart(of: job.attempt)
         let keys = PartKeys(texts: ["http://a.example/x\n"], owner: nil)
         #expect(rig.stored == [file] && rig.removedParts.isEmpty)
         #expect(rig.recorded.map(\.keys) == [keys] && rig.recorded.map(\.part.validator) == ["\"a\""])
@@ -175,7 +175,7 @@ import Testing
         var (rig, client, worker) = Self.keeping()
         for bytes in [Self.mebibyte - 1, (1 << 30) + 1] {
             let job = try interrupt(&rig, bytes: bytes, by: client, worker, request: "\(bytes)")
-            #expect(rig.stored.isEmpty && rig.removedParts == [SpoolName.kept(of: job.attempt)])
+            #expect(rig.stored.isEmpty && rig.removedParts == [SpoolName.keptPart(of: job.attempt)])
         }
     }
 
@@ -192,7 +192,7 @@ import Testing
             default: fetch.httpFields = Array("cache-control: no-store".utf8)
             }
         }
-        #expect(rig.stored.isEmpty && rig.removedParts == [SpoolName.kept(of: job.attempt)])
+        #expect(rig.stored.isEmpty && rig.removedParts == [SpoolName.keptPart(of: job.attempt)])
         #expect(rig.core.audit() == [])
     }
 
@@ -247,7 +247,7 @@ import Testing
         for isVerified in [false, true] {
             rig.pass { $0.fetch("h", "\(isVerified)", "http://a.example/x", by: client) }
             let job = try #require(rig.resumeJobs.first?.0)
-            let file = SpoolName.kept(of: job.attempt)
+            let file = SpoolName.keptPart(of: job.attempt)
             rig.pass {
                 $0.core.partFound(
                     Self.description(job), bytes: Self.mebibyte, isVerified: false, for: job.attempt, by: worker)

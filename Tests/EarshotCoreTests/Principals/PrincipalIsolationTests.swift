@@ -289,7 +289,7 @@ struct PrincipalIsolationTests {
             connect(id, "uid:33")
             bed.pass { $0.core.clientLost(id, now: $0.now) }
         }
-        #expect(bed.rig.core.records.clients.away.count == 8)
+        #expect(bed.rig.core.records.clients.awaySessions.count == 8)
         #expect(bed.rig.core.ledger.requests.pending == 1)
     }
 

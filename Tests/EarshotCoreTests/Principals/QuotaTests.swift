@@ -272,7 +272,7 @@ struct QuotaTests {
                     }
                     Self.expectSound(rig)
                 }
-                return rig.core.records.parts.kept.count
+                return rig.core.records.parts.keptParts.count
             }
             #expect(breakOff(Self.a) == 2)
             let use = rig.core.records.quotas.use(by: 1)

@@ -92,7 +92,7 @@ struct RateBookTests {
         var filling = WaterFilling(limits: (0...count).map { 10 + 20 * $0 })
         let shares = filling.divide(among: (0..<count).map { .init(groups: [$0, $0 + 1], demand: nil) })
         #expect(shares == (0..<count).map { 10 + 10 * $0 })
-        #expect(filling.rest.dropLast().allSatisfy { $0 == 0 })
+        #expect(filling.undividedRates.dropLast().allSatisfy { $0 == 0 })
         #expect(filling.steps <= 4 * count)
     }
 
@@ -107,7 +107,7 @@ struct RateBookTests {
         let (a, b) = (try attempt(1), try attempt(2))
         #expect(book.started(a, [limit], now: now) == 1 << 20)
         #expect(book.started(b, [limit], now: now) == 1 << 19)
-        #expect(book.due == now.advanced(byMilliseconds: 50))
+        #expect(book.nextDivision == now.advanced(byMilliseconds: 50))
         func members(_ received: Int...) -> [RateBook.Member] {
             self.members([limit], Array(zip([a, b], received)))
         }
@@ -168,10 +168,10 @@ struct RateBookTests {
         _ = book.started(a, [bus], now: now)
         let lifted = RateBook.Member(attempt: a, worker: worker, limits: [], receivedBytes: .max)
         #expect(book.divide(among: [lifted], now: now) == [.init(worker: worker, attempt: a, rate: nil)])
-        #expect(book.isEmpty && book.due == nil)
+        #expect(book.isEmpty && book.nextDivision == nil)
         _ = book.started(a, [bus], now: now)
         #expect(book.divide(among: [], now: now) == [])
-        #expect(book.isEmpty && book.due == nil)
+        #expect(book.isEmpty && book.nextDivision == nil)
         #expect(book.started(a, [bus], now: now) == 1_000, "its former start does not count")
         #expect(book.checkInvariants() == [])
     }

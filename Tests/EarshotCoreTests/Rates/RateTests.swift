@@ -55,7 +55,7 @@ struct RateTests {
         #expect(rates == [1_000])
         rig.pass { $0.done(jobs[1], by: worker) }
         rig.wait(milliseconds: 50)
-        #expect(rig.core.records.rates.isEmpty && rig.core.records.rates.due == nil)
+        #expect(rig.core.records.rates.isEmpty && rig.core.records.rates.nextDivision == nil)
     }
 
     @Test mutating func `a setting and a rule apply to running transfers, and to all handlers`() throws {
@@ -103,7 +103,7 @@ struct RateTests {
         rig.pass { $0.fetch("h", "2", "http://o/2", by: a) { $0.options.limitRate = 1_000 } }
         rig.pass { $0.core.workerLost(worker, now: $0.now) }
         rig.wait(milliseconds: 50)
-        #expect(rig.core.records.rates.isEmpty && rig.core.records.rates.due == nil)
+        #expect(rig.core.records.rates.isEmpty && rig.core.records.rates.nextDivision == nil)
     }
 
     @Test mutating func `a transfer that started without a limit of a handler never gets one`() {

@@ -26,7 +26,7 @@ struct RequestBookTests {
         let first = try add("a")
         let other = try add("a", to: 1)
         #expect(try find("a") == first && find("a", of: 1) == other && find("b") == nil)
-        book.unlist(first)
+        book.freeID(first)
         #expect(try find("a") == nil && find("a", of: 1) == other && book.contains(first))
         let second = try add("a")
         #expect(try find("a") == second && book.count == 3 && book.checkInvariants() == [])
@@ -36,7 +36,7 @@ struct RequestBookTests {
         let first = try add("a")
         let reference = book.reference(to: first)
         #expect(book.resolve(reference) == first)
-        book.unlist(first)
+        book.freeID(first)
         book.remove(first)
         #expect(book.resolve(reference) == nil)
         let second = try add("b")
@@ -50,7 +50,7 @@ struct RequestBookTests {
         book.changeExtras(of: request) { $0.limitRate = 7 }
         let number = try #require(book[request].extras)
         #expect(book[number].maxBytes == 5 && book[number].limitRate == 7 && book.checkInvariants() == [])
-        book.unlist(request)
+        book.freeID(request)
         book.remove(request)
         #expect(book.isEmpty && book.checkInvariants() == [])
     }
@@ -80,7 +80,7 @@ struct RequestBookTests {
         let requests = try (0..<64).map { try add("\($0)") }
         book.changeExtras(of: requests[0]) { $0.maxBytes = 5 }
         for request in requests[1...] {
-            book.unlist(request)
+            book.freeID(request)
             book.remove(request)
         }
         #expect(book.canShrink(least: 0))

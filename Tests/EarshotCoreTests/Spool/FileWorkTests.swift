@@ -40,7 +40,7 @@ struct FileWorkTests {
 
     private func part(_ file: String, isKept: Bool = true) -> FileWork.Part {
         FileWork.Part(
-            attempt: job.attempt, file: file, keptName: isKept ? SpoolName.kept(of: job.attempt) : nil)
+            attempt: job.attempt, file: file, keptName: isKept ? SpoolName.keptPart(of: job.attempt) : nil)
     }
 
     @Test func `a finished file gets the name of its content`() {

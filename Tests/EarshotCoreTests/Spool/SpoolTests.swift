@@ -90,7 +90,7 @@ import Testing
             $0.core.partKept(of: second.attempt, bytes: 501, by: worker)
             $0.failed(second, "cancelled", by: worker)
         }
-        #expect(rig.actions.contains(.spool(.removePart(SpoolName.kept(of: second.attempt)))))
+        #expect(rig.actions.contains(.spool(.removePart(SpoolName.keptPart(of: second.attempt)))))
         let small = try fetch("3", by: client, &rig)
         rig.pass { $0.done(small, by: worker) }
         #expect(rig.terminals(for: client) == ["h 3 200"])

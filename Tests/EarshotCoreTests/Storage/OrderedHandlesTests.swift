@@ -25,7 +25,7 @@ struct OrderedHandlesTests {
             }
             if step % 64 == 0 {
                 #expect(table.handles(from: table.start) { _ in true } == model)
-                #expect(table.fault == nil)
+                #expect(table.invariantFault == nil)
                 #expect(table.count == model.count)
             }
         }
@@ -59,7 +59,7 @@ struct OrderedHandlesTests {
         var random = SplitMix(seed: 5)
         for number in ((0 as Handle<Int>)..<3_000).shuffled(using: &random) {
             table.remove(at: table.firstPosition { $0 < number })
-            #expect(table.fault == nil)
+            #expect(table.invariantFault == nil)
         }
         #expect(table.count == 0)
         #expect(table[table.start] == nil)

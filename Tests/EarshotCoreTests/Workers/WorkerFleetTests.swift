@@ -40,7 +40,7 @@ struct WorkerFleetTests {
         fleet.connected(id, now: Self.now)
         fleet.connected(id, now: Self.now)
         #expect(fleet.count == 1 && fleet.indices.map { fleet[$0].phase } == [.joining])
-        fleet.joined(
+        fleet.workerJoined(
             0, pools: [2], of: PrincipalTable.administrator, slots: 3, pid: 77, acceptsDrain: true, speaksHTTP2: false,
             isDraining: false)
         #expect(fleet[0].phase == .ready && fleet[0].pid == 77 && fleet[0].acceptsDrain && !fleet[0].speaksHTTP2)
@@ -114,7 +114,7 @@ struct WorkerFleetTests {
         fleet.start(attempt, Self.lease(.flight(5), isHigh: isHigh), at: worker)
         if use == .cancelling { fleet.cancel(attempt, at: worker) }
         #expect(fleet[worker].leases.use(of: attempt) == use.use)
-        #expect(fleet[worker].lower == (isHigh ? 0 : 1) && fleet.freeSlots(of: worker) == 7)
+        #expect(fleet[worker].leasesBelowHigh == (isHigh ? 0 : 1) && fleet.freeSlots(of: worker) == 7)
         #expect(fleet[worker].cancelling == (use == .cancelling ? 1 : 0))
         #expect(fleet.runningAttempts == 1)
         #expect(fleet.flight(of: attempt, by: WorkerID(rawValue: 1)) == (use == .flight ? 5 : nil))
@@ -125,7 +125,7 @@ struct WorkerFleetTests {
         #expect(ended?.use == use.use && ended?.isCancelling == (use == .cancelling))
         let again = fleet.end(attempt, at: worker)
         #expect(again == nil)
-        #expect(fleet[worker].lower == 0 && fleet[worker].cancelling == 0 && fleet[worker].isEmpty)
+        #expect(fleet[worker].leasesBelowHigh == 0 && fleet[worker].cancelling == 0 && fleet[worker].isEmpty)
         #expect(fleet.checkInvariants() == [])
     }
 
@@ -189,11 +189,11 @@ struct WorkerFleetTests {
         var fleet = Self.fleet()
         let worker = fleet.add(1)
         for flight in 0..<leases { fleet.start(Self.attempt(UInt64(flight)), Self.lease(.flight(1)), at: worker) }
-        fleet.offered(offered, by: worker)
+        fleet.slotsOffered(offered, by: worker)
         fleet.announced(slots: reported, to: worker)
         #expect(fleet[worker].slots == slots && fleet.freeSlots(of: worker) == free)
         let count = fleet.slotCount(of: WorkerPool.web)
-        #expect(count.total == slots && count.free == free && count.lower == leases)
+        #expect(count.total == slots && count.free == free && count.slotsBelowHigh == leases)
         // Leases above the lowered slots drain.
         #expect(fleet[worker].ceiling == max(slots, leases))
         #expect(fleet.checkInvariants() == [])
@@ -205,7 +205,7 @@ struct WorkerFleetTests {
     @Test func `a worker without pools has no slots`() {
         var fleet = Self.fleet()
         let worker = fleet.add(1, pools: [])
-        fleet.offered(9, by: worker)
+        fleet.slotsOffered(9, by: worker)
         #expect(fleet[worker].slots == 0 && fleet.slotCount(of: WorkerPool.web).total == 0)
     }
 
@@ -407,9 +407,9 @@ struct WorkerLivenessTests {
         #expect(place(busy) == ["0", "true"])
         fleet.setQuarantine(busy, false)
         #expect(fleet.freeSlots(of: busy) == 2)
-        fleet.offered(0, by: busy)
+        fleet.slotsOffered(0, by: busy)
         #expect(place(busy) == [])
-        fleet.offered(2, by: busy)
+        fleet.slotsOffered(2, by: busy)
         #expect(place(busy) == ["0", "true"])
         fleet.drain(busy)
         #expect(place(busy) == [])
@@ -432,7 +432,7 @@ extension WorkerFleet {
         _ worker: Handle<WorkerSession>, slots: Int = 8, pools: [Handle<WorkerPool>] = WorkerFleetTests.web,
         isDraining: Bool = false
     ) {
-        joined(
+        workerJoined(
             worker, pools: pools, of: PrincipalTable.administrator, slots: slots, pid: 1, acceptsDrain: false,
             speaksHTTP2: true, isDraining: isDraining)
     }

@@ -44,7 +44,7 @@ struct WorkerPoolsTests {
         let served = pools.register(["s"], of: Self.owner)?.first ?? -1
         // Its origins keep a closed pool in the table.
         pools.originAdded(to: served)
-        if phase == .awaited || phase == .closed { _ = pools.leave(served, now: now) }
+        if phase == .awaited || phase == .closed { _ = pools.removeWorker(served, now: now) }
         if phase == .closed { pools.close(served) }
         return pools
     }
@@ -74,7 +74,7 @@ struct WorkerPoolsTests {
         switch event {
         case .register: #expect(pools.register(["s"], of: Self.owner)?.count == 1)
         case .leave:
-            let timer = try pools.leave(#require(number), now: Self.now)
+            let timer = try pools.removeWorker(#require(number), now: Self.now)
             let absence = try #require(timer)
             #expect(absence.end == Self.now.advanced(byMilliseconds: 100))
             #expect(pools.isAwaited(absence.pool, serial: absence.serial))
@@ -106,12 +106,12 @@ struct WorkerPoolsTests {
         _ = pools.register(["s"], of: Self.owner)
         let number = try #require(pools.handle(of: "s", of: Self.owner))
         #expect(pools[number].workers == 2)
-        #expect(pools.leave(number, now: Self.now) == nil)
-        let first = pools.leave(number, now: Self.now)
+        #expect(pools.removeWorker(number, now: Self.now) == nil)
+        let first = pools.removeWorker(number, now: Self.now)
         let earlier = try #require(first).serial
         _ = pools.register(["s"], of: Self.owner)
         #expect(!pools.isAwaited(number, serial: earlier))
-        let second = pools.leave(number, now: Self.now)
+        let second = pools.removeWorker(number, now: Self.now)
         #expect(try #require(second).serial != earlier && !pools.isAwaited(number, serial: earlier))
         #expect(pools.checkInvariants() == [])
     }
@@ -119,7 +119,7 @@ struct WorkerPoolsTests {
     @Test func `the pool of http and https is there without workers, and is never awaited`() {
         var pools = Self.pools()
         #expect(pools[WorkerPool.web].phase == .served && pools.open(for: "s", of: Self.owner) == nil)
-        #expect(pools.leave(WorkerPool.web, now: Self.now) == nil)
+        #expect(pools.removeWorker(WorkerPool.web, now: Self.now) == nil)
         pools.originAdded(to: WorkerPool.web)
         pools.originForgotten(by: WorkerPool.web)
         #expect(pools.count == 1 && pools[WorkerPool.web].phase == .served)
@@ -130,9 +130,9 @@ struct WorkerPoolsTests {
         var pools = Self.pools(.awaited)
         let number = try #require(pools.handle(of: "s", of: Self.owner))
         pools.originAdded(to: number)
-        pools.returned(FlightName(reference: GenerationalHandle(record: 1, generation: 1)), to: number)
+        pools.flightReturned(FlightName(reference: GenerationalHandle(record: 1, generation: 1)), to: number)
         pools.close(number)
-        #expect(pools[number].returned.isEmpty)
+        #expect(pools[number].returnedFlights.isEmpty)
         pools.originForgotten(by: number)
         #expect(pools.count == 2)
         pools.originForgotten(by: number)
@@ -181,9 +181,9 @@ struct WorkerPoolsTests {
         let names = (1...4).map {
             FlightName(reference: GenerationalHandle(record: Handle(index: $0), generation: UInt64($0)))
         }
-        for name in names { pools.returned(name, to: WorkerPool.web) }
+        for name in names { pools.flightReturned(name, to: WorkerPool.web) }
         #expect(pools.takeReturned(of: WorkerPool.web) == names[3])
-        #expect(pools[WorkerPool.web].returned == Array(names[..<3]))
+        #expect(pools[WorkerPool.web].returnedFlights == Array(names[..<3]))
         for name in names { pools.add(suspect: name, first: name == names[2], to: WorkerPool.web) }
         #expect(pools.nextSuspect(of: WorkerPool.web) == names[2])
         #expect(Array(pools.takeSuspects(of: WorkerPool.web)) == [names[0], names[1], names[3]])

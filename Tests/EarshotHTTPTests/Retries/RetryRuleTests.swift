@@ -120,8 +120,8 @@ struct BackoffTests {
     }
 
     @Test func `no count and no bound overflows`() {
-        #expect(backoff.pause(afterFailures: .max, random: .max) == backoff.longest)
-        #expect(backoff.pause(afterFailures: .min) == backoff.first)
+        #expect(backoff.pause(afterFailures: .max, random: .max) == backoff.longestPause)
+        #expect(backoff.pause(afterFailures: .min) == backoff.firstPause)
         #expect(Backoff(first: 1, longest: .max).pause(afterFailures: .max, random: .max) == .max)
         #expect(Backoff(first: 0, longest: 0).pause(afterFailures: 9, random: .max) == 0)
         #expect(Backoff(first: 9, longest: 1).pause(afterFailures: 1) == 1)

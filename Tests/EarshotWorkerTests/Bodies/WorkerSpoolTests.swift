@@ -29,7 +29,7 @@ import Testing
         file = nil
         #expect(names.isEmpty)
         file = try SpoolFile("two.part", in: spool)
-        try file?.keep()
+        try file?.keepFile()
         file = nil
         #expect(names == ["two.part"])
         spool.delete("two.part")
@@ -44,11 +44,11 @@ import Testing
         #expect(error?.number == EWOULDBLOCK)
         let reader = dup(file.descriptor)
         defer { close(reader) }
-        file.leave()
+        file.leaveFile()
         #expect(try Data(contentsOf: folder.appending(path: "one.part")).count == 2, "the second one truncated nothing")
         let next = try SpoolFile("one.part", in: spool, behind: 1)
         #expect(flock(reader, LOCK_EX | LOCK_NB) != 0)
-        next.leave()
+        next.leaveFile()
         #expect(flock(reader, LOCK_EX | LOCK_NB) == 0)
     }
 

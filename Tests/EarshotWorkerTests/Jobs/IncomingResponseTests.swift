@@ -50,8 +50,8 @@ struct IncomingResponseTests {
 
         func startOver() { response.startOver() }
         func raise(to maximum: Int?) { response.raise(to: maximum) }
-        func cut() -> Bool { response.cut() }
-        func leave() -> BodyPart? { response.leave() }
+        func cut() -> Bool { response.omitRedirectBody() }
+        func leave() -> BodyPart? { response.leavePart() }
         func discard() { response.discard() }
         func progressTaken() { response.progressTaken() }
         func end() throws(Refusal) { try response.end() }

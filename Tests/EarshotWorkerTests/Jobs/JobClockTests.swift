@@ -23,15 +23,15 @@ struct JobClockTests {
     func `a lookup ends with the first of two deadlines`(connect: Int, deadline: Int, code: FailureCode) {
         var clock = clock(connect: connect)
         #expect(clock.deadline(.resolving, now: time(0)) == time(deadline))
-        #expect(clock.overdue(.resolving, now: time(deadline - 1), silentMilliseconds: nil) == nil)
+        #expect(clock.overdueRefusal(.resolving, now: time(deadline - 1), silentMilliseconds: nil) == nil)
         #expect(
-            clock.overdue(.resolving, now: time(deadline), silentMilliseconds: nil)?.code == code)
+            clock.overdueRefusal(.resolving, now: time(deadline), silentMilliseconds: nil)?.code == code)
     }
 
     @Test func `the worker's own work has no deadline, and the times begin after it`() {
         var clock = clock()
         #expect(clock.deadline(.ownWork, now: time(50_000)) == time(51_000))
-        #expect(clock.overdue(.ownWork, now: time(50_000), silentMilliseconds: nil) == nil)
+        #expect(clock.overdueRefusal(.ownWork, now: time(50_000), silentMilliseconds: nil) == nil)
         clock.begin(now: time(50_000))
         #expect(clock.deadline(.resolving, now: time(50_000)) == time(50_300))
         #expect(clock.connectTimeLeft(now: time(50_100)) == .milliseconds(200))
@@ -45,27 +45,27 @@ struct JobClockTests {
         var clock = clock()
         clock.receivedBody(now: time(900))
         #expect(clock.deadline(.body, now: time(900)) == time(1_900))
-        #expect(clock.overdue(.body, now: time(1_899), silentMilliseconds: nil) == nil)
-        #expect(clock.overdue(.body, now: time(1_900), silentMilliseconds: 0)?.code == .timeout)
+        #expect(clock.overdueRefusal(.body, now: time(1_899), silentMilliseconds: nil) == nil)
+        #expect(clock.overdueRefusal(.body, now: time(1_900), silentMilliseconds: 0)?.code == .timeout)
     }
 
     @Test func `bytes of an incomplete header line count, as the kernel saw them`() {
         var clock = clock()
-        #expect(clock.overdue(.header, now: time(1_000), silentMilliseconds: 400) == nil)
+        #expect(clock.overdueRefusal(.header, now: time(1_000), silentMilliseconds: 400) == nil)
         #expect(clock.deadline(.header, now: time(1_000)) == time(1_600))
-        #expect(clock.overdue(.header, now: time(1_600), silentMilliseconds: 1_000)?.code == .timeout)
+        #expect(clock.overdueRefusal(.header, now: time(1_600), silentMilliseconds: 1_000)?.code == .timeout)
     }
 
     @Test func `a connection that never was is silent`() {
         var clock = clock()
-        #expect(clock.overdue(.header, now: time(1_000), silentMilliseconds: nil)?.code == .timeout)
+        #expect(clock.overdueRefusal(.header, now: time(1_000), silentMilliseconds: nil)?.code == .timeout)
     }
 
     @Test func `a header of many lines ends within ten timeouts`() {
         var clock = clock()
         for moment in stride(from: 500, through: 10_400, by: 900) { clock.receivedHeaderLine(now: time(moment)) }
         #expect(clock.deadline(.header, now: time(10_400)) == time(10_500))
-        let refusal = clock.overdue(.header, now: time(10_500), silentMilliseconds: 0)
+        let refusal = clock.overdueRefusal(.header, now: time(10_500), silentMilliseconds: 0)
         #expect(refusal == Refusal(.timeout, "The header of the response did not end in time."))
     }
 
@@ -75,9 +75,9 @@ struct JobClockTests {
         for moment in stride(from: 900, through: 90_000, by: 900) { clock.receivedBody(now: time(moment)) }
         #expect(clock.deadline(.body, now: time(90_000)) == time(91_000))
         for moment in stride(from: 90_500, through: 100_400, by: 900) { clock.receivedHeaderLine(now: time(moment)) }
-        #expect(clock.overdue(.body, now: time(100_499), silentMilliseconds: 0) == nil)
+        #expect(clock.overdueRefusal(.body, now: time(100_499), silentMilliseconds: 0) == nil)
         #expect(clock.deadline(.body, now: time(100_499)) == time(100_500))
-        let refusal = clock.overdue(.body, now: time(100_500), silentMilliseconds: 0)
+        let refusal = clock.overdueRefusal(.body, now: time(100_500), silentMilliseconds: 0)
         #expect(refusal == Refusal(.timeout, "The trailer of the response did not end in time."))
     }
 
@@ -93,7 +93,7 @@ struct JobClockTests {
         var clock = clock()
         clock.receivedHeaderLine(now: time(900))
         clock.startOver(now: time(1_400))
-        #expect(clock.overdue(.resolving, now: time(1_400), silentMilliseconds: nil) == nil)
+        #expect(clock.overdueRefusal(.resolving, now: time(1_400), silentMilliseconds: nil) == nil)
         #expect(clock.deadline(.resolving, now: time(1_400)) == time(1_700))
         #expect(clock.connectTimeLeft(now: time(1_500)) == .milliseconds(200))
     }

@@ -98,11 +98,11 @@ public struct CoolDownNotice: Equatable, Sendable {
     /// Rest of the pause; 0 if it is over.
     public var remainingMilliseconds: Int
     /// Refusals in a row.
-    public var strikes: Int
+    public var refusalsInRow: Int
 
     public init(origin: ClusterKey, remainingMilliseconds: Int, strikes: Int) {
         self.origin = origin
         self.remainingMilliseconds = remainingMilliseconds
-        self.strikes = strikes
+        self.refusalsInRow = strikes
     }
 }

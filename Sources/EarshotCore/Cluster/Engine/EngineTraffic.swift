@@ -20,7 +20,7 @@ package struct EngineTraffic {
     /// The same for attempts that serve other nodes only.
     var hostedAssertions = Deque<Assertion>()
     /// Claims that the next calls assert.
-    var fresh: [LocalFlight] = []
+    var newClaims: [LocalFlight] = []
     /// Wants without an answer, in order. A later claim of a key must not take the answer to an earlier one.
     var questions = Deque<SentWant>()
     var unwants: [ClusterKey] = []
@@ -35,7 +35,7 @@ package struct EngineTraffic {
 
     /// Earliest time at which a call is due; nil for none. Long past while one waits.
     var deadline: Tick? {
-        if !fresh.isEmpty || !unwants.isEmpty || !refusals.isEmpty || !completions.isEmpty {
+        if !newClaims.isEmpty || !unwants.isEmpty || !refusals.isEmpty || !completions.isEmpty {
             return Tick(nanoseconds: .min)
         }
         return [assertions.first?.due, hostedAssertions.first?.due, taking.deadline, nextSurvey].compactMap(\.self)
