@@ -20,12 +20,12 @@ final class PrivateBus {
     /// Starts the bus and waits until it is ready.
     ///
     /// - Parameters:
-    ///   - standby: its supervisor and a worker; nil to fork them now.
+    ///   - preforked: its supervisor and a worker; nil to fork them now.
     ///   - cache: directory of its cache; nil for none.
     ///   - isQuiet: whether a slow start is not reported.
     /// - Throws: `CommandError` if it does not become ready or a signal arrives first.
     static func start(
-        _ loop: EventLoop, _ signals: SignalSource, _ standby: StandbyBus?, workers: Int, cache: String?,
+        _ loop: EventLoop, _ signals: SignalSource, _ preforked: PreforkedBus?, workers: Int, cache: String?,
         isQuiet: Bool
     ) throws -> PrivateBus {
         let state = State()
@@ -39,8 +39,8 @@ final class PrivateBus {
                     state.onDeath()
                 }
             }
-            if let standby = standby ?? StandbyBus.start() {
-                let supervisor = standby.begin(mostWorkers: workers, cacheFolder: cache)
+            if let preforked = preforked ?? PreforkedBus.start() {
+                let supervisor = preforked.begin(mostWorkers: workers, cacheFolder: cache)
                 broker = try PrivateBroker(supervisor, loop: loop, onEvent: onEvent)
             } else {
                 broker = try PrivateBroker.start(

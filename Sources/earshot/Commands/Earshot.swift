@@ -60,10 +60,10 @@ struct Earshot: ParsableCommand {
                 try StandardOutput().write(Array(topic.text.utf8))
                 return .done
             }
-            let standby = StandbyBus.start(for: arguments)
+            let preforked = PreforkedBus.start(for: arguments)
             do {
                 var command = try read(arguments)
-                if let get = command as? GetCommand { try get.run(standby) } else { try command.run() }
+                if let get = command as? GetCommand { try get.run(preforked) } else { try command.run() }
             } catch let error as ExitCode {
                 return ExitStatus(rawValue: error.rawValue) ?? .other
             } catch let error as UnknownWord {

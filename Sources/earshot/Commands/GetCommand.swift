@@ -116,8 +116,8 @@ struct GetCommand: ParsableCommand {
 
     func run() throws { try run(nil) }
 
-    /// - Parameter standby: supervisor of a private bus that was started before; nil for none.
-    func run(_ standby: StandbyBus?) throws {
+    /// - Parameter preforked: supervisor of a private bus that was started before; nil for none.
+    func run(_ preforked: PreforkedBus?) throws {
         try conclude {
             var wanted = urls.map { ListEntry(url: URLText.percentEncoded($0)) }
             // A body with its own place need not wait for the end of the list.
@@ -144,7 +144,7 @@ struct GetCommand: ParsableCommand {
             let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], respectsIgnored: true)
             let loop = try EventLoop()
             let place = try place.place()
-            let bus = try privateBus(place, loop, signals, standby, count: readsInput ? .max : wanted.count)
+            let bus = try privateBus(place, loop, signals, preforked, count: readsInput ? .max : wanted.count)
             defer { bus?.end() }
             if !messages.quiet { noteProxies(wanted, isPrivate: bus != nil) }
             return try fetch(
@@ -204,10 +204,10 @@ struct GetCommand: ParsableCommand {
 
     /// Starts a private bus; returns nil if a broker runs.
     private func privateBus(
-        _ place: BusLocation, _ loop: EventLoop, _ signals: SignalSource, _ standby: StandbyBus?, count: Int
+        _ place: BusLocation, _ loop: EventLoop, _ signals: SignalSource, _ preforked: PreforkedBus?, count: Int
     ) throws -> PrivateBus? {
         guard try !place.isServed() else {
-            standby?.cancel()
+            preforked?.cancel()
             return nil
         }
         guard !bus.noSpawn else {
@@ -217,7 +217,7 @@ struct GetCommand: ParsableCommand {
         // One worker starts faster than many, so the number depends on the number of URLs.
         let cores = max(2, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))
         return try PrivateBus.start(
-            loop, signals, standby, workers: min(cores, 1 + count / 64),
+            loop, signals, preforked, workers: min(cores, 1 + count / 64),
             cache: bus.noCache ? nil : Self.usualCache(), isQuiet: messages.quiet)
     }
 

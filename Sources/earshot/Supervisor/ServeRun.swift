@@ -25,7 +25,7 @@ struct ServeRun {
     /// Process ID of the only user of the bus; nil for a shared bus.
     let owner: Int32?
     /// Worker that has been forked already; nil for none.
-    var standby: StandbyWorker?
+    var preforked: PreforkedWorker?
 
     /// Supervises until a signal ends the run.
     ///
@@ -58,7 +58,7 @@ struct ServeRun {
             throw CommandError(
                 .cannotServe, "another supervisor runs in \(folder.path); stop it, or give another --runtime")
         }
-        let secret = standby?.secret ?? Supervisor.newSecret()
+        let secret = preforked?.secret ?? Supervisor.newSecret()
         var broker = broker
         broker.secret = secret
         broker.parentPid = getpid()
@@ -76,7 +76,7 @@ struct ServeRun {
         worker.join(secret: secret)
         let plan = Supervisor.Plan(
             folder: folder, broker: broker, worker: worker, log: ServiceLog("serve", logFormat), secret: secret,
-            standby: standby, configuration: configuration, isPrivate: owner != nil,
+            preforked: preforked, configuration: configuration, isPrivate: owner != nil,
             service: owner == nil ? manager : nil,
             activation: activation, keysPath: keysPath, cluster: cluster)
         // The command that owns a private bus reports them.
@@ -121,8 +121,8 @@ extension ServeRun {
     }
 
     /// Creates the supervisor of a private bus. Equivalent to parsing `start.arguments`.
-    init(_ start: PrivateStart, _ standby: StandbyWorker?) {
-        self.standby = standby
+    init(_ start: PrivateStart, _ preforked: PreforkedWorker?) {
+        self.preforked = preforked
         folder = start.folder
         var broker = BrokerOptions(runtimeFolder: start.folder.path, spoolFolder: start.folder.ownSpool)
         broker.cacheFolder = start.cacheFolder

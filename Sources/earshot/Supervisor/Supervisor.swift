@@ -26,7 +26,7 @@ final class Supervisor {
         /// Secret that proves to a broker which workers belong to its supervisor.
         let secret: String
         /// Worker that waits for the first broker; nil for none.
-        let standby: StandbyWorker?
+        let preforked: PreforkedWorker?
         /// Sources of settings for a reload.
         let configuration: Configuration
         /// Whether a single process uses the bus, so that a shutdown needs no drain.
@@ -114,7 +114,7 @@ final class Supervisor {
     private(set) var listened: Set<ChildSlot.Role> = []
     private let signals: SignalSource
     /// Worker that no post has yet.
-    private var standby: StandbyWorker?
+    private var preforked: PreforkedWorker?
     private var failure: (any Error)?
 
     /// - Parameters:
@@ -124,7 +124,7 @@ final class Supervisor {
         self.plan = plan
         self.settings = settings
         self.signals = signals
-        standby = plan.standby
+        preforked = plan.preforked
         service = plan.service
         loop = try EventLoop()
         hooks = BusHooks(hook, loop, plan.log)
@@ -143,7 +143,7 @@ final class Supervisor {
         defer { loop.remove(registration) }
         FailureReport(plan.folder).remove()
         // Of two forks, the worker takes longer to become ready, unless it has begun.
-        for slot in plan.isPrivate && standby == nil ? childSlots.reversed() : childSlots { try start(slot) }
+        for slot in plan.isPrivate && preforked == nil ? childSlots.reversed() : childSlots { try start(slot) }
         notifyService()
         try loop.run()
         FailureReport(plan.folder).remove()
@@ -159,9 +159,9 @@ final class Supervisor {
         switch slot.role {
         case .broker: try startBroker(slot)
         case .worker:
-            if let standby, slot.lastExit == nil {
-                self.standby = nil
-                return try watch(standby.process, in: slot)
+            if let preforked, slot.lastExit == nil {
+                self.preforked = nil
+                return try watch(preforked.process, in: slot)
             }
             var options = plan.worker
             if let slots = settings[.slots] { options.slots = slots }
@@ -268,7 +268,7 @@ final class Supervisor {
             var byte: UInt8 = 0
             if unsafe read(reader, &byte, 1) == 1, !isReady {
                 isReady = true
-                plan.standby?.begin()
+                plan.preforked?.begin()
                 addDoor()
                 reportReady()
                 notifyService()

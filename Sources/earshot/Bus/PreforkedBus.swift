@@ -9,13 +9,13 @@ internal import Logging
 /// libcurl meanwhile.
 ///
 /// Both wait without a visible effect for ``begin(mostWorkers:cacheFolder:)``, and end if this process ends before.
-struct StandbyBus {
+struct PreforkedBus {
     private let supervisor: PrivateBroker.StartedSupervisor
     /// End of the channel from which the supervisor reads its task.
     private let channel: Int32
 
     /// Starts it for a command line that probably needs a private bus: a `get` for the user's bus, which does not run.
-    static func start(for arguments: ArraySlice<String>) -> StandbyBus? {
+    static func start(for arguments: ArraySlice<String>) -> PreforkedBus? {
         guard arguments.first == "get",
             !arguments.contains(where: { $0.hasPrefix("--runtime") || $0.hasPrefix("--bus") || $0 == "--no-spawn" }),
             let place = try? BusOptions.defaults.place(), (try? place.isServed()) == false
@@ -24,14 +24,14 @@ struct StandbyBus {
     }
 
     /// Returns nil if this process cannot be forked.
-    static func start() -> StandbyBus? {
+    static func start() -> PreforkedBus? {
         guard let ends = try? LineChannel.makePair() else { return nil }
         defer { close(ends.child) }
         let owner = getpid()
         let supervisor = try? PrivateBroker.StartedSupervisor { (folder, readyDescriptor) throws(SystemError) in
             let copy = try ChildProcess.fork(inheriting: [readyDescriptor, ends.child]) {
                 ExitStatus.concluding {
-                    let worker = StandbyWorker.start(in: folder)
+                    let worker = PreforkedWorker.start(in: folder)
                     prepare()
                     guard let task = LineChannel.awaitLine(ends.child) else { return .done }
                     close(ends.child)
@@ -49,7 +49,7 @@ struct StandbyBus {
             close(ends.own)
             return nil
         }
-        return StandbyBus(supervisor: supervisor, channel: ends.own)
+        return PreforkedBus(supervisor: supervisor, channel: ends.own)
     }
 
     /// Initializes parts of the program while there is time. The broker inherits them, as a later fork.
@@ -79,7 +79,7 @@ struct StandbyBus {
 }
 
 /// Worker that is forked before the broker, and loads libcurl until that accepts connections.
-struct StandbyWorker {
+struct PreforkedWorker {
     let process: ChildProcess
     /// Secret of the bus, which the worker knows.
     let secret: String
@@ -87,7 +87,7 @@ struct StandbyWorker {
     private let gate: Int32
 
     /// - Returns: nil if this process cannot be forked.
-    static func start(in folder: RuntimeFolder) -> StandbyWorker? {
+    static func start(in folder: RuntimeFolder) -> PreforkedWorker? {
         guard let gate = try? InheritedPipe.make() else { return nil }
         defer { close(gate.reader) }
         let secret = Supervisor.newSecret()
@@ -102,7 +102,7 @@ struct StandbyWorker {
             close(gate.writer)
             return nil
         }
-        return StandbyWorker(process: process, secret: secret, gate: gate.writer)
+        return PreforkedWorker(process: process, secret: secret, gate: gate.writer)
     }
 
     /// Lets the worker connect to the broker. Called once.
