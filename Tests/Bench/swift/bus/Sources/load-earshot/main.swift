@@ -1,6 +1,6 @@
+import EarshotClient
 // Requests from an Earshot bus as its README shows: `--server` is the runtime folder.
 import Load
-import EarshotClient
 
 let plan = Plan()
 let bus = try await Bus.connect(to: .running(in: plan.server))

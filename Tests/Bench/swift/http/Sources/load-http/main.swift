@@ -1,9 +1,9 @@
+import AsyncHTTPClient
+import Foundation
 // Requests from the origin by async-http-client in the client's process, as its README shows, with as many connections
 // as requests at once (its default is 8 to a host). EXTRA `http1` selects HTTP/1.1 where the origin also offers HTTP/2.
 // SSL_CERT_FILE names certificates to trust instead of the system's.
 import Load
-import AsyncHTTPClient
-import Foundation
 import NIOCore
 import NIOSSL
 
