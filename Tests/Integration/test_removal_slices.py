@@ -43,8 +43,7 @@ class LargeRemovalTests(TestCase):
             report(f"{SHARE} of {QUEUED} removed {self.REMOVED} times: 99 % of submissions take"
                    f" {milliseconds(quiet, 99):.2f} ms alone, {'/'.join(f'{ms:.2f}' for ms in slow)} meanwhile,"
                    f" the slowest {'/'.join(f'{ms:.1f}' for ms in worst)}; {between} were answered between slices")
-            # One step would let none through. On a busy machine the other client is too slow for more.
-            self.assertGreater(between, self.REMOVED if IS_LONG else 0)
+            self.assertGreater(between, self.REMOVED)
             if IS_LONG:
                 # In one step each removal would take at least 100 ms.
                 self.assertLess(statistics.median(worst), 40)
