@@ -117,10 +117,10 @@ extension StoredResponse {
     fileprivate func hasRanges(for request: HeaderFields) -> Bool {
         guard status == 200, fields.isIdentity else { return false }
         guard request.contains("if-range") else { return true }
-        guard let requestDirectives = request.singleValue("if-range"), let text = validator.strongText else {
+        guard let condition = request.singleValue("if-range"), let text = validator.strongText else {
             return false
         }
-        return requestDirectives.elementsEqual(text)
+        return condition.elementsEqual(text)
     }
 }
 

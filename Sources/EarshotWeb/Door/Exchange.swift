@@ -8,8 +8,9 @@ internal import EarshotWire
 ///    └──────────failure, whole response──────────────────────────┘
 /// ```
 ///
-/// The door sends the body from its file, so a slow client costs no memory and delays no other client. A door that may not open the
-/// file sends a READ for the next part when the client has received the last one. The terminal is acknowledged when the client has the response, which frees the file.
+/// The door sends the body from its file, so a slow client costs no memory and delays no other client. A door that may
+/// not open the file sends a READ for the next part when the client has received the last one. The terminal is
+/// acknowledged when the client has the response, which frees the file.
 final class Exchange {
     private enum Phase: Equatable {
         case waiting

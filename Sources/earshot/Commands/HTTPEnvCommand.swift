@@ -14,6 +14,9 @@ struct HTTPEnvCommand: ParsableCommand {
               eval "$(earshot http-env)"
             """)
 
+    /// Maximum size of a file that the door accepts: 256 characters, and the end of the line.
+    private static let tokenFileBytes = 258
+
     @OptionGroup(title: "Bus") var place: BusOptions
 
     func run() throws {
@@ -49,7 +52,7 @@ struct HTTPEnvCommand: ParsableCommand {
                 "the port of this bus needs a token, because the bus has other users or clients; name a file with one "
                     + "in `http-tokens`, or a Unix socket in `http` for `curl --unix-socket`")
         }
-        let token = try InputFile.read(file).prefix { $0.isVisible }
+        let token = try InputFile.read(file, atMost: Self.tokenFileBytes).prefix { $0.isVisible }
         return "earshot:\(PercentEncoding.encoded(token) { $0.isLetter || $0.isDigit })@"
     }
 }
