@@ -5,29 +5,29 @@ internal import Glibc
 /// that the owner watches.
 ///
 /// The owner calls `descriptorReady` and `timerFired` on events. After each call to any method it takes
-/// `takeInterests()` and `takeFinished()`, and reads `timeoutMilliseconds`. A lookup cannot be cancelled: the owner
+/// `takeInterests()` and `takeFinishedLookups()`, and reads `timeoutMilliseconds`. A lookup cannot be cancelled: the owner
 /// ignores an unwanted result.
 @safe public final class Resolver {
     /// Result of `ares_library_init`. The initializer of a static runs once, however many threads call.
     private static let libraryStatus: Int32 = ares_library_init(ARES_LIB_INIT_ALL)
 
-    private let notes: ResolverNotes
+    private let resolverEvents: ResolverNotes
     /// Owned channel; destroyed by `deinit`.
     private let channel: ares_channel
 
     private init(channel: ares_channel, notes: ResolverNotes) {
         unsafe self.channel = unsafe channel
-        self.notes = notes
+        self.resolverEvents = notes
     }
 
     /// Creates a resolver.
     ///
     /// - Throws: `CaresError`; `badServers` for a server that is not an address.
-    public static func make(_ options: ResolverOptions = ResolverOptions()) throws(CaresError) -> Resolver {
+    public static func make(options: ResolverOptions = ResolverOptions()) throws(CaresError) -> Resolver {
         let success = ARES_SUCCESS
         guard libraryStatus == success else { throw CaresError(.notInitialized, status: libraryStatus) }
         let notes = ResolverNotes()
-        let (channel, status) = unsafe open(options, notes: notes)
+        let (channel, status) = unsafe openChannel(options, notes: notes)
         guard status == success, let channel = unsafe channel else {
             throw CaresError(.notInitialized, status: status)
         }
@@ -39,10 +39,10 @@ internal import Glibc
         return resolver
     }
 
-    private static func open(_ options: ResolverOptions, notes: ResolverNotes) -> (ares_channel?, Int32) {
+    private static func openChannel(_ options: ResolverOptions, notes: ResolverNotes) -> (ares_channel?, Int32) {
         var native = unsafe ares_options()
         unsafe native.timeout = Int32(clamping: Int(options.attemptTimeout / .milliseconds(1)))
-        unsafe native.tries = Int32(clamping: options.tries)
+        unsafe native.tries = Int32(clamping: options.triesPerServer)
         unsafe native.sock_state_cb = unsafe interestChanged
         unsafe native.sock_state_cb_data = unsafe Unmanaged.passUnretained(notes).toOpaque()
         let mask = ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB | ARES_OPT_LOOKUPS
@@ -63,11 +63,11 @@ internal import Glibc
 
     // MARK: Lookups and events
 
-    /// Starts a lookup of all addresses of a name. It may complete at once: see `takeFinished()`.
+    /// Starts a lookup of all addresses of a name. It may complete at once: see `takeFinishedLookups()`.
     public func resolve(_ name: String) {
-        let lookup = LookupContext(name: name, notes: notes)
+        let lookup = LookupContext(name: name, notes: resolverEvents)
         guard !name.utf8.contains(0) else {
-            return lookup.finished(status: ARES_EBADNAME, addresses: [])
+            return lookup.recordResult(status: ARES_EBADNAME, addresses: [])
         }
         unsafe lookup.start(on: channel)
     }
@@ -94,16 +94,16 @@ internal import Glibc
 
     /// Returns changed interests, at most one per descriptor.
     public func takeInterests() -> [ResolverInterest] {
-        guard !notes.interests.isEmpty else { return [] }
-        defer { notes.interests.removeAll(keepingCapacity: true) }
-        return Array(notes.interests.values)
+        guard !resolverEvents.interests.isEmpty else { return [] }
+        defer { resolverEvents.interests.removeAll(keepingCapacity: true) }
+        return Array(resolverEvents.interests.values)
     }
 
     /// Returns completed lookups in the order of completion.
-    public func takeFinished() -> [FinishedLookup] {
-        guard !notes.finished.isEmpty else { return [] }
-        defer { notes.finished.removeAll(keepingCapacity: true) }
-        return notes.finished
+    public func takeFinishedLookups() -> [FinishedLookup] {
+        guard !resolverEvents.finishedLookups.isEmpty else { return [] }
+        defer { resolverEvents.finishedLookups.removeAll(keepingCapacity: true) }
+        return resolverEvents.finishedLookups
     }
 }
 
@@ -115,7 +115,7 @@ public struct ResolverOptions: Sendable {
     /// Timeout of a server's first response; doubled in each further round over the servers.
     public var attemptTimeout = Duration.seconds(2)
     /// Number of attempts per server.
-    public var tries = 2
+    public var triesPerServer = 2
 
     public init(servers: [String]? = nil) {
         self.servers = servers
@@ -130,14 +130,14 @@ public struct ResolverOptions: Sendable {
 public struct ResolverInterest: Hashable, Sendable {
     /// Open socket.
     public let descriptor: Int32
-    public let reads: Bool
-    public let writes: Bool
+    public let wantsReadability: Bool
+    public let wantsWritability: Bool
 
     /// Whether the owner stops watching the descriptor.
-    public var isForgotten: Bool { !reads && !writes }
+    public var isUnwatched: Bool { !wantsReadability && !wantsWritability }
 }
 
-/// Completed lookup, as returned by `Resolver.takeFinished()`.
+/// Completed lookup, as returned by `Resolver.takeFinishedLookups()`.
 public struct FinishedLookup: Sendable {
     /// Name passed to the resolver.
     public let name: String
@@ -194,4 +194,103 @@ public struct CaresError: Error, Hashable, Sendable, CustomStringConvertible {
         self.code = code
         self.status = Int(status)
     }
+}
+
+/// Address of a host name, as `Resolver` returns it to the worker's `Names`.
+public struct ResolvedAddress: Hashable, Sendable {
+    /// Numeric address without brackets.
+    public let text: String
+    public let isIPv6: Bool
+    /// Time to live; zero for an address from the hosts file.
+    public let timeToLive: Duration
+
+    /// - Returns: nil for an address of a family other than IPv4 and IPv6.
+    init?(_ node: ares_addrinfo_node) {
+        guard let text = unsafe Self.numericAddress(of: node) else { return nil }
+        self.text = text
+        isIPv6 = unsafe node.ai_family == AF_INET6
+        timeToLive = unsafe .seconds(max(0, Int(node.ai_ttl)))
+    }
+
+    private static func numericAddress(of node: ares_addrinfo_node) -> String? {
+        guard let address = unsafe UnsafeRawPointer(node.ai_addr) else { return nil }
+        var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+        let capacity = socklen_t(text.count)
+        let isWritten: Bool
+        switch unsafe node.ai_family {
+        case AF_INET:
+            var bytes = unsafe address.loadUnaligned(as: sockaddr_in.self).sin_addr
+            isWritten = unsafe inet_ntop(AF_INET, &bytes, &text, capacity) != nil
+        case AF_INET6:
+            var bytes = unsafe address.loadUnaligned(as: sockaddr_in6.self).sin6_addr
+            isWritten = unsafe inet_ntop(AF_INET6, &bytes, &text, capacity) != nil
+        default:
+            isWritten = false
+        }
+        guard isWritten else { return nil }
+        return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+    }
+}
+
+/// Events recorded by c-ares' callbacks until the owner takes them, because a callback must not act.
+final class ResolverNotes {
+    /// Latest interest in each descriptor since the owner last took them.
+    var interests: [Int32: ResolverInterest] = [:]
+    var finishedLookups: [FinishedLookup] = []
+}
+
+/// Context of one lookup's callback. Retained when the lookup starts, released by its single callback.
+final class LookupContext {
+    let name: String
+    let notes: ResolverNotes
+
+    init(name: String, notes: ResolverNotes) {
+        self.name = name
+        self.notes = notes
+    }
+
+    /// Starts the lookup. Its result, which may arrive before this returns, is recorded.
+    func start(on channel: ares_channel) {
+        var hints = ares_addrinfo_hints()
+        hints.ai_family = AF_UNSPEC
+        hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+        unsafe ares_getaddrinfo(
+            channel, name, nil, &hints, lookupFinished, Unmanaged.passRetained(self).toOpaque())
+    }
+
+    func recordResult(status: Int32, addresses: [ResolvedAddress]) {
+        let result: Result<[ResolvedAddress], LookupFailure> =
+            if status != ARES_SUCCESS {
+                .failure(LookupFailure(status: status))
+            } else if addresses.isEmpty {
+                .failure(.notFound)
+            } else {
+                .success(addresses)
+            }
+        notes.finishedLookups.append(FinishedLookup(name: name, result: result))
+    }
+}
+
+func interestChanged(context: UnsafeMutableRawPointer?, descriptor: ares_socket_t, reads: Int32, writes: Int32) {
+    guard let context = unsafe context else { return }
+    let notes = unsafe Unmanaged<ResolverNotes>.fromOpaque(context).takeUnretainedValue()
+    notes.interests[descriptor] = ResolverInterest(
+        descriptor: descriptor, wantsReadability: reads != 0, wantsWritability: writes != 0)
+}
+
+private func lookupFinished(
+    context: UnsafeMutableRawPointer?, status: Int32, timeouts: Int32, addressInfo: UnsafeMutablePointer<ares_addrinfo>?
+) {
+    var addresses: [ResolvedAddress] = []
+    if let found = unsafe addressInfo {
+        var next = unsafe found.pointee.nodes
+        while let node = unsafe next {
+            if let address = unsafe ResolvedAddress(node.pointee) { addresses.append(address) }
+            unsafe next = node.pointee.ai_next
+        }
+        unsafe ares_freeaddrinfo(found)
+    }
+    guard let context = unsafe context else { return }
+    let lookup = unsafe Unmanaged<LookupContext>.fromOpaque(context).takeRetainedValue()
+    lookup.recordResult(status: status, addresses: addresses)
 }

@@ -3,7 +3,7 @@ internal import CLibCurl
 /// Easy handle with the data that libcurl reads through it during a transfer. Reused after `clearState` or `reset`.
 @safe final class EasyHandle {
     /// Seconds after which libcurl closes an idle connection: its default.
-    private static let usualIdleSeconds = 118
+    private static let defaultIdleSeconds = 118
 
     /// Owned handle; cleaned up by `deinit`, after it has left its multi handle.
     let pointer: UnsafeMutableRawPointer
@@ -12,16 +12,16 @@ internal import CLibCurl
     /// Parsed URL of a request with lasting options. Owned; cleaned up by `deinit`.
     private let parsedURL: OpaquePointer
     /// Options that the next request may inherit; nil if it must start without options.
-    var lastingOptions: TransferRequest.LastingOptions?
-    /// Header lines of requests without fields of their own, valid with `lastingOptions`.
-    private var usualHeaderFields = StringList()
-    /// Header lines of one request, instead of `usualHeaderFields`.
+    var reusableOptions: TransferRequest.ReusableOptions?
+    /// Header lines of requests without fields of their own, valid with `reusableOptions`.
+    private var defaultHeaderLines = StringList()
+    /// Header lines of one request, instead of `defaultHeaderLines`.
     private var headerFields = StringList()
-    private var resolve = StringList()
+    private var resolveEntries = StringList()
     /// Whether the next transfer must open a new connection.
-    private var isReuseForbidden = false
+    private var requiresNewConnection = false
     /// Whether a shorter idle timeout or the closing of its connection is set, until the next `clearState` or `reset`.
-    private var isCrowded = false
+    private var hasConnectionLimitOptions = false
     /// Whether the connection of the running transfer is closed at its end.
     private var closesAfterTransfer = false
     /// Whether the callbacks for transfers are installed, until the next `reset`. Each transfer sets their context.
@@ -30,7 +30,7 @@ internal import CLibCurl
     private var hasCloseCallback = false
 
     /// Address of `pointer`, as a key.
-    var address: UInt { UInt(bitPattern: unsafe pointer) }
+    var handleAddress: UInt { UInt(bitPattern: unsafe pointer) }
 
     private init(pointer: UnsafeMutableRawPointer, parsedURL: OpaquePointer) {
         unsafe self.pointer = unsafe pointer
@@ -40,10 +40,10 @@ internal import CLibCurl
     }
 
     static func make() throws(CurlError) -> EasyHandle {
-        guard let pointer = unsafe curlshim_easy_init() else { throw CurlError(.noHandle) }
+        guard let pointer = unsafe curlshim_easy_init() else { throw CurlError(.handleCreationFailed) }
         guard let parsedURL = unsafe curlshim_url() else {
             unsafe curlshim_easy_cleanup(pointer)
-            throw CurlError(.noHandle)
+            throw CurlError(.handleCreationFailed)
         }
         return unsafe EasyHandle(pointer: pointer, parsedURL: parsedURL)
     }
@@ -56,33 +56,33 @@ internal import CLibCurl
 
     /// Clears the state of a successful transfer; all of it, unless its options last.
     func clearState() {
-        guard lastingOptions != nil else { return reset() }
+        guard reusableOptions != nil else { return reset() }
         // Cannot fail, since libcurl only stores a pointer.
         if !headerFields.isEmpty {
-            _ = unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, usualHeaderFields.head)
+            _ = unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, defaultHeaderLines.head)
             headerFields = StringList()
         }
-        if !resolve.isEmpty {
+        if !resolveEntries.isEmpty {
             _ = unsafe curlshim_easy_set_list(pointer, CURLOPT_RESOLVE, nil)
-            resolve = StringList()
+            resolveEntries = StringList()
         }
-        if isReuseForbidden {
+        if requiresNewConnection {
             _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FRESH_CONNECT, 0)
-            isReuseForbidden = false
+            requiresNewConnection = false
         }
-        if isCrowded {
+        if hasConnectionLimitOptions {
             _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FORBID_REUSE, 0)
-            _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_MAXAGE_CONN, Self.usualIdleSeconds)
+            _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_MAXAGE_CONN, Self.defaultIdleSeconds)
             closesAfterTransfer = false
-            isCrowded = false
+            hasConnectionLimitOptions = false
         }
     }
 
     /// Makes the next transfer open a new connection, until the next `clearState` or `reset`.
-    func forbidReuse() {
+    func requireNewConnection() {
         // Cannot fail: libcurl only stores the value.
         _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FRESH_CONNECT, 1)
-        isReuseForbidden = true
+        requiresNewConnection = true
     }
 
     /// Makes libcurl close the connection of the running transfer at its end, until the next `clearState` or `reset`.
@@ -90,7 +90,7 @@ internal import CLibCurl
         // Cannot fail: libcurl only stores the value.
         _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FORBID_REUSE, 1)
         closesAfterTransfer = true
-        isCrowded = true
+        hasConnectionLimitOptions = true
     }
 
     /// Makes the next transfer close connections that were idle for longer, until the next `clearState` or `reset`. libcurl
@@ -98,18 +98,18 @@ internal import CLibCurl
     func closeIdleConnections(afterSeconds seconds: Int) {
         // Cannot fail: libcurl only stores the value.
         _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_MAXAGE_CONN, seconds)
-        isCrowded = true
+        hasConnectionLimitOptions = true
     }
 
     /// Sets whether the connection of the running transfer is kept at its end, unless `closeAfterTransfer` was called.
     /// A connection used by other transfers is kept in any case.
-    func setKeeping(_ isKept: Bool) {
+    func setKeepsConnection(_ isKept: Bool) {
         // Cannot fail: libcurl only stores the value.
         _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_FORBID_REUSE, isKept && !closesAfterTransfer ? 0 : 1)
     }
 
     /// Makes libcurl continue a transfer at the next `timerFired`, without an event.
-    func expire() {
+    func continueAtNextTimer() {
         // A change of the pause state has this effect. Fails for a transfer without a connection.
         _ = unsafe curlshim_easy_pause(pointer, CURLPAUSE_SEND)
         _ = unsafe curlshim_easy_pause(pointer, CURLPAUSE_CONT)
@@ -118,13 +118,13 @@ internal import CLibCurl
     /// Clears all options of the last transfer. Connections belong to the multi handle and stay.
     func reset() {
         unsafe curlshim_easy_reset(pointer)
-        lastingOptions = nil
-        usualHeaderFields = StringList()
+        reusableOptions = nil
+        defaultHeaderLines = StringList()
         headerFields = StringList()
-        resolve = StringList()
-        isReuseForbidden = false
+        resolveEntries = StringList()
+        requiresNewConnection = false
         closesAfterTransfer = false
-        isCrowded = false
+        hasConnectionLimitOptions = false
         hasTransferCallbacks = false
         hasCloseCallback = false
         unsafe errorText.pointee = 0
@@ -132,50 +132,51 @@ internal import CLibCurl
 
     // MARK: Options
 
-    func set(_ option: CURLoption, _ value: Int) throws(CurlError) {
-        try check(unsafe curlshim_easy_set_long(pointer, option, value))
+    func setOption(_ option: CURLoption, to value: Int) throws(CurlError) {
+        try throwOnFailure(unsafe curlshim_easy_set_long(pointer, option, value))
     }
 
     /// Sets a string option; libcurl copies the string.
-    func set(_ option: CURLoption, _ value: String) throws(CurlError) {
-        try check(unsafe curlshim_easy_set_string(pointer, option, value))
+    func setOption(_ option: CURLoption, to value: String) throws(CurlError) {
+        try throwOnFailure(unsafe curlshim_easy_set_string(pointer, option, value))
     }
 
     /// Sets a blob option; libcurl copies the bytes.
-    func set(_ option: CURLoption, _ bytes: [UInt8]) throws(CurlError) {
-        try check(
+    func setOption(_ option: CURLoption, to bytes: [UInt8]) throws(CurlError) {
+        try throwOnFailure(
             unsafe bytes.withUnsafeBytes { unsafe curlshim_easy_set_blob(pointer, option, $0.baseAddress, $0.count) })
     }
 
     /// Removes the default of a string option.
-    func clear(_ option: CURLoption) throws(CurlError) {
-        try check(unsafe curlshim_easy_set_string(pointer, option, nil))
+    func clearOption(_ option: CURLoption) throws(CurlError) {
+        try throwOnFailure(unsafe curlshim_easy_set_string(pointer, option, nil))
     }
 
     /// Sets a duration in whole milliseconds. Rounds up, so that a short duration does not become "none", and caps it
     /// at libcurl's maximum.
-    func set(_ option: CURLoption, milliseconds duration: Duration) throws(CurlError) {
-        try set(option, Int(min(max(duration / .milliseconds(1), 0).rounded(.up), Double(Int32.max))))
+    func setOption(_ option: CURLoption, milliseconds duration: Duration) throws(CurlError) {
+        try setOption(option, to: Int(min(max(duration / .milliseconds(1), 0).rounded(.up), Double(Int32.max))))
     }
 
     /// Sets a URL without user information and brackets, until the next `reset`.
     ///
     /// The URL is parsed in advance, because libcurl formats a URL that it parses itself again, byte by byte. An
     /// invalid URL is set as a string, so that libcurl reports the error at the end of the transfer.
-    func setUsualURL(_ url: String) throws(CurlError) {
+    func setPlainURL(_ url: String) throws(CurlError) {
         let flags = UInt32(CURLU_PATH_AS_IS)
         let isTaken = unsafe curlshim_url_set(parsedURL, CURLUPART_URL, url, flags) == CURLUE_OK
-        try check(unsafe curlshim_easy_set_url(pointer, isTaken ? parsedURL : nil))
-        if !isTaken { try set(CURLOPT_URL, url) }
+        try throwOnFailure(unsafe curlshim_easy_set_url(pointer, isTaken ? parsedURL : nil))
+        if !isTaken { try setOption(CURLOPT_URL, to: url) }
     }
 
     /// Sets the request body; libcurl copies it.
     func setRequestBody(_ bytes: [UInt8]) throws(CurlError) {
-        try set(CURLOPT_POST, 1)
-        try check(unsafe curlshim_easy_set_offset(pointer, CURLOPT_POSTFIELDSIZE_LARGE, curl_off_t(bytes.count)))
+        try setOption(CURLOPT_POST, to: 1)
+        try throwOnFailure(
+            unsafe curlshim_easy_set_offset(pointer, CURLOPT_POSTFIELDSIZE_LARGE, curl_off_t(bytes.count)))
         // An empty array may have no address, and NULL would select a read callback.
         let place = bytes.isEmpty ? [0] : bytes
-        try check(
+        try throwOnFailure(
             unsafe place.withUnsafeBytes { place in
                 let start = unsafe place.baseAddress?.assumingMemoryBound(to: CChar.self)
                 return unsafe curlshim_easy_set_string(pointer, CURLOPT_COPYPOSTFIELDS, start)
@@ -183,21 +184,21 @@ internal import CLibCurl
     }
 
     /// Sets header lines for each request, until the next `reset`.
-    func setUsualHeaderFields(_ lines: [[UInt8]]) throws(CurlError) {
-        usualHeaderFields = StringList(lines)
-        try check(unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, usualHeaderFields.head))
+    func setDefaultHeaderFields(_ lines: [[UInt8]]) throws(CurlError) {
+        defaultHeaderLines = StringList(lines)
+        try throwOnFailure(unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, defaultHeaderLines.head))
     }
 
     /// Sets header lines instead of the usual ones, until the next `clearState`.
     func setHeaderFields(_ lines: [[UInt8]]) throws(CurlError) {
         headerFields = StringList(lines)
-        try check(unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, headerFields.head))
+        try throwOnFailure(unsafe curlshim_easy_set_list(pointer, CURLOPT_HTTPHEADER, headerFields.head))
     }
 
     /// Sets changes of the DNS cache; see `ResolvedNames`.
-    func setResolve(_ lines: [String]) throws(CurlError) {
-        resolve = StringList(lines.map { Array($0.utf8) })
-        try check(unsafe curlshim_easy_set_list(pointer, CURLOPT_RESOLVE, resolve.head))
+    func setResolveEntries(_ lines: [String]) throws(CurlError) {
+        resolveEntries = StringList(lines.map { Array($0.utf8) })
+        try throwOnFailure(unsafe curlshim_easy_set_list(pointer, CURLOPT_RESOLVE, resolveEntries.head))
     }
 
     /// Installs the callbacks for header lines, body, a connection and a request. `context` must outlive the transfer.
@@ -207,25 +208,25 @@ internal import CLibCurl
         context: UnsafeMutableRawPointer
     ) throws(CurlError) {
         if !hasTransferCallbacks {
-            try check(unsafe curlshim_easy_set_data_callback(pointer, CURLOPT_HEADERFUNCTION, header))
-            try check(unsafe curlshim_easy_set_data_callback(pointer, CURLOPT_WRITEFUNCTION, body))
-            try check(unsafe curlshim_easy_set_opensocket_callback(pointer, open))
-            try check(unsafe curlshim_easy_set_prereq_callback(pointer, request))
-            try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_ERRORBUFFER, errorText))
+            try throwOnFailure(unsafe curlshim_easy_set_data_callback(pointer, CURLOPT_HEADERFUNCTION, header))
+            try throwOnFailure(unsafe curlshim_easy_set_data_callback(pointer, CURLOPT_WRITEFUNCTION, body))
+            try throwOnFailure(unsafe curlshim_easy_set_opensocket_callback(pointer, open))
+            try throwOnFailure(unsafe curlshim_easy_set_prereq_callback(pointer, request))
+            try throwOnFailure(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_ERRORBUFFER, errorText))
             hasTransferCallbacks = true
         }
-        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_HEADERDATA, context))
-        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_WRITEDATA, context))
-        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_OPENSOCKETDATA, context))
-        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_PREREQDATA, context))
+        try throwOnFailure(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_HEADERDATA, context))
+        try throwOnFailure(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_WRITEDATA, context))
+        try throwOnFailure(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_OPENSOCKETDATA, context))
+        try throwOnFailure(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_PREREQDATA, context))
     }
 
     /// Installs the callback for closed sockets. `notes` must outlive the connections.
     func setCloseCallback(_ notes: MultiNotes) throws(CurlError) {
         guard !hasCloseCallback else { return }
-        try check(unsafe curlshim_easy_set_closesocket_callback(pointer, socketClosing))
+        try throwOnFailure(unsafe curlshim_easy_set_closesocket_callback(pointer, socketClosing))
         let context = unsafe Unmanaged.passUnretained(notes).toOpaque()
-        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_CLOSESOCKETDATA, context))
+        try throwOnFailure(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_CLOSESOCKETDATA, context))
         hasCloseCallback = true
     }
 
@@ -241,9 +242,9 @@ internal import CLibCurl
     /// Reports the peer's alerts on its connection's TLS session to `notes`, which must outlive the session.
     ///
     /// - Returns: Number of the session in `notes`; nil without TLS.
-    func followSession(_ notes: MultiNotes) -> UInt? {
+    func recordTLSAlerts(in notes: MultiNotes) -> UInt? {
         guard let session = unsafe tlsSession else { return nil }
-        let number = notes.sessions.enter()
+        let number = notes.tlsSessions.addSession()
         unsafe curlshim_tls_follow(session, Unmanaged.passUnretained(notes).toOpaque(), number)
         return number
     }
@@ -255,26 +256,26 @@ internal import CLibCurl
     }
 
     /// Sets the transfer that uses the handle. It must outlive the use.
-    func setOwner(_ owner: UnsafeMutableRawPointer) throws(CurlError) {
-        try check(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_PRIVATE, owner))
+    func setOwningTransfer(_ owner: UnsafeMutableRawPointer) throws(CurlError) {
+        try throwOnFailure(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_PRIVATE, owner))
     }
 
     // MARK: Results
 
-    func long(_ info: CURLINFO) -> Int {
+    func longInfo(_ info: CURLINFO) -> Int {
         var value = 0
         let result = unsafe curlshim_easy_get_long(pointer, info, &value)
         return result == CURLE_OK ? value : 0
     }
 
-    func offset(_ info: CURLINFO) -> Int {
+    func offsetInfo(_ info: CURLINFO) -> Int {
         var value: curl_off_t = 0
         let result = unsafe curlshim_easy_get_offset(pointer, info, &value)
         return result == CURLE_OK ? Int(value) : 0
     }
 
     /// Returns a time that libcurl reports in microseconds.
-    func time(_ info: CURLINFO) -> Duration {
+    func durationInfo(_ info: CURLINFO) -> Duration {
         var value: curl_off_t = 0
         let result = unsafe curlshim_easy_get_offset(pointer, info, &value)
         return result == CURLE_OK ? .microseconds(value) : .zero
@@ -283,7 +284,7 @@ internal import CLibCurl
     /// libcurl's error message.
     var errorSentence: String { unsafe String(cString: errorText) }
 
-    private func check(_ result: CURLcode) throws(CurlError) {
+    private func throwOnFailure(_ result: CURLcode) throws(CurlError) {
         guard result == CURLE_OK else { throw CurlError(.optionRefused, underlying: Int(result.rawValue)) }
     }
 }

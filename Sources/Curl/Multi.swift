@@ -4,7 +4,7 @@ internal import CLibCurl
 /// (curl_multi_socket_action).
 ///
 /// The owner calls `descriptorReady` and `timerFired` on events. After each call to any method it takes
-/// `takeInterests()`, `takeTimeout()` and `takeFinished()`, in this order. The cost of a transfer in libcurl grows with
+/// `takeInterests()`, `takeTimeoutChange()` and `takeFinishedTransfers()`, in this order. The cost of a transfer in libcurl grows with
 /// the connections of its multi handle: use several handles beyond some hundreds of connections.
 @safe public final class Multi {
     /// Maximum total length of a transfer's header lines in bytes, including all blocks and trailers.
@@ -17,92 +17,92 @@ internal import CLibCurl
     private static let idleHandlesLimit = 256
 
     /// Idle timeout of connections in seconds while the number of connections is at its limit.
-    public static let crowdedIdleSeconds = 5
+    public static let limitReachedIdleSeconds = 5
 
     /// Owned handle; cleaned up by `deinit`.
     private let pointer: UnsafeMutableRawPointer
-    private let notes = MultiNotes()
-    private let crowdedIdleSeconds: Int
-    /// Running transfers by `EasyHandle.address`. Keeps the callbacks' contexts alive.
-    private var running: [UInt: Transfer] = [:]
+    private let callbackEvents = MultiNotes()
+    private let limitReachedIdleSeconds: Int
+    /// Running transfers by `EasyHandle.handleAddress`. Keeps the callbacks' contexts alive.
+    private var runningTransfers: [UInt: Transfer] = [:]
     private var idleHandles: [EasyHandle] = []
-    private var finished: [FinishedTransfer] = []
-    private var names = ResolvedNames()
+    private var finishedTransfers: [FinishedTransfer] = []
+    private var dnsCacheEntries = ResolvedNames()
     /// Number of calls of curl_multi_socket_action so far. Each runs all transfers added before it.
-    private var turns: UInt64 = 0
+    private var socketActionCount: UInt64 = 0
     /// Whether libcurl is on the call stack, so that it must not be entered again.
-    private var isInside = false
+    private var isInsideLibcurl = false
 
     /// Number of running transfers.
-    public var runningCount: Int { running.count }
+    public var runningCount: Int { runningTransfers.count }
 
     /// Number of open connections that have carried a request.
-    public var connectionCount: Int { notes.sockets.count }
+    public var connectionCount: Int { callbackEvents.sockets.count }
 
-    private init(pointer: UnsafeMutableRawPointer, crowdedIdleSeconds: Int) {
+    private init(pointer: UnsafeMutableRawPointer, limitReachedIdleSeconds: Int) {
         unsafe self.pointer = unsafe pointer
-        self.crowdedIdleSeconds = crowdedIdleSeconds
+        self.limitReachedIdleSeconds = limitReachedIdleSeconds
     }
 
     /// - Parameters:
     ///   - maxConnections: Number of connections, including active ones, from which on a new one is closed at the end
     ///     of its transfer. If it is less than the concurrent transfers plus useful idle connections, every request
     ///     opens a connection.
-    ///   - crowdedIdleSeconds: Idle timeout in seconds while there are so many connections.
+    ///   - limitReachedIdleSeconds: Idle timeout in seconds while there are so many connections.
     public static func make(
-        maxConnections: Int, crowdedIdleSeconds: Int = crowdedIdleSeconds
+        maxConnections: Int, limitReachedIdleSeconds: Int = limitReachedIdleSeconds
     ) throws(CurlError) -> Multi {
         try Library.initialize()
-        guard let pointer = unsafe curlshim_multi_init() else { throw CurlError(.noHandle) }
-        let multi = unsafe Multi(pointer: pointer, crowdedIdleSeconds: crowdedIdleSeconds)
+        guard let pointer = unsafe curlshim_multi_init() else { throw CurlError(.handleCreationFailed) }
+        let multi = unsafe Multi(pointer: pointer, limitReachedIdleSeconds: limitReachedIdleSeconds)
         let streams = unsafe curlshim_multi_set_long(pointer, CURLMOPT_MAX_CONCURRENT_STREAMS, streamsPerConnection)
-        let callbacks = unsafe multi.notes.attach(to: pointer)
+        let callbacks = unsafe multi.callbackEvents.installCallbacks(on: pointer)
         for result in [streams, callbacks] where result != CURLM_OK {
             throw CurlError(.optionRefused, underlying: Int(result.rawValue))
         }
-        multi.keepConnections(maxConnections)
+        multi.setMaxConnections(maxConnections)
         return multi
     }
 
     /// Whether HTTP/2 can be used, because the ends of its streams are detected. The first call takes a fraction of a
     /// millisecond.
-    public static var speaksHTTP2: Bool { Library.followsStreams }
+    public static var speaksHTTP2: Bool { Library.detectsStreamEnds }
 
     /// Changes `maxConnections`; see `make(maxConnections:crowdedIdleSeconds:)`.
-    public func keepConnections(_ maxConnections: Int) {
-        notes.connectionsLimit = maxConnections
+    public func setMaxConnections(_ maxConnections: Int) {
+        callbackEvents.connectionsLimit = maxConnections
         // Higher than the number of kept and active connections, so that libcurl itself never evicts one: see
         // `connectionsLimit`. libcurl accepts any number.
         _ = unsafe curlshim_multi_set_long(pointer, CURLMOPT_MAXCONNECTS, 4 * maxConnections)
     }
 
     deinit {
-        for transfer in running.values { unsafe curlshim_multi_remove_handle(pointer, transfer.easy.pointer) }
+        for transfer in runningTransfers.values { unsafe curlshim_multi_remove_handle(pointer, transfer.easy.pointer) }
         unsafe curlshim_multi_cleanup(pointer)
     }
 
     // MARK: Transfers
 
-    /// Starts a transfer. `takeTimeout()` then returns an immediate timeout.
+    /// Starts a transfer. `takeTimeoutChange()` then returns an immediate timeout.
     ///
     /// - Throws: `CurlError` if libcurl rejects the request. An invalid URL is reported at the end of the transfer.
     public func start(_ request: TransferRequest, sink: any TransferSink) throws(CurlError) -> Transfer {
-        let (lines, use) = names.begin(request.resolve)
+        let (lines, use) = dnsCacheEntries.addEntries(request.resolveEntries)
         do throws(CurlError) {
             let easy = if let used = idleHandles.popLast() { used } else { try EasyHandle.make() }
             let transfer = Transfer(
-                easy: easy, notes: notes, sink: sink, names: use, turn: turns,
-                allowsHTTP2: request.version == .http2OverTLS && !request.ownsConnection)
+                easy: easy, notes: callbackEvents, sink: sink, names: use, turn: socketActionCount,
+                allowsHTTP2: request.version == .http2OverTLS && !request.requiresExclusiveConnection)
             try easy.configure(request)
-            if !lines.isEmpty { try easy.setResolve(lines) }
-            if notes.isCrowded { easy.closeIdleConnections(afterSeconds: crowdedIdleSeconds) }
-            try transfer.attach()
-            let added = inside { unsafe curlshim_multi_add_handle(pointer, easy.pointer) }
-            guard added == CURLM_OK else { throw CurlError(.notAdded, underlying: Int(added.rawValue)) }
-            running[easy.address] = transfer
+            if !lines.isEmpty { try easy.setResolveEntries(lines) }
+            if callbackEvents.isAtConnectionLimit { easy.closeIdleConnections(afterSeconds: limitReachedIdleSeconds) }
+            try transfer.installCallbacks()
+            let added = callLibcurl { unsafe curlshim_multi_add_handle(pointer, easy.pointer) }
+            guard added == CURLM_OK else { throw CurlError(.transferNotAdded, underlying: Int(added.rawValue)) }
+            runningTransfers[easy.handleAddress] = transfer
             return transfer
         } catch {
-            names.end(use, wasRun: false)
+            dnsCacheEntries.removeEntries(use, wasRun: false)
             throw error
         }
     }
@@ -111,18 +111,18 @@ internal import CLibCurl
     /// return. A stream of an HTTP/2 connection with other transfers is reset with their next frame instead. No effect
     /// on a completed transfer.
     public func cancel(_ transfer: Transfer) {
-        finished.removeAll { $0.transfer === transfer }
-        guard running[transfer.easy.address] === transfer else { return }
+        finishedTransfers.removeAll { $0.transfer === transfer }
+        guard runningTransfers[transfer.easy.handleAddress] === transfer else { return }
         remove(transfer, isReusable: false)
     }
 
     /// Resumes a transfer whose sink postponed bytes. The sink receives them again before this returns. No effect on a
     /// completed transfer.
     public func resume(_ transfer: Transfer) {
-        guard running[transfer.easy.address] === transfer else { return }
-        let resumed = inside { unsafe curlshim_easy_pause(transfer.easy.pointer, Int32(CURLPAUSE_CONT)) }
+        guard runningTransfers[transfer.easy.handleAddress] === transfer else { return }
+        let resumed = callLibcurl { unsafe curlshim_easy_pause(transfer.easy.pointer, Int32(CURLPAUSE_CONT)) }
         // Fails only if the sink refuses the bytes, which nothing else would report.
-        if resumed != CURLE_OK { finish(transfer, transfer.result(resumed)) }
+        if resumed != CURLE_OK { finish(transfer, transfer.makeResult(code: resumed)) }
     }
 
     // MARK: Events
@@ -136,7 +136,7 @@ internal import CLibCurl
         handleActivity(descriptor, events)
     }
 
-    /// Handles the timeout that `takeTimeout()` returned. An early call has no effect.
+    /// Handles the timeout that `takeTimeoutChange()` returned. An early call has no effect.
     public func timerFired() {
         handleActivity(CURL_SOCKET_TIMEOUT, 0)
     }
@@ -145,34 +145,34 @@ internal import CLibCurl
 
     /// Returns changed interests, at most one per descriptor.
     public func takeInterests() -> [DescriptorInterest] {
-        let interests = notes.takeInterests()
-        for interest in interests where !interest.isForgotten {
-            running[interest.owner]?.watched(interest)
+        let interests = callbackEvents.takeInterests()
+        for interest in interests where !interest.isUnwatched {
+            runningTransfers[interest.owner]?.recordWatchedSocket(interest)
         }
         return interests
     }
 
     /// Returns when to call `timerFired()`; nil if unchanged.
-    public func takeTimeout() -> TimeoutChange? {
-        defer { notes.timeout = nil }
-        return notes.timeout
+    public func takeTimeoutChange() -> TimeoutChange? {
+        defer { callbackEvents.timeoutChange = nil }
+        return callbackEvents.timeoutChange
     }
 
     /// Returns completed transfers in the order of completion.
-    public func takeFinished() -> [FinishedTransfer] {
-        guard !finished.isEmpty else { return [] }
-        defer { finished.removeAll(keepingCapacity: true) }
-        return finished
+    public func takeFinishedTransfers() -> [FinishedTransfer] {
+        guard !finishedTransfers.isEmpty else { return [] }
+        defer { finishedTransfers.removeAll(keepingCapacity: true) }
+        return finishedTransfers
     }
 
     // MARK: Helpers
 
     private func handleActivity(_ descriptor: Int32, _ events: Int32) {
         var count: Int32 = 0
-        turns += 1
-        let result = inside { unsafe curlshim_multi_socket_action(pointer, descriptor, events, &count) }
+        socketActionCount += 1
+        let result = callLibcurl { unsafe curlshim_multi_socket_action(pointer, descriptor, events, &count) }
         precondition(result == CURLM_OK, "curl_multi_socket_action: \(result.rawValue)")
-        collectFinished()
+        collectFinishedTransfers()
         tryNextAddresses()
     }
 
@@ -181,23 +181,23 @@ internal import CLibCurl
     /// Before version 8.4, libcurl waits for an event or an unrelated timer, which may take half of the connection
     /// timeout.
     private func tryNextAddresses() {
-        for address in notes.takeFailedAttempts() {
-            guard let transfer = running[address], transfer.isConnecting else { continue }
-            inside { transfer.easy.expire() }
+        for address in callbackEvents.takeTransfersWithFailedAttempts() {
+            guard let transfer = runningTransfers[address], transfer.isConnecting else { continue }
+            callLibcurl { transfer.easy.continueAtNextTimer() }
         }
     }
 
-    private func collectFinished() {
+    private func collectFinishedTransfers() {
         var left: Int32 = 0
         while let message = unsafe curlshim_multi_info_read(pointer, &left) {
             let address = UInt(bitPattern: unsafe message.pointee.easy_handle)
-            guard unsafe message.pointee.msg == CURLMSG_DONE, let transfer = running[address] else { continue }
+            guard unsafe message.pointee.msg == CURLMSG_DONE, let transfer = runningTransfers[address] else { continue }
             // Removing the handle invalidates the message.
             let code = unsafe curlshim_message_result(message)
-            if transfer.hasStaleConnection || transfer.wasConnectionOver(code) {
+            if transfer.hasStaleConnection || transfer.failedByUnusableConnection(code) {
                 restart(transfer)
             } else {
-                finish(transfer, transfer.result(code))
+                finish(transfer, transfer.makeResult(code: code))
             }
         }
     }
@@ -205,9 +205,9 @@ internal import CLibCurl
     /// Restarts a transfer on a new connection. Nothing of its request was sent, or the request is repeatable.
     private func restart(_ transfer: Transfer) {
         let easy = transfer.easy
-        let removed = inside { unsafe curlshim_multi_remove_handle(pointer, easy.pointer) }
-        transfer.restart()
-        let added = inside { unsafe curlshim_multi_add_handle(pointer, easy.pointer) }
+        let removed = callLibcurl { unsafe curlshim_multi_remove_handle(pointer, easy.pointer) }
+        transfer.prepareForRestart()
+        let added = callLibcurl { unsafe curlshim_multi_add_handle(pointer, easy.pointer) }
         precondition(
             removed == CURLM_OK && added == CURLM_OK, "a transfer begins anew: \(removed.rawValue), \(added.rawValue)")
     }
@@ -216,18 +216,18 @@ internal import CLibCurl
         guard let sink = transfer.sink else { preconditionFailure("a running transfer has a sink") }
         // libcurl 7.88 leaves a buffer in the handle if others still use the connection, and then rejects options.
         remove(transfer, isReusable: result.failure == nil && !transfer.usesHTTP2)
-        finished.append(FinishedTransfer(transfer: transfer, sink: sink, result: result))
+        finishedTransfers.append(FinishedTransfer(transfer: transfer, sink: sink, result: result))
     }
 
     /// - Parameter isReusable: Whether another transfer can use its handle.
     private func remove(_ transfer: Transfer, isReusable: Bool) {
         let easy = transfer.easy
-        let removed = inside { unsafe curlshim_multi_remove_handle(pointer, easy.pointer) }
+        let removed = callLibcurl { unsafe curlshim_multi_remove_handle(pointer, easy.pointer) }
         precondition(removed == CURLM_OK, "curl_multi_remove_handle: \(removed.rawValue)")
         transfer.sink = nil
-        transfer.leaveSession()
-        running[easy.address] = nil
-        names.end(transfer.names, wasRun: transfer.turn < turns)
+        transfer.removeTLSSession()
+        runningTransfers[easy.handleAddress] = nil
+        dnsCacheEntries.removeEntries(transfer.dnsCacheEntries, wasRun: transfer.socketActionCount < socketActionCount)
         // Other handles are not reused: after a transfer that never had a connection, libcurl 7.88 leaves a buffer and
         // a list of addresses, and then rejects options.
         guard isReusable, idleHandles.count < Self.idleHandlesLimit else { return }
@@ -235,10 +235,10 @@ internal import CLibCurl
         idleHandles.append(easy)
     }
 
-    private func inside<Code>(_ call: () -> Code) -> Code {
-        precondition(!isInside, "libcurl entered from one of its callbacks")
-        isInside = true
-        defer { isInside = false }
+    private func callLibcurl<Code>(_ call: () -> Code) -> Code {
+        precondition(!isInsideLibcurl, "libcurl entered from one of its callbacks")
+        isInsideLibcurl = true
+        defer { isInsideLibcurl = false }
         return call()
     }
 }
@@ -247,21 +247,21 @@ internal import CLibCurl
 ///
 /// The descriptor number may name a new socket: libcurl may close a socket without notice and open another one within
 /// the same call. The owner must therefore tolerate that a forgotten descriptor is already closed, and register again
-/// where `isNew` is true.
+/// where `isNewSocket` is true.
 public struct DescriptorInterest: Hashable, Sendable {
     /// Open socket.
     public let descriptor: Int32
-    /// `EasyHandle.address` of a transfer that uses the socket.
+    /// `EasyHandle.handleAddress` of a transfer that uses the socket.
     let owner: UInt
-    public let reads: Bool
-    public let writes: Bool
+    public let wantsReadability: Bool
+    public let wantsWritability: Bool
 
     /// Whether a socket was opened under this number since the last report of the number, so that earlier registrations
     /// are void. Otherwise it is the same socket, even if the owner has forgotten it meanwhile.
-    public let isNew: Bool
+    public let isNewSocket: Bool
 
     /// Whether the owner stops watching the descriptor.
-    public var isForgotten: Bool { !reads && !writes }
+    public var isUnwatched: Bool { !wantsReadability && !wantsWritability }
 }
 
 /// Latest state of libcurl's single timer.
@@ -272,7 +272,7 @@ public enum TimeoutChange: Hashable, Sendable {
     case after(milliseconds: Int)
 }
 
-/// Completed transfer, as returned by `Multi.takeFinished()`.
+/// Completed transfer, as returned by `Multi.takeFinishedTransfers()`.
 public struct FinishedTransfer {
     public let transfer: Transfer
     /// Sink that received the bytes.
@@ -286,15 +286,15 @@ enum Library {
     /// however many threads call.
     private static let failure: CurlError? = {
         if let sentence = unsafe curlshim_load(alertArrived) {
-            return CurlError(.notLoaded, detail: unsafe String(cString: sentence))
+            return CurlError(.libraryNotLoaded, detail: unsafe String(cString: sentence))
         }
         let result = curlshim_global_init(Int(CURL_GLOBAL_DEFAULT))
-        return result == CURLE_OK ? nil : CurlError(.noHandle, underlying: Int(result.rawValue))
+        return result == CURLE_OK ? nil : CurlError(.handleCreationFailed, underlying: Int(result.rawValue))
     }()
 
     /// Whether the ends of HTTP/2 streams are detected, as determined by a request to a canned response. Otherwise
     /// libcurl reports a reset stream as complete, and HTTP/2 is not used.
-    static let followsStreams: Bool = unsafe failure == nil && curlshim_follow_streams(streamNoted) != 0
+    static let detectsStreamEnds: Bool = unsafe failure == nil && curlshim_follow_streams(streamFrameArrived) != 0
 
     /// Loads and initializes libcurl on the first call. Must precede all other calls.
     static func initialize() throws(CurlError) {

@@ -8,11 +8,11 @@ final class MultiNotes {
     /// Descriptors opened since the last report of their number.
     private var openedDescriptors: Set<Int32> = []
     /// Connecting transfers by the sockets that they opened, until a request is sent.
-    private var connecting: [Int32: UInt] = [:]
-    /// Transfers with a failed connection attempt since the last `takeFailedAttempts`.
-    private var failedAttempts: Set<UInt> = []
+    private var connectingTransfers: [Int32: UInt] = [:]
+    /// Transfers with a failed connection attempt since the last `takeTransfersWithFailedAttempts`.
+    private var transfersWithFailedAttempts: Set<UInt> = []
     /// Latest timeout; nil if unchanged.
-    var timeout: TimeoutChange?
+    var timeoutChange: TimeoutChange?
     /// Number of open connections from which on new ones are closed at the end of their transfers.
     ///
     /// libcurl 7.88 evicts a connection by scanning all hosts of its cache, and keeps an empty entry of the host. The
@@ -20,53 +20,59 @@ final class MultiNotes {
     /// transfer or by the idle timeout leaves no entry.
     var connectionsLimit = 0
     /// Whether the number of connections has reached the limit.
-    var isCrowded: Bool { sockets.count >= connectionsLimit }
+    var isAtConnectionLimit: Bool { sockets.count >= connectionsLimit }
     /// Sockets of its connections.
     var sockets = SocketTable()
     /// TLS sessions of its transfers.
-    var sessions = TLSSessions()
+    var tlsSessions = TLSSessions()
 
-    /// - Parameter owner: `EasyHandle.address` of a transfer that uses the socket.
-    func note(descriptor: Int32, what: Int32, owner: UInt) {
-        if what == CURL_POLL_REMOVE, !connecting.isEmpty, let transfer = connecting.removeValue(forKey: descriptor) {
-            failedAttempts.insert(transfer)
+    /// - Parameter owner: `EasyHandle.handleAddress` of a transfer that uses the socket.
+    func recordInterest(descriptor: Int32, what: Int32, owner: UInt) {
+        if what == CURL_POLL_REMOVE, !connectingTransfers.isEmpty,
+            let transfer = connectingTransfers.removeValue(forKey: descriptor)
+        {
+            transfersWithFailedAttempts.insert(transfer)
         }
         interests[descriptor] = DescriptorInterest(
             descriptor: descriptor, owner: owner,
-            reads: what == CURL_POLL_IN || what == CURL_POLL_INOUT,
-            writes: what == CURL_POLL_OUT || what == CURL_POLL_INOUT,
-            isNew: openedDescriptors.contains(descriptor))
+            wantsReadability: what == CURL_POLL_IN || what == CURL_POLL_INOUT,
+            wantsWritability: what == CURL_POLL_OUT || what == CURL_POLL_INOUT,
+            isNewSocket: openedDescriptors.contains(descriptor))
     }
 
     /// Records a socket opened for a connection attempt.
     ///
     /// - Parameters:
     ///   - descriptor: Socket; negative if none could be opened.
-    ///   - transfer: `EasyHandle.address` of the connecting transfer.
-    func noteOpened(_ descriptor: Int32, by transfer: UInt) {
+    ///   - transfer: `EasyHandle.handleAddress` of the connecting transfer.
+    func recordOpenedSocket(_ descriptor: Int32, by transfer: UInt) {
         guard descriptor >= 0 else {
-            failedAttempts.insert(transfer)
+            transfersWithFailedAttempts.insert(transfer)
             return
         }
         openedDescriptors.insert(descriptor)
         // The number of a socket that failed at once may be reused at once.
-        if let failed = connecting.updateValue(transfer, forKey: descriptor) { failedAttempts.insert(failed) }
+        if let failed = connectingTransfers.updateValue(transfer, forKey: descriptor) {
+            transfersWithFailedAttempts.insert(failed)
+        }
     }
 
     /// Records that a connection with one of these sockets is ready for a request.
-    func noteConnected(_ descriptors: [Int32]) {
-        for descriptor in descriptors { connecting[descriptor] = nil }
+    func recordConnected(_ descriptors: [Int32]) {
+        for descriptor in descriptors { connectingTransfers[descriptor] = nil }
     }
 
     /// Returns the transfers with a failed connection attempt, without duplicates. Called before `takeInterests`.
-    func takeFailedAttempts() -> Set<UInt> {
-        guard !openedDescriptors.isEmpty || !failedAttempts.isEmpty else { return [] }
+    func takeTransfersWithFailedAttempts() -> Set<UInt> {
+        guard !openedDescriptors.isEmpty || !transfersWithFailedAttempts.isEmpty else { return [] }
         // libcurl closes a socket that fails at once without reporting an interest in it.
         for descriptor in openedDescriptors where interests[descriptor] == nil {
-            if let transfer = connecting.removeValue(forKey: descriptor) { failedAttempts.insert(transfer) }
+            if let transfer = connectingTransfers.removeValue(forKey: descriptor) {
+                transfersWithFailedAttempts.insert(transfer)
+            }
         }
-        defer { failedAttempts.removeAll(keepingCapacity: true) }
-        return failedAttempts
+        defer { transfersWithFailedAttempts.removeAll(keepingCapacity: true) }
+        return transfersWithFailedAttempts
     }
 
     /// Returns changed interests, at most one per descriptor.
@@ -77,12 +83,12 @@ final class MultiNotes {
         return Array(interests.values)
     }
 
-    func note(timeoutMilliseconds milliseconds: Int) {
-        timeout = milliseconds < 0 ? .cancel : .after(milliseconds: milliseconds)
+    func recordTimeout(milliseconds: Int) {
+        timeoutChange = milliseconds < 0 ? .cancel : .after(milliseconds: milliseconds)
     }
 
     /// Installs the callbacks on `multi`, which must be released before this object.
-    func attach(to multi: UnsafeMutableRawPointer) -> CURLMcode {
+    func installCallbacks(on multi: UnsafeMutableRawPointer) -> CURLMcode {
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
         let results = [
             unsafe curlshim_multi_set_socket_callback(multi, interestChanged),
@@ -100,11 +106,11 @@ private func interestChanged(
 ) -> Int32 {
     guard let context = unsafe context else { return -1 }
     unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue()
-        .note(descriptor: descriptor, what: what, owner: UInt(bitPattern: easy))
+        .recordInterest(descriptor: descriptor, what: what, owner: UInt(bitPattern: easy))
     return 0
 }
 
-/// Closes a socket opened by `connectionPlanned`. libcurl calls it for every connection, including cached ones.
+/// Closes a socket opened by `willConnect`. libcurl calls it for every connection, including cached ones.
 func socketClosing(context: UnsafeMutableRawPointer?, descriptor: curl_socket_t) -> Int32 {
     if let context = unsafe context {
         unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue().sockets.remove(descriptor)
@@ -116,14 +122,14 @@ func socketClosing(context: UnsafeMutableRawPointer?, descriptor: curl_socket_t)
 func alertArrived(context: UnsafeMutableRawPointer?, number: UInt, alert: Int32) {
     guard let context = unsafe context else { return }
     let notes = unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue()
-    notes.sessions.note(alert: Int(alert), of: number)
+    notes.tlsSessions.recordAlert(Int(alert), ofSession: number)
 }
 
 private func timeoutChanged(
     multi: UnsafeMutableRawPointer?, milliseconds: Int, context: UnsafeMutableRawPointer?
 ) -> Int32 {
     guard let context = unsafe context else { return -1 }
-    unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue().note(timeoutMilliseconds: milliseconds)
+    unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue().recordTimeout(milliseconds: milliseconds)
     return 0
 }
 
@@ -134,23 +140,23 @@ private func timeoutChanged(
 /// transfer is evaluated.
 struct TLSSessions {
     /// The last alert by session number, -1 without one. At most one entry per running transfer.
-    private var sessions: [UInt: Int] = [:]
-    private var lastNumber: UInt = 0
+    private var lastAlerts: [UInt: Int] = [:]
+    private var lastSessionNumber: UInt = 0
 
     /// - Returns: Number of a new session.
-    mutating func enter() -> UInt {
-        lastNumber += 1
-        sessions[lastNumber] = -1
-        return lastNumber
+    mutating func addSession() -> UInt {
+        lastSessionNumber += 1
+        lastAlerts[lastSessionNumber] = -1
+        return lastSessionNumber
     }
 
     /// Records an alert of a session. Ignores a session whose transfer has ended.
-    mutating func note(alert: Int, of number: UInt) {
-        if sessions[number] != nil { sessions[number] = alert }
+    mutating func recordAlert(_ alert: Int, ofSession number: UInt) {
+        if lastAlerts[number] != nil { lastAlerts[number] = alert }
     }
 
     /// Removes a session. - Returns: Its peer's last alert; nil without one.
     mutating func removeSession(_ number: UInt) -> Int? {
-        sessions.removeValue(forKey: number).flatMap { $0 < 0 ? nil : $0 }
+        lastAlerts.removeValue(forKey: number).flatMap { $0 < 0 ? nil : $0 }
     }
 }

@@ -6,52 +6,52 @@
 /// reconnection too, and never resolves a name itself.
 struct ResolvedNames {
     /// Entries that one transfer adds and removes, each as `HOST:PORT`.
-    struct Use {
+    struct TransferEntries {
         fileprivate var addedEntries: [String] = []
         fileprivate var removedEntries: [String] = []
         /// Added entries that libcurl already had without a transfer.
-        fileprivate var revived: [String] = []
+        fileprivate var revivedEntries: [String] = []
     }
 
-    private var transfers: [String: Int] = [:]
+    private var transferCounts: [String: Int] = [:]
     /// Entries in libcurl without a transfer: at most those of transfers that ended since the last start.
-    private var unused: Set<String> = []
+    private var unusedEntries: Set<String> = []
 
     /// Adds the entries of a transfer.
     ///
     /// - Parameter entries: Addresses, each as `HOST:PORT:ADDRESS,ADDRESS`. A leading plus sign, which would make an
     ///   entry expire, is removed.
-    /// - Returns: Lines for CURLOPT_RESOLVE, and the argument of `end`.
-    mutating func begin(_ entries: [String]) -> (lines: [String], use: Use) {
-        var use = Use()
-        guard !entries.isEmpty || !unused.isEmpty else { return ([], use) }
+    /// - Returns: Lines for CURLOPT_RESOLVE, and the argument of `removeEntries`.
+    mutating func addEntries(_ entries: [String]) -> (lines: [String], use: TransferEntries) {
+        var use = TransferEntries()
+        guard !entries.isEmpty || !unusedEntries.isEmpty else { return ([], use) }
         let entries = entries.map { $0.utf8.first == UInt8(ascii: "+") ? String($0.dropFirst()) : $0 }
         for entry in entries {
-            let name = Self.name(of: entry)
+            let name = Self.hostAndPort(of: entry)
             use.addedEntries.append(name)
-            transfers[name, default: 0] += 1
-            if unused.remove(name) != nil { use.revived.append(name) }
+            transferCounts[name, default: 0] += 1
+            if unusedEntries.remove(name) != nil { use.revivedEntries.append(name) }
         }
-        use.removedEntries = Array(unused)
-        unused.removeAll(keepingCapacity: true)
+        use.removedEntries = Array(unusedEntries)
+        unusedEntries.removeAll(keepingCapacity: true)
         return (use.removedEntries.map { "-\($0)" } + entries, use)
     }
 
     /// Removes the entries of a transfer that has left the multi handle.
     ///
     /// - Parameter wasRun: Whether libcurl has processed its lines.
-    mutating func end(_ use: Use, wasRun: Bool) {
+    mutating func removeEntries(_ use: TransferEntries, wasRun: Bool) {
         for name in use.addedEntries {
-            let count = transfers[name, default: 0] - 1
-            transfers[name] = count > 0 ? count : nil
-            if count <= 0, wasRun || use.revived.contains(name) { unused.insert(name) }
+            let count = transferCounts[name, default: 0] - 1
+            transferCounts[name] = count > 0 ? count : nil
+            if count <= 0, wasRun || use.revivedEntries.contains(name) { unusedEntries.insert(name) }
         }
         guard !wasRun else { return }
-        for name in use.removedEntries where transfers[name] == nil { unused.insert(name) }
+        for name in use.removedEntries where transferCounts[name] == nil { unusedEntries.insert(name) }
     }
 
     /// Returns the entry without its addresses.
-    private static func name(of entry: String) -> String {
+    private static func hostAndPort(of entry: String) -> String {
         let parts = entry.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
         return parts.count == 3 ? "\(parts[0]):\(parts[1])" : entry
     }

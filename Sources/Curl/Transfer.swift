@@ -7,9 +7,9 @@ public final class Transfer {
     var sink: (any TransferSink)?
     let easy: EasyHandle
     /// Entries in the DNS cache of its multi handle.
-    let names: ResolvedNames.Use
+    let dnsCacheEntries: ResolvedNames.TransferEntries
     /// Number of calls of curl_multi_socket_action before it was added.
-    let turn: UInt64
+    let socketActionCount: UInt64
     /// Notes of its multi handle.
     private let notes: MultiNotes
     /// Socket last watched for it; nil before the first one.
@@ -18,16 +18,16 @@ public final class Transfer {
     private var headerBytes = 0
     private var proxyHeaderBytes = 0
     /// Reason for which a callback stopped it. libcurl reports only that a callback failed.
-    private(set) var stoppedFor: TransferFailure?
+    private(set) var stopReason: TransferFailure?
     /// Whether an address was denied, and whether a connection to another one was started.
     private var hasRefusedAddress = false
     private var hasOpenedSocket = false
     /// Whether it is connecting; false once a request is sent.
     private(set) var isConnecting = false
     /// Whether it waited for input before the request: for TLS or a proxy.
-    private var isPreparing = false
+    private var isPreparingConnection = false
     /// Sockets opened since the last request was sent.
-    private var newSockets: [Int32] = []
+    private var socketsSinceLastRequest: [Int32] = []
     /// Whether the connection chosen by libcurl is unusable. Nothing was sent on it, and another one is needed.
     private(set) var hasStaleConnection = false
     /// Whether it was restarted on a new connection.
@@ -37,43 +37,43 @@ public final class Transfer {
     /// Value of `Retry-After` in the proxy's response to CONNECT.
     private var proxyRetryAfter: String?
     /// Number of the TLS session that carried the request; nil without TLS.
-    private var session: UInt?
+    private var tlsSessionNumber: UInt?
     /// Whether it is a stream of an HTTP/2 connection; nil if the request permits only HTTP/1.1.
-    private var isStream: Bool?
+    private var usesHTTP2Stream: Bool?
     /// Whether a frame of its stream has arrived.
-    private var hasStreamArrived = false
+    private var hasReceivedStreamFrame = false
     /// Number of body bytes in the frames of its stream.
     private var streamBytes = 0
     /// Whether a frame has ended its stream.
     private var hasStreamEnded = false
 
     init(
-        easy: EasyHandle, notes: MultiNotes, sink: any TransferSink, names: ResolvedNames.Use, turn: UInt64,
+        easy: EasyHandle, notes: MultiNotes, sink: any TransferSink, names: ResolvedNames.TransferEntries, turn: UInt64,
         allowsHTTP2: Bool
     ) {
         self.easy = easy
-        isStream = allowsHTTP2 ? false : nil
-        self.names = names
-        self.turn = turn
+        usesHTTP2Stream = allowsHTTP2 ? false : nil
+        self.dnsCacheEntries = names
+        self.socketActionCount = turn
         self.notes = notes
         self.sink = sink
     }
 
     /// Installs the callbacks. The transfer must stay alive until it has left the multi handle.
-    func attach() throws(CurlError) {
+    func installCallbacks() throws(CurlError) {
         try unsafe easy.setCallbacks(
-            header: headerArrived, body: bodyArrived, open: connectionPlanned, request: requestPlanned,
+            header: headerArrived, body: bodyArrived, open: willConnect, request: willSendRequest,
             context: Unmanaged.passUnretained(self).toOpaque())
         try easy.setCloseCallback(notes)
-        if isStream != nil { try unsafe easy.setOwner(Unmanaged.passUnretained(self).toOpaque()) }
+        if usesHTTP2Stream != nil { try unsafe easy.setOwningTransfer(Unmanaged.passUnretained(self).toOpaque()) }
     }
 
     /// Whether its response arrives over HTTP/2.
-    var usesHTTP2: Bool { isStream ?? false }
+    var usesHTTP2: Bool { usesHTTP2Stream ?? false }
 
     /// Milliseconds since its connection last received bytes, even parts of lines. Nil without an exclusive connection,
     /// and after the transfer has ended.
-    public var silentMilliseconds: Int? {
+    public var millisecondsSinceLastInput: Int? {
         guard sink != nil, !usesHTTP2, let descriptor else { return nil }
         let milliseconds = curlshim_socket_silence(descriptor)
         return milliseconds < 0 ? nil : milliseconds
@@ -87,31 +87,31 @@ public final class Transfer {
     }
 
     /// Records the socket watched for it.
-    func watched(_ interest: DescriptorInterest) {
+    func recordWatchedSocket(_ interest: DescriptorInterest) {
         descriptor = interest.descriptor
-        if interest.reads, isConnecting { isPreparing = true }
+        if interest.wantsReadability, isConnecting { isPreparingConnection = true }
     }
 
     /// Records the socket of a connection attempt; negative if none could be opened.
-    func socketOpened(_ descriptor: Int32) {
+    func recordOpenedSocket(_ descriptor: Int32) {
         isConnecting = true
-        notes.noteOpened(descriptor, by: easy.address)
-        if descriptor >= 0 { newSockets.append(descriptor) }
+        notes.recordOpenedSocket(descriptor, by: easy.handleAddress)
+        if descriptor >= 0 { socketsSinceLastRequest.append(descriptor) }
     }
 
     /// Prepares for a restart on a new connection.
-    func restart() {
+    func prepareForRestart() {
         hasStaleConnection = false
         hasRestarted = true
-        easy.forbidReuse()
+        easy.requireNewConnection()
     }
 
     /// Returns whether the request may be sent on a connection to this address. The connection may have been opened for
     /// another transfer.
     func maySend(to address: String) -> Bool {
-        guard let sink, stoppedFor == nil else { return false }
-        if !sink.admits(address: address) { stoppedFor = .addressRefused }
-        return stoppedFor == nil
+        guard let sink, stopReason == nil else { return false }
+        if !sink.admits(address: address) { stopReason = .addressRefused }
+        return stopReason == nil
     }
 
     /// Returns whether the request may be sent on the connection with these endpoints.
@@ -122,25 +122,25 @@ public final class Transfer {
     /// libcurl repeats a request up to five times, as long as reused connections end without a response. A failed
     /// repetition should not be repeated (RFC 9110, section 9.2.2), so the first one uses a new connection. libcurl also
     /// repeats a request over HTTP/1.1 after HTTP_1_1_REQUIRED, even in the middle of a response.
-    func maySend(over ends: SocketTable.Ends, ownPort: Int32) -> Bool {
+    func maySend(over ends: SocketTable.EndpointPair, ownPort: Int32) -> Bool {
         guard headerBytes == 0 else {
-            stoppedFor = .reset
+            stopReason = .reset
             return false
         }
-        if isStream != nil { beginStream() }
+        if usesHTTP2Stream != nil { beginStream() }
         isConnecting = false
-        if !newSockets.isEmpty {
-            notes.noteConnected(newSockets)
-            notes.sockets.note(opened: newSockets, ownPort: ownPort, ends: ends)
-            newSockets.removeAll(keepingCapacity: true)
+        if !socketsSinceLastRequest.isEmpty {
+            notes.recordConnected(socketsSinceLastRequest)
+            notes.sockets.recordConnection(sockets: socketsSinceLastRequest, ownPort: ownPort, endpoints: ends)
+            socketsSinceLastRequest.removeAll(keepingCapacity: true)
             if notes.sockets.count > notes.connectionsLimit { easy.closeAfterTransfer() }
         } else if !hasRestarted {
             hasStaleConnection =
-                requestsSent > 0 || !usesHTTP2 && !(notes.sockets.isQuiet(ends) && !easy.hasPendingInput)
+                requestsSent > 0 || !usesHTTP2 && !(notes.sockets.isIdleConnectionUsable(ends) && !easy.hasPendingInput)
         }
         guard !hasStaleConnection else { return false }
         requestsSent += 1
-        if !usesHTTP2 { followSession() }
+        if !usesHTTP2 { recordTLSAlerts() }
         return true
     }
 
@@ -149,118 +149,122 @@ public final class Transfer {
     /// A stream's connection is kept only if the stream ends. libcurl 7.88 sends the reset of a cancelled stream with
     /// its next frame, and until then the server continues to send.
     private func beginStream() {
-        isStream = easy.speaksHTTP2
+        usesHTTP2Stream = easy.speaksHTTP2
         streamBytes = 0
-        hasStreamArrived = false
+        hasReceivedStreamFrame = false
         hasStreamEnded = false
-        easy.setKeeping(!usesHTTP2)
+        easy.setKeepsConnection(!usesHTTP2)
     }
 
     /// Returns whether the request failed because its connection is no longer usable: a reused one after an RST, or one
     /// of HTTP/2 after a GOAWAY. Only idempotent requests use those: RFC 9110, section 9.2.2.
-    func wasConnectionOver(_ code: CURLcode) -> Bool {
-        guard usesHTTP2 ? !hasStreamArrived : headerBytes == 0, !hasRestarted, stoppedFor == nil else { return false }
+    func failedByUnusableConnection(_ code: CURLcode) -> Bool {
+        guard usesHTTP2 ? !hasReceivedStreamFrame : headerBytes == 0, !hasRestarted, stopReason == nil else {
+            return false
+        }
         switch code {
         case CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_HTTP2, CURLE_HTTP2_STREAM, CURLE_GOT_NOTHING, CURLE_PARTIAL_FILE:
-            return usesHTTP2 || easy.long(CURLINFO_NUM_CONNECTS) == 0
+            return usesHTTP2 || easy.longInfo(CURLINFO_NUM_CONNECTS) == 0
         default: return false
         }
     }
 
-    private func followSession() {
-        leaveSession()
-        session = easy.followSession(notes)
+    private func recordTLSAlerts() {
+        removeTLSSession()
+        tlsSessionNumber = easy.recordTLSAlerts(in: notes)
     }
 
     /// Removes the TLS session. - Returns: The last alert of its peer; nil without an alert or a session.
-    @discardableResult func leaveSession() -> Int? {
-        guard let session else { return nil }
-        self.session = nil
-        return notes.sessions.removeSession(session)
+    @discardableResult func removeTLSSession() -> Int? {
+        guard let tlsSessionNumber else { return nil }
+        self.tlsSessionNumber = nil
+        return notes.tlsSessions.removeSession(tlsSessionNumber)
     }
 
     /// Records a frame of its stream.
-    func streamArrived(bytes: Int, isEnd: Bool) {
-        hasStreamArrived = true
+    func recordStreamFrame(bytes: Int, isEnd: Bool) {
+        hasReceivedStreamFrame = true
         streamBytes += bytes
         guard isEnd else { return }
         hasStreamEnded = true
-        easy.setKeeping(true)
+        easy.setKeepsConnection(true)
     }
 
     func received(headerLine line: Span<UInt8>) -> Bool {
-        guard let sink, stoppedFor == nil else { return false }
+        guard let sink, stopReason == nil else { return false }
         if isConnecting {
             proxyHeaderBytes += line.count
-            noteProxyField(line)
+            recordProxyRetryAfter(line)
         } else {
             headerBytes += line.count
         }
         if max(headerBytes, proxyHeaderBytes) > Multi.headerBytesLimit {
-            stoppedFor = .headerTooLarge
+            stopReason = .headerTooLarge
         } else if isConnecting {
             return true
         } else if !sink.received(headerLine: line) {
-            stoppedFor = .aborted
+            stopReason = .aborted
         }
-        return stoppedFor == nil
+        return stopReason == nil
     }
 
     /// Records `Retry-After` of a response to CONNECT, the only header lines before the request.
-    private func noteProxyField(_ line: Span<UInt8>) {
+    private func recordProxyRetryAfter(_ line: Span<UInt8>) {
         let text = unsafe line.withUnsafeBufferPointer { unsafe String(decoding: $0.prefix(256), as: UTF8.self) }
         guard let colon = text.firstIndex(of: ":"), text[..<colon].lowercased() == "retry-after" else { return }
         proxyRetryAfter = String(text[text.index(after: colon)...].drop(while: \.isWhitespace).prefix { !$0.isNewline })
     }
 
     func received(body: Span<UInt8>) -> Reception {
-        guard let sink, stoppedFor == nil else { return .refused }
+        guard let sink, stopReason == nil else { return .refused }
         let reception = sink.received(body: body)
-        if reception == .refused { stoppedFor = .aborted }
+        if reception == .refused { stopReason = .aborted }
         return reception
     }
 
     /// Returns its result. Must be called before the handle leaves the multi handle.
-    func result(_ code: CURLcode) -> TransferResult {
-        let (status, connectsMade) = (easy.long(CURLINFO_RESPONSE_CODE), easy.long(CURLINFO_NUM_CONNECTS))
+    func makeResult(code: CURLcode) -> TransferResult {
+        let (status, connectsMade) = (easy.longInfo(CURLINFO_RESPONSE_CODE), easy.longInfo(CURLINFO_NUM_CONNECTS))
         let repeats = max(0, requestsSent - 1)
-        let hasSession = session != nil
-        let alert = leaveSession()
+        let hasSession = tlsSessionNumber != nil
+        let alert = removeTLSSession()
         let lacksGoodbye = usesHTTP2 ? !hasStreamEnded : hasSession && alert != 0
         // libcurl 7.88 can lose bytes that arrive with the end of their stream.
-        let hasLost = usesHTTP2 && hasStreamEnded && streamBytes != easy.offset(CURLINFO_SIZE_DOWNLOAD_T)
-        if code == CURLE_OK, stoppedFor == nil, !hasLost {
+        let hasLost = usesHTTP2 && hasStreamEnded && streamBytes != easy.offsetInfo(CURLINFO_SIZE_DOWNLOAD_T)
+        if code == CURLE_OK, stopReason == nil, !hasLost {
             return TransferResult(
-                failure: nil, status: status, osError: 0, connectsMade: connectsMade, repeats: repeats,
-                usedHTTP2: usesHTTP2, lacksGoodbye: lacksGoodbye, detail: "")
+                failure: nil, status: status, osError: 0, openedConnectionCount: connectsMade,
+                repeatedRequestCount: repeats,
+                usedHTTP2: usesHTTP2, lacksExplicitEnd: lacksGoodbye, detail: "")
         }
-        let details = details(status: status, alert: alert)
+        let details = failureDetails(status: status, alert: alert)
         let isRefused = code == CURLE_COULDNT_CONNECT && hasRefusedAddress && !hasOpenedSocket
-        let failure = stoppedFor ?? (isRefused ? .addressRefused : TransferFailure(code, details)) ?? .reset
+        let failure = stopReason ?? (isRefused ? .addressRefused : TransferFailure(code, details)) ?? .reset
         return TransferResult(
-            failure: failure, status: status, osError: details.osError, connectsMade: connectsMade, repeats: repeats,
-            usedHTTP2: usesHTTP2, lacksGoodbye: lacksGoodbye, wasConnected: details.stage >= .connected,
-            proxyStatus: details.proxyStatus, proxyRetryAfter: proxyRetryAfter, detail: details.sentence)
+            failure: failure, status: status, osError: details.osError, openedConnectionCount: connectsMade,
+            repeatedRequestCount: repeats,
+            usedHTTP2: usesHTTP2, lacksExplicitEnd: lacksGoodbye, wasConnected: details.stage >= .connected,
+            proxyStatus: details.proxyStatus, proxyRetryAfter: proxyRetryAfter, detail: details.libcurlMessage)
     }
 
-    private func details(status: Int, alert: Int?) -> TransferFailure.Details {
+    private func failureDetails(status: Int, alert: Int?) -> TransferFailure.Details {
         // libcurl reports at least one microsecond for a stage that was reached, but combines connecting and the
         // handshake.
         let stage: TransferFailure.Stage =
             status > 0
-            ? .answered
-            : easy.time(CURLINFO_PRETRANSFER_TIME_T) > .zero
-                ? .connected : isPreparing ? .preparing : .connecting
-        let (server, proxy) = (easy.long(CURLINFO_SSL_VERIFYRESULT), easy.long(CURLINFO_PROXY_SSL_VERIFYRESULT))
+            ? .receivedStatus
+            : easy.durationInfo(CURLINFO_PRETRANSFER_TIME_T) > .zero
+                ? .connected : isPreparingConnection ? .preparingConnection : .connecting
+        let (server, proxy) = (easy.longInfo(CURLINFO_SSL_VERIFYRESULT), easy.longInfo(CURLINFO_PROXY_SSL_VERIFYRESULT))
         return TransferFailure.Details(
-            osError: Int32(truncatingIfNeeded: easy.long(CURLINFO_OS_ERRNO)), stage: stage,
-            sentence: easy.errorSentence, alert: alert, verifyResult: server != 0 ? server : proxy,
-            proxyStatus: easy.long(CURLINFO_HTTP_CONNECTCODE),
-            proxyError: CURLproxycode(UInt32(truncatingIfNeeded: easy.long(CURLINFO_PROXY_ERROR))))
+            osError: Int32(truncatingIfNeeded: easy.longInfo(CURLINFO_OS_ERRNO)), stage: stage,
+            libcurlMessage: easy.errorSentence, alert: alert, verifyResult: server != 0 ? server : proxy,
+            proxyStatus: easy.longInfo(CURLINFO_HTTP_CONNECTCODE),
+            proxyError: CURLproxycode(UInt32(truncatingIfNeeded: easy.longInfo(CURLINFO_PROXY_ERROR))))
     }
 }
 
-private func connectionPlanned(
+private func willConnect(
     context: UnsafeMutableRawPointer?, purpose: curlsocktype, address: UnsafeMutablePointer<curl_sockaddr>?
 ) -> curl_socket_t {
     guard let context = unsafe context, let address = unsafe address else { return CURL_SOCKET_BAD }
@@ -269,11 +273,11 @@ private func connectionPlanned(
     let numeric = String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
     let transfer = unsafe Unmanaged<Transfer>.fromOpaque(context).takeUnretainedValue()
     let descriptor = transfer.mayConnect(to: numeric) ? unsafe curlshim_open_socket(address) : CURL_SOCKET_BAD
-    transfer.socketOpened(descriptor)
+    transfer.recordOpenedSocket(descriptor)
     return descriptor
 }
 
-private func requestPlanned(
+private func willSendRequest(
     context: UnsafeMutableRawPointer?, address: UnsafeMutablePointer<CChar>?, ownAddress: UnsafeMutablePointer<CChar>?,
     port: Int32, ownPort: Int32
 ) -> Int32 {
@@ -281,34 +285,38 @@ private func requestPlanned(
         return CURL_PREREQFUNC_ABORT
     }
     let transfer = unsafe Unmanaged<Transfer>.fromOpaque(context).takeUnretainedValue()
-    let ends = unsafe SocketTable.Ends(address: address, port: port, ownAddress: ownAddress, ownPort: ownPort)
+    let ends = unsafe SocketTable.EndpointPair(address: address, port: port, ownAddress: ownAddress, ownPort: ownPort)
     let maySend =
         transfer.maySend(to: unsafe String(cString: address)) && transfer.maySend(over: ends, ownPort: ownPort)
     return maySend ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
 }
 
 /// Callback for `curlshim_follow_streams`: a frame of a transfer's stream has arrived.
-func streamNoted(handle: UnsafeMutableRawPointer?, bytes: Int, isEnd: Int32) {
+func streamFrameArrived(handle: UnsafeMutableRawPointer?, bytes: Int, isEnd: Int32) {
     guard let handle = unsafe handle, let owner = unsafe curlshim_easy_private(handle) else { return }
-    unsafe Unmanaged<Transfer>.fromOpaque(owner).takeUnretainedValue().streamArrived(bytes: bytes, isEnd: isEnd != 0)
+    unsafe Unmanaged<Transfer>.fromOpaque(owner).takeUnretainedValue().recordStreamFrame(
+        bytes: bytes, isEnd: isEnd != 0)
 }
 
 private func headerArrived(
     bytes: UnsafeMutablePointer<CChar>?, size: Int, count: Int, context: UnsafeMutableRawPointer?
 ) -> Int {
-    unsafe arrived(bytes, size * count, context) { $0.received(headerLine: $1) ? .taken : .refused }
+    unsafe handleReceivedData(bytes: bytes, length: size * count, context: context) {
+        $0.received(headerLine: $1) ? .accepted : .refused
+    }
 }
 
 private func bodyArrived(
     bytes: UnsafeMutablePointer<CChar>?, size: Int, count: Int, context: UnsafeMutableRawPointer?
 ) -> Int {
     // libcurl reports an empty body by a call without bytes.
-    size * count == 0 ? 0 : unsafe arrived(bytes, size * count, context) { $0.received(body: $1) }
+    size * count == 0
+        ? 0 : unsafe handleReceivedData(bytes: bytes, length: size * count, context: context) { $0.received(body: $1) }
 }
 
 /// - Returns: Value for libcurl's data callbacks: `length` for success, or the code that pauses or aborts.
-private func arrived(
-    _ bytes: UnsafeMutablePointer<CChar>?, _ length: Int, _ context: UnsafeMutableRawPointer?,
+private func handleReceivedData(
+    bytes: UnsafeMutablePointer<CChar>?, length: Int, context: UnsafeMutableRawPointer?,
     take: (Transfer, Span<UInt8>) -> Reception
 ) -> Int {
     guard let context = unsafe context else { return Int(CURL_WRITEFUNC_ERROR) }
@@ -316,8 +324,8 @@ private func arrived(
     // Without a retain: the multi handle keeps the transfer alive.
     let transfer = unsafe Unmanaged<Transfer>.fromOpaque(context)
     switch unsafe transfer._withUnsafeGuaranteedRef({ unsafe take($0, buffer.span) }) {
-    case .taken: return length
-    case .postponed: return Int(CURL_WRITEFUNC_PAUSE)
+    case .accepted: return length
+    case .paused: return Int(CURL_WRITEFUNC_PAUSE)
     case .refused: return Int(CURL_WRITEFUNC_ERROR)
     }
 }
@@ -344,9 +352,9 @@ public protocol TransferSink: AnyObject {
 
 /// Result of offering body bytes to a sink.
 public enum Reception: Hashable, Sendable {
-    case taken
+    case accepted
     /// No byte was accepted, and the transfer pauses. `Multi.resume(_:)` offers the same bytes again.
-    case postponed
+    case paused
     /// Aborts the transfer.
     case refused
 }
@@ -360,15 +368,15 @@ public struct TransferResult: Hashable, Sendable {
     /// System error number of the last failed connection attempt; otherwise 0, and 0 for a complete response.
     public let osError: Int32
     /// Number of connections opened for it: 0 if one was reused.
-    public let connectsMade: Int
+    public let openedConnectionCount: Int
     /// Number of times that the request was sent again, because a connection ended without a response or the server
     /// did not process it.
-    public let repeats: Int
+    public let repeatedRequestCount: Int
     /// Whether the response arrived over HTTP/2.
     public let usedHTTP2: Bool
     /// Whether the response lacks an explicit end: close_notify for HTTP/1.1 over TLS, END_STREAM for HTTP/2. A body
     /// without a length may then be truncated: RFC 9112, section 9.8.
-    public let lacksGoodbye: Bool
+    public let lacksExplicitEnd: Bool
     /// Whether the connection was ready for the request; false also for a complete response.
     public var wasConnected = false
     /// Status of a proxy's response to CONNECT; 0 without one.

@@ -42,7 +42,7 @@ public struct TransferRequest: Sendable {
     public var headerFields: [HeaderField] = []
     /// Resolved addresses, each as `host:port:address,address`, with IPv6 in brackets (CURLOPT_RESOLVE). Removed after
     /// the last transfer that needs them.
-    public var resolve: [String] = []
+    public var resolveEntries: [String] = []
     /// Value of `User-Agent` unless `headerFields` contains one; empty for none.
     public var userAgent = ""
     /// Value of `Accept-Encoding` unless `headerFields` contains one; empty for none. The sink must decode these
@@ -68,7 +68,7 @@ public struct TransferRequest: Sendable {
     public var version = Version.http1
     /// Whether the request has a connection that serves no other request before or after it. Then it uses HTTP/1.1,
     /// because other requests could join a connection of HTTP/2.
-    public var ownsConnection = false
+    public var requiresExclusiveConnection = false
 }
 
 extension TransferRequest {
@@ -85,9 +85,9 @@ extension TransferRequest {
         ownsConnection: Bool = false
     ) {
         self.init(
-            url: url, method: method, body: body, headerFields: headerFields, resolve: [], userAgent: userAgent,
+            url: url, method: method, body: body, headerFields: headerFields, resolveEntries: [], userAgent: userAgent,
             acceptEncoding: acceptEncoding, proxy: proxy, caFile: caFile, caCertificates: caCertificates,
             clientCertificate: clientCertificate, clientKey: clientKey, verifiesServer: verifiesServer,
-            version: version, ownsConnection: ownsConnection)
+            version: version, requiresExclusiveConnection: ownsConnection)
     }
 }

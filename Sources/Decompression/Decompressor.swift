@@ -5,9 +5,9 @@ public struct Decompressor: ~Copyable {
     /// The effect of one step.
     public struct Step: Hashable, Sendable {
         /// Number of input bytes consumed.
-        public let consumed: Int
+        public let consumedBytes: Int
         /// Number of output bytes produced.
-        public let produced: Int
+        public let producedBytes: Int
         /// Whether the stream is complete, so that the input may end here.
         public let isAtEnd: Bool
     }
@@ -64,7 +64,7 @@ public struct DecompressionError: Error, Hashable, Sendable, CustomStringConvert
     /// Contains no byte of the input.
     public var description: String { "damaged \(format) data (\(code))" }
 
-    init(_ format: CompressionFormat, _ code: some BinaryInteger) {
+    init(format: CompressionFormat, code: some BinaryInteger) {
         self.format = format
         self.code = Int(truncatingIfNeeded: code)
     }

@@ -16,27 +16,27 @@ internal import SQLite
 /// the files once. An unreadable index is moved aside and replaced.
 final class CacheBackend: StoreBackend {
     /// Maximum time of a transaction.
-    static let transactionMilliseconds = 50
+    static let maximumTransactionMilliseconds = 50
     /// Number of changed rows that ends a transaction.
-    private static let transactionRows = 256
+    private static let rowsPerTransaction = 256
     /// Maximum number of rows that a step of the eviction removes, before it looks for the largest owner again.
-    private static let evictedAtOnce = 16
+    private static let rowsPerEvictionStep = 16
     /// Maximum number of rejected invalidations that wait for the disk. One more empties the cache.
-    private static let mostPostponed = 4_096
+    private static let mostPostponedRequests = 4_096
     /// Minimum interval between two reports of a failure, in seconds.
     private static let reportIntervalSeconds = 60
     /// Longest range of a file that becomes bytes in memory, like the bodies that workers send in a message.
-    private static let inlineBytes = 64 << 10
+    private static let maximumInlineBytes = 64 << 10
 
     /// Keys in one step of reading all keys. A step takes some 4 ms, in which lookups wait.
-    private static let keysAtOnce = 2_048
+    private static let keysPerReadingStep = 2_048
 
     /// Reading of all keys after the start.
     private struct KeyReading {
-        /// Suffixes of the keys up to `lastKey`, and of those stored since the start.
-        var suffixes: Set<UInt64> = []
+        /// Suffixes of the keys up to `lastReadKey`, and of those stored since the start.
+        var keySuffixes: Set<UInt64> = []
         /// The last key that was read; empty before the first.
-        var lastKey: [UInt8] = []
+        var lastReadKey: [UInt8] = []
     }
 
     /// Contents of the open transaction.
@@ -44,13 +44,13 @@ final class CacheBackend: StoreBackend {
         /// Totals before it.
         var totalsBefore: CacheTotals
         /// Number of changed rows.
-        var changes = 0
+        var changedRowCount = 0
         /// Requests that must not be lost.
-        var urgent: [CacheRequest] = []
+        var urgentRequests: [CacheRequest] = []
         /// Body files of its new rows.
-        var files: [String] = []
+        var newBodyFiles: [String] = []
         /// Body files of removed rows, which are removed after it.
-        var released: [String] = []
+        var releasedBodyFiles: [String] = []
     }
 
     private let folder: CacheFolder
@@ -59,32 +59,32 @@ final class CacheBackend: StoreBackend {
     private let spoolPath: String
     /// Index; nil if it cannot be opened, in which case all lookups miss.
     private var index: CacheIndex?
-    private var limit: Int
+    private var limitBytes: Int
     private var totals = CacheTotals()
     /// Nil once all keys are read and `opened` was sent.
-    private var reading: KeyReading?
+    private var keyReading: KeyReading?
     /// Logical clock of uses, for LRU eviction.
-    private var turn: Int64 = 0
+    private var latestUseNumber: Int64 = 0
     private var transaction: Transaction?
     /// Invalidations and discards that the disk rejected.
-    private var postponed: [CacheRequest] = []
+    private var postponedRequests: [CacheRequest] = []
     /// Time of the last report of a failure, in seconds since 1970.
-    private var reportedAt = 0
+    private var lastFaultReportTime = 0
 
     /// Whether a transaction is open, or rejected changes or the rest of the keys wait.
-    var isBehind: Bool { transaction != nil || index != nil && (!postponed.isEmpty || reading != nil) }
+    var hasPendingWork: Bool { transaction != nil || index != nil && (!postponedRequests.isEmpty || keyReading != nil) }
 
     init(_ folder: CacheFolder, spool: String, limit: Int, _ answers: Mailbox<CacheAnswer>) {
         self.folder = folder
-        self.limit = limit
+        self.limitBytes = limit
         self.answers = answers
         spoolPath = spool
         do throws(StoreError) {
-            bodies = try BodyFolder(folder.bodies)
+            bodies = try BodyFolder(folder.bodiesPath)
         } catch {
             bodies = nil
             answers.put(.fault(.unavailable(error: error.description)))
-            answers.put(.opened([]))
+            answers.put(.indexOpened([]))
             return
         }
         open()
@@ -94,70 +94,70 @@ final class CacheBackend: StoreBackend {
 
     private func open() {
         do {
-            try load()
+            try loadIndex()
         } catch {
-            recover(from: error)
+            replaceIndex(after: error)
         }
     }
 
-    private func load() throws {
-        let index = try CacheIndex(folder.database)
+    private func loadIndex() throws {
+        let index = try CacheIndex(folder.databasePath)
         totals = try index.totals()
-        turn = try index.latestTurn()
+        latestUseNumber = try index.latestUseNumber()
         self.index = index
-        reading = KeyReading()
-        readKeys()
+        keyReading = KeyReading()
+        readNextKeys()
         evict()
         commit()
     }
 
     /// Reads some of the keys. After the last ones it sends `opened`, and removes files without rows and rows without
     /// files.
-    private func readKeys() {
-        guard let last = reading?.lastKey else { return }
-        guard let keys = attempt({ try $0.keys(after: last, limit: Self.keysAtOnce) }) else { return }
-        for key in keys { reading?.suffixes.insert(CacheDigest(bytes: key).suffix) }
-        if let last = keys.last { reading?.lastKey = last }
-        guard keys.count < Self.keysAtOnce, let suffixes = reading?.suffixes else { return }
-        reading = nil
-        answers.put(.opened(suffixes))
-        checkFiles()
+    private func readNextKeys() {
+        guard let last = keyReading?.lastReadKey else { return }
+        guard let keys = runInTransaction({ try $0.keys(after: last, limit: Self.keysPerReadingStep) }) else { return }
+        for key in keys { keyReading?.keySuffixes.insert(CacheDigest(bytes: key).suffix) }
+        if let last = keys.last { keyReading?.lastReadKey = last }
+        guard keys.count < Self.keysPerReadingStep, let suffixes = keyReading?.keySuffixes else { return }
+        keyReading = nil
+        answers.put(.indexOpened(suffixes))
+        removeOrphanedFilesAndRows()
     }
 
-    private func checkFiles() {
+    private func removeOrphanedFilesAndRows() {
         guard let files = try? bodies?.list() else { return }
         let lengths = Dictionary(files.map { ($0.name, $0.length) }) { first, _ in first }
         var named: Set<String> = []
-        let removed = attempt { index in
-            var removed: [CacheIndex.Removed] = []
-            for file in try index.files() {
+        let removed = runInTransaction { index in
+            var removed: [CacheIndex.RemovedRow] = []
+            for file in try index.bodyFiles() {
                 guard lengths[file.sha256] != file.length else {
                     named.insert(file.sha256)
                     continue
                 }
-                removed += try index.remove(file: file.sha256)
+                removed += try index.removeResponses(withBodyFile: file.sha256)
             }
             return removed
         }
         guard let removed else { return }
-        forget(removed)
+        subtractRemovedRows(removed)
         for file in files where !named.contains(file.name) { bodies?.remove(file.name) }
     }
 
     /// Moves a corrupt index aside and creates a new one. If that fails, this process has no cache.
-    private func recover(from error: any Error) {
+    private func replaceIndex(after error: any Error) {
         index = nil
         transaction = nil
-        reading = nil
-        guard (error as? DatabaseError)?.isDamage == true else {
+        keyReading = nil
+        guard (error as? DatabaseError)?.isCorruption == true else {
             answers.put(.fault(.unavailable(error: "\(error)")))
-            answers.put(.opened([]))
-            answers.put(.emptied)
+            answers.put(.indexOpened([]))
+            answers.put(.indexEmptied)
             return
         }
-        let quarantinePath = folder.database + ".damaged"
+        let quarantinePath = folder.databasePath + ".damaged"
         answers.put(.fault(.damaged(movedTo: quarantinePath)))
-        _ = unsafe rename(folder.database, quarantinePath)
+        _ = unsafe rename(folder.databasePath, quarantinePath)
         recreateIndex()
     }
 
@@ -165,17 +165,17 @@ final class CacheBackend: StoreBackend {
     private func recreateIndex() {
         index = nil
         transaction = nil
-        reading = nil
-        postponed = []
-        for suffix in ["", "-wal", "-shm"] { unsafe unlink(folder.database + suffix) }
+        keyReading = nil
+        postponedRequests = []
+        for suffix in ["", "-wal", "-shm"] { unsafe unlink(folder.databasePath + suffix) }
         totals = CacheTotals()
-        answers.put(.emptied)
+        answers.put(.indexEmptied)
         do {
-            try load()
+            try loadIndex()
         } catch {
             index = nil
             answers.put(.fault(.unavailable(error: "\(error)")))
-            answers.put(.opened([]))
+            answers.put(.indexOpened([]))
         }
     }
 
@@ -185,48 +185,51 @@ final class CacheBackend: StoreBackend {
     func carryOut(_ requests: [CacheRequest]) {
         if requests.isEmpty {
             carryOutPostponed()
-            readKeys()
+            readNextKeys()
         }
         for request in requests {
-            if case .lookUp = request, !postponed.isEmpty { carryOutPostponed() }
+            if case .lookUp = request, !postponedRequests.isEmpty { carryOutPostponed() }
             carryOut(request)
         }
         evict()
         guard let transaction else { return }
-        let isFull = transaction.changes >= Self.transactionRows
-        if requests.isEmpty || isFull || transaction.changes == 0 || !transaction.urgent.isEmpty { commit() }
+        let isFull = transaction.changedRowCount >= Self.rowsPerTransaction
+        if requests.isEmpty || isFull || transaction.changedRowCount == 0 || !transaction.urgentRequests.isEmpty {
+            commit()
+        }
     }
 
     private func carryOut(_ request: CacheRequest) {
         switch request {
         case .lookUp(let ticket, let key):
-            let items = postponed.isEmpty ? attempt { try $0.items(of: key) } : nil
-            answers.put(.found(ticket: ticket, items?.filter(isIntact) ?? []))
-        case .read(let ticket, let entry, let range): answers.put(.body(ticket: ticket, read(entry, range)))
+            let items = postponedRequests.isEmpty ? runInTransaction { try $0.items(forKey: key) } : nil
+            answers.put(.variantsFound(ticket: ticket, items?.filter(hasIntactBody) ?? []))
+        case .read(let ticket, let entry, let range):
+            answers.put(.body(ticket: ticket, readBody(of: entry, range: range)))
         case .store(let item, let file):
             let isKept = store(item, file)
             if let file { close(file) }
             answers.put(.stored(key: item.key, isKept: isKept))
         case .refresh(let entry, let response, let variant):
-            let replaced = attempt { try $0.refresh(entry, response, variant: variant) }
-            countChanges()
-            forget(replaced ?? [])
+            let replaced = runInTransaction { try $0.refresh(entry, response, variant: variant) }
+            countChangedRows()
+            subtractRemovedRows(replaced ?? [])
         case .discard(let entry):
-            let removed = attempt { try $0.remove(entry) }
-            finishUrgent(request, removed)
+            let removed = runInTransaction { try $0.removeResponse(entry: entry) }
+            finishUrgentRequest(request, removedRows: removed)
         case .invalidate(let keys):
-            let isDone: Void? = attempt { for key in keys { try $0.invalidate(key) } }
-            finishUrgent(request, isDone.map { [] })
-        case .used(let entries):
-            attempt { index in
+            let isDone: Void? = runInTransaction { for key in keys { try $0.invalidateResponses(forURLOf: key) } }
+            finishUrgentRequest(request, removedRows: isDone.map { [] })
+        case .recordUses(let entries):
+            runInTransaction { index in
                 for entry in entries {
-                    turn += 1
-                    try index.recordUse(entry, turn: turn)
+                    latestUseNumber += 1
+                    try index.recordUse(of: entry, useNumber: latestUseNumber)
                 }
             }
-            countChanges(entries.count)
-        case .limit(let bytes):
-            limit = bytes
+            countChangedRows(entries.count)
+        case .setLimit(let bytes):
+            limitBytes = bytes
             evict()
             // A command that empties the cache reads the index afterwards.
             commit()
@@ -235,7 +238,7 @@ final class CacheBackend: StoreBackend {
 
     /// Runs `body` in the open transaction, or in a new one. After an error the transaction has no effect.
     @discardableResult
-    private func attempt<Result>(_ body: (CacheIndex) throws -> Result) -> Result? {
+    private func runInTransaction<Result>(_ body: (CacheIndex) throws -> Result) -> Result? {
         guard let index else { return nil }
         do {
             if transaction == nil {
@@ -249,55 +252,57 @@ final class CacheBackend: StoreBackend {
         }
     }
 
-    private func countChanges(_ rows: Int = 1) { transaction?.changes += rows }
+    private func countChangedRows(_ rows: Int = 1) { transaction?.changedRowCount += rows }
 
     private func commit() {
         guard transaction != nil, let index else { return }
         do {
-            if let before = transaction?.totalsBefore, totals != before { try index.set(totals, before: before) }
+            if let before = transaction?.totalsBefore, totals != before {
+                try index.writeTotals(totals, changedFrom: before)
+            }
             try index.database.commit()
         } catch {
             return rollBack(after: error)
         }
-        let released = transaction?.released ?? []
+        let released = transaction?.releasedBodyFiles ?? []
         transaction = nil
-        removeUnnamed(released)
+        removeUnreferencedFiles(released)
     }
 
     /// Ends the transaction without effect. Replaces the index if it turns out to be corrupt.
     private func rollBack(after error: any Error) {
-        if (error as? DatabaseError)?.isDamage == true { return recover(from: error) }
-        if time(nil) >= reportedAt + Self.reportIntervalSeconds {
-            reportedAt = time(nil)
-            answers.put(.fault(.failing(error: "\(error)")))
+        if (error as? DatabaseError)?.isCorruption == true { return replaceIndex(after: error) }
+        if time(nil) >= lastFaultReportTime + Self.reportIntervalSeconds {
+            lastFaultReportTime = time(nil)
+            answers.put(.fault(.diskOperationFailing(error: "\(error)")))
         }
         index?.database.rollBack()
         guard let transaction else { return }
         self.transaction = nil
         totals = transaction.totalsBefore
-        removeUnnamed(transaction.files)
-        postpone(transaction.urgent)
+        removeUnreferencedFiles(transaction.newBodyFiles)
+        postpone(transaction.urgentRequests)
     }
 
     // MARK: Urgent changes
 
     /// - Parameter removed: the rows that the request removed; nil if the disk rejected it.
-    private func finishUrgent(_ request: CacheRequest, _ removed: [CacheIndex.Removed]?) {
+    private func finishUrgentRequest(_ request: CacheRequest, removedRows removed: [CacheIndex.RemovedRow]?) {
         guard index != nil else { return }
         guard let removed else { return postpone([request]) }
-        transaction?.urgent.append(request)
-        countChanges()
-        forget(removed)
+        transaction?.urgentRequests.append(request)
+        countChangedRows()
+        subtractRemovedRows(removed)
     }
 
     private func postpone(_ requests: [CacheRequest]) {
-        postponed += requests
-        if postponed.count > Self.mostPostponed { recreateIndex() }
+        postponedRequests += requests
+        if postponedRequests.count > Self.mostPostponedRequests { recreateIndex() }
     }
 
     private func carryOutPostponed() {
-        let requests = postponed
-        postponed = []
+        let requests = postponedRequests
+        postponedRequests = []
         for request in requests { carryOut(request) }
         if !requests.isEmpty { commit() }
     }
@@ -305,35 +310,38 @@ final class CacheBackend: StoreBackend {
     // MARK: Reading
 
     /// Returns whether the body in a row is unchanged since it was stored.
-    private func isIntact(_ item: CacheItem) -> Bool {
+    private func hasIntactBody(_ item: CacheItem) -> Bool {
         guard let body = item.body, !body.isEmpty else { return true }
         return SHA256.digest(of: body.span).hex == item.sha256
     }
 
-    private func read(_ entry: UInt64, _ range: Range<Int>?) -> CacheBody {
-        guard let row = attempt({ try $0.body(of: entry) }), let row else { return .missing }
+    private func readBody(of entry: UInt64, range: Range<Int>?) -> CacheBody {
+        guard let row = runInTransaction({ try $0.body(of: entry) }), let row else { return .missing }
         guard let sha256 = row.sha256 else { return .missing }
         if let bytes = row.bytes {
-            guard SHA256.digest(of: bytes.span).hex == sha256, let part = bytes.part(range) else { return .missing }
+            guard SHA256.digest(of: bytes.span).hex == sha256, let part = bytes.bytes(in: range) else {
+                return .missing
+            }
             return .bytes(part)
         }
-        if let range { return readFile(sha256, length: row.length, range) }
-        guard let part = bodies?.provide(sha256, length: row.length, toSpool: spoolPath, for: "cache") else {
+        if let range { return readBodyFile(sha256, length: row.length, range: range) }
+        guard let part = bodies?.linkOrCopyBody(sha256, length: row.length, toSpool: spoolPath, for: "cache") else {
             return .missing
         }
-        return .file(part: part, sha256: sha256, length: row.length)
+        return .spoolFile(name: part, sha256: sha256, length: row.length)
     }
 
     /// Returns a range of a body that is stored in a file: a short one as bytes, a long one as a file.
-    private func readFile(_ sha256: String, length: Int, _ range: Range<Int>) -> CacheBody {
+    private func readBodyFile(_ sha256: String, length: Int, range: Range<Int>) -> CacheBody {
         guard range.upperBound <= length, let bodies else { return .missing }
-        if range.count <= Self.inlineBytes {
-            return bodies.bytes(sha256, length: length, range).map(CacheBody.bytes) ?? .missing
+        if range.count <= Self.maximumInlineBytes {
+            return bodies.readBytes(of: sha256, length: length, range: range).map(CacheBody.bytes) ?? .missing
         }
-        guard let part = bodies.provide(range, of: sha256, length: length, toSpool: spoolPath, for: "cache") else {
+        guard let part = bodies.copyBodyRange(range, of: sha256, length: length, toSpool: spoolPath, for: "cache")
+        else {
             return .missing
         }
-        return .file(part: part.name, sha256: part.sha256, length: range.count)
+        return .spoolFile(name: part.name, sha256: part.sha256, length: range.count)
     }
 
     // MARK: Writing
@@ -342,82 +350,85 @@ final class CacheBackend: StoreBackend {
     /// - Returns: whether it is stored.
     private func store(_ item: CacheItem, _ file: Int32?) -> Bool {
         guard index != nil else { return false }
-        if let file, item.cost <= limit {
+        if let file, item.costBytes <= limitBytes {
             // Before the row: a stored body exists regardless of the success of its row.
-            guard let sha256 = item.sha256, let bodies, bodies.take(file, as: sha256) else { return false }
+            guard let sha256 = item.sha256, let bodies, bodies.storeFile(file, as: sha256) else { return false }
         }
-        let removed = attempt { index in
+        let removed = runInTransaction { index in
             // Most keys are new and have nothing to replace. This query costs a third of two unnecessary deletions.
-            guard try index.has(item.key) else { return [] as [CacheIndex.Removed] }
-            let replaced = try index.remove(item.key, item.variant)
-            return try item.cost <= limit ? replaced + index.makeRoom(for: item.key) : replaced
+            guard try index.hasResponse(forKey: item.key) else { return [] as [CacheIndex.RemovedRow] }
+            let replaced = try index.removeResponse(key: item.key, variant: item.variant)
+            return try item.costBytes <= limitBytes ? replaced + index.makeRoomForVariant(of: item.key) : replaced
         }
         let file = file == nil ? nil : item.sha256
         guard let removed else {
-            removeUnnamed(file.map { [$0] } ?? [])
+            removeUnreferencedFiles(file.map { [$0] } ?? [])
             return false
         }
-        if let file { transaction?.files.append(file) }
-        guard item.cost <= limit else {
-            forget(removed)
+        if let file { transaction?.newBodyFiles.append(file) }
+        guard item.costBytes <= limitBytes else {
+            subtractRemovedRows(removed)
             return false
         }
-        turn += 1
-        let isKept = attempt { try $0.insert(item, turn: turn) } ?? false
+        latestUseNumber += 1
+        let isKept = runInTransaction { try $0.insert(item, useNumber: latestUseNumber) } ?? false
         if isKept {
-            totals.add(CacheTotals.Part(rows: 1, cost: item.cost), to: item.owner)
-            reading?.suffixes.insert(item.key.suffix)
+            totals.add(CacheTotals.Usage(rowCount: 1, costBytes: item.costBytes), to: item.owner)
+            keyReading?.keySuffixes.insert(item.key.suffix)
         }
-        countChanges()
-        forget(removed)
+        countChangedRows()
+        subtractRemovedRows(removed)
         return isKept
     }
 
     // MARK: Removing
 
     /// Subtracts removed rows from the totals, and releases their files.
-    private func forget(_ removed: [CacheIndex.Removed]) {
+    private func subtractRemovedRows(_ removed: [CacheIndex.RemovedRow]) {
         guard !removed.isEmpty, transaction != nil else { return }
-        for row in removed { totals.add(CacheTotals.Part(rows: -1, cost: -row.cost), to: row.owner) }
-        countChanges(removed.count)
-        transaction?.released += removed.compactMap(\.file)
-        let gone = attempt { index in try Set(removed.map(\.key)).filter { try !index.has($0) } }
+        for row in removed { totals.add(CacheTotals.Usage(rowCount: -1, costBytes: -row.costBytes), to: row.owner) }
+        countChangedRows(removed.count)
+        transaction?.releasedBodyFiles += removed.compactMap(\.bodyFile)
+        let gone = runInTransaction { index in try Set(removed.map(\.key)).filter { try !index.hasResponse(forKey: $0) }
+        }
         guard let gone, !gone.isEmpty else { return }
-        for key in gone { reading?.suffixes.remove(key.suffix) }
-        answers.put(.gone(Array(gone)))
+        for key in gone { keyReading?.keySuffixes.remove(key.suffix) }
+        answers.put(.keysRemoved(Array(gone)))
     }
 
     /// Removes those of the given files that no row names any more. Those that cannot be looked up stay until the index
     /// is opened again.
-    private func removeUnnamed(_ sums: [String]) {
-        for sum in Set(sums) where (try? index?.names(sum)) == false { bodies?.remove(sum) }
+    private func removeUnreferencedFiles(_ sums: [String]) {
+        for sum in Set(sums) where (try? index?.hasResponse(withBodyFile: sum)) == false { bodies?.remove(sum) }
     }
 
     /// Removes the least recently used rows of the owner with the largest part, until the total is within the limit. So
     /// no owner removes those of a smaller one. O(owners + log(rows)) for each row.
     private func evict() {
-        while totals.all.cost > limit || totals.all.rows > CacheIndex.rows {
-            let isFull = totals.all.cost > limit
-            guard let heaviest = totals.largestOwner(by: isFull ? \.cost : \.rows) else { return }
+        while totals.usageOfAllOwners.costBytes > limitBytes
+            || totals.usageOfAllOwners.rowCount > CacheIndex.maximumRows
+        {
+            let isFull = totals.usageOfAllOwners.costBytes > limitBytes
+            guard let heaviest = totals.largestOwner(by: isFull ? \.costBytes : \.rowCount) else { return }
             // A large excess is removed in larger steps, also if two owners are equal.
-            let excess = isFull ? totals.all.cost - limit : 0
+            let excess = isFull ? totals.usageOfAllOwners.costBytes - limitBytes : 0
             let most = min(excess, max(heaviest.lead, excess / 16))
-            let removed = attempt { index in
-                var removed: [CacheIndex.Removed] = []
+            let removed = runInTransaction { index in
+                var removed: [CacheIndex.RemovedRow] = []
                 var sum = 0
-                while removed.isEmpty || sum < most, removed.count < Self.evictedAtOnce,
-                    let row = try index.removeOldest(of: heaviest.owner).first
+                while removed.isEmpty || sum < most, removed.count < Self.rowsPerEvictionStep,
+                    let row = try index.removeLeastRecentlyUsed(of: heaviest.owner).first
                 {
                     removed.append(row)
-                    sum += row.cost
+                    sum += row.costBytes
                 }
                 return removed
             }
             guard let removed else { return }
             // Totals that do not match the rows would make this loop endless.
-            if removed.isEmpty { totals.remove(heaviest.owner) }
-            forget(removed)
-            if let transaction, transaction.changes >= Self.transactionRows { commit() }
+            if removed.isEmpty { totals.removeOwner(heaviest.owner) }
+            subtractRemovedRows(removed)
+            if let transaction, transaction.changedRowCount >= Self.rowsPerTransaction { commit() }
         }
     }
 }

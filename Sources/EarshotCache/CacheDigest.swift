@@ -18,7 +18,7 @@ public struct CacheDigest: Hashable, Sendable {
     }
 
     /// Least and greatest 32 bytes of a key of the same URL.
-    var boundsOfURL: (first: [UInt8], last: [UInt8]) {
+    var keyRangeOfURL: (first: [UInt8], last: [UInt8]) {
         let url = Array(bytes.prefix(16))
         return (url + [UInt8](repeating: 0, count: 16), url + [UInt8](repeating: .max, count: 16))
     }
@@ -27,16 +27,17 @@ public struct CacheDigest: Hashable, Sendable {
     public init(_ key: CacheKey, salt: [UInt8]) {
         let url = key.url.description
         self.init(url: url, salt: salt)
-        guard !key.partition.isEmpty || !key.scope.isShared else { return }
-        words.highHalf = Self(url, key.partition, key.scope.secretBytes, salt: salt).words.highHalf
+        guard !key.partition.isEmpty || !key.trustScope.isCredentialFree else { return }
+        words.highHalf =
+            Self(url: url, partition: key.partition, secret: key.trustScope.secretBytes, salt: salt).words.highHalf
     }
 
     /// Computes the digest of the key of a URL without partition and credentials.
     public init(url: String, salt: [UInt8]) {
-        self.init(url, "", [], salt: salt)
+        self.init(url: url, partition: "", secret: [], salt: salt)
     }
 
-    private init(_ url: String, _ partition: String, _ secret: [UInt8], salt: [UInt8]) {
+    private init(url: String, partition: String, secret: [UInt8], salt: [UInt8]) {
         var material = salt
         // Neither a URL nor a client's partition key contains LF.
         material += url.utf8
@@ -60,7 +61,7 @@ public struct CacheDigest: Hashable, Sendable {
     public func hash(into hasher: inout Hasher) { hasher.combine(suffix) }
 
     /// Returns the digest of the request fields that selected a variant; empty without such fields.
-    public static func variant(_ key: VaryKey, salt: [UInt8]) -> [UInt8] {
-        key.canonical.isEmpty ? [] : SHA256.digest(of: (salt + key.canonical).span).bytes
+    public static func variantDigest(_ key: VaryKey, salt: [UInt8]) -> [UInt8] {
+        key.canonicalFields.isEmpty ? [] : SHA256.digest(of: (salt + key.canonicalFields).span).bytes
     }
 }

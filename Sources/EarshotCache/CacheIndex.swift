@@ -4,10 +4,10 @@ internal import SQLite
 /// Table of stored responses, and its statements. Used only on the cache's thread.
 struct CacheIndex {
     /// Maximum number of variants per key: more than ordinary servers have, and few enough to scan.
-    static let variants = 8
+    static let maximumVariantsPerKey = 8
     /// Maximum number of rows of any size, because the broker keeps their keys in memory.
-    static let rows = 1 << 20
-    private static let version = 4
+    static let maximumRows = 1 << 20
+    private static let schemaVersion = 4
 
     /// Connection, for transactions and for statements that only one caller needs.
     let database: Database
@@ -18,9 +18,9 @@ struct CacheIndex {
         try database.execute("PRAGMA cache_size = -8192")
         guard !isReadOnly else { return }
         try database.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL")
-        if try database.integer("PRAGMA user_version") != Self.version {
+        if try database.firstInteger("PRAGMA user_version") != Self.schemaVersion {
             try database.execute("DROP TABLE IF EXISTS response; DROP TABLE IF EXISTS totals; \(Self.schema)")
-            try database.execute("PRAGMA user_version = \(Self.version)")
+            try database.execute("PRAGMA user_version = \(Self.schemaVersion)")
         }
         // Another connection may repair the log while this one is opened. Later ones only read, and block nothing.
         try database.execute("PRAGMA busy_timeout = 0")
@@ -53,190 +53,196 @@ struct CacheIndex {
 
     // MARK: Reading
 
-    /// Columns of a response as `item` reads them, without and with its body.
-    private static let columns = """
+    /// Columns of a response as `makeItem` reads them, without and with its body.
+    private static let itemColumns = """
         entry, key, variant, url, private, status, fields, asked, answered, invalid, length, sha256, owner
         """
 
-    func items(of key: CacheDigest) throws -> [CacheItem] {
-        try database.all("SELECT \(Self.columns), body FROM response WHERE key = ?", [.bytes(key.bytes)]) { row in
-            Self.item(row)
+    func items(forKey key: CacheDigest) throws -> [CacheItem] {
+        try database.mapRows("SELECT \(Self.itemColumns), body FROM response WHERE key = ?", [.bytes(key.bytes)]) {
+            row in
+            Self.makeItem(from: row)
         }
     }
 
     /// Calls `body` for each response, without its body: by owner, the most recently used first.
     func forEachItem(_ body: (CacheItem) throws -> Void) throws {
-        try database.forEach("SELECT \(Self.columns), NULL FROM response ORDER BY owner DESC, used DESC, url") { row in
-            try body(Self.item(row))
+        try database.forEach("SELECT \(Self.itemColumns), NULL FROM response ORDER BY owner DESC, used DESC, url") {
+            row in
+            try body(Self.makeItem(from: row))
         }
     }
 
-    private static func item(_ row: borrowing Row) -> CacheItem {
+    private static func makeItem(from row: borrowing Row) -> CacheItem {
         let variant = row.bytes(2) ?? []
         let response = StoredResponse(
-            status: row.number(5), fields: HeaderFields(lines: row.bytes(6) ?? []), requestTime: row.integer(7),
-            responseTime: row.integer(8), varyKey: VaryKey(canonical: variant), isInvalidated: row.flag(9))
+            status: row.int(5), fields: HeaderFields(lines: row.bytes(6) ?? []), requestTime: row.int64(7),
+            responseTime: row.int64(8), varyKey: VaryKey(canonicalFields: variant), isInvalidated: row.bool(9))
         return CacheItem(
-            entry: UInt64(bitPattern: row.integer(0)), key: CacheDigest(bytes: row.bytes(1) ?? []),
-            url: row.text(3) ?? "", isPrivate: row.flag(4), variant: variant, response: response,
-            length: row.number(10), sha256: row.text(11), body: row.bytes(13),
+            entry: UInt64(bitPattern: row.int64(0)), key: CacheDigest(bytes: row.bytes(1) ?? []),
+            url: row.text(3) ?? "", isPrivate: row.bool(4), variant: variant, response: response,
+            length: row.int(10), sha256: row.text(11), body: row.bytes(13),
             owner: row.text(12) ?? "")
     }
 
     /// Returns the body of a response, or the digest of its file; nil if there is no such response.
     func body(of entry: UInt64) throws -> (bytes: [UInt8]?, sha256: String?, length: Int)? {
-        try database.first("SELECT body, sha256, length FROM response WHERE entry = ?", [.entry(entry)]) { row in
-            (row.bytes(0), row.text(1), row.number(2))
+        try database.mapFirstRow("SELECT body, sha256, length FROM response WHERE entry = ?", [.entryID(entry)]) {
+            row in
+            (row.bytes(0), row.text(1), row.int(2))
         }
     }
 
     /// Returns the digests and lengths of all body files.
-    func files() throws -> [(sha256: String, length: Int)] {
-        try database.all("SELECT DISTINCT sha256, length FROM response WHERE body IS NULL AND length > 0") { row in
-            (row.text(0) ?? "", row.number(1))
+    func bodyFiles() throws -> [(sha256: String, length: Int)] {
+        try database.mapRows("SELECT DISTINCT sha256, length FROM response WHERE body IS NULL AND length > 0") { row in
+            (row.text(0) ?? "", row.int(1))
         }
     }
 
     /// Returns whether a response has this body file.
-    func names(_ sha256: String) throws -> Bool {
-        try database.integer(
+    func hasResponse(withBodyFile sha256: String) throws -> Bool {
+        try database.firstInteger(
             "SELECT 1 FROM response WHERE sha256 = ? AND body IS NULL AND length > 0 LIMIT 1", [.text(sha256)]) != nil
     }
 
     /// Returns whether a response is stored under the key.
-    func has(_ key: CacheDigest) throws -> Bool {
-        try database.integer("SELECT 1 FROM response WHERE key = ? LIMIT 1", [.bytes(key.bytes)]) != nil
+    func hasResponse(forKey key: CacheDigest) throws -> Bool {
+        try database.firstInteger("SELECT 1 FROM response WHERE key = ? LIMIT 1", [.bytes(key.bytes)]) != nil
     }
 
     /// Returns the totals as they were written last.
     func totals() throws -> CacheTotals {
         var totals = CacheTotals()
         try database.forEach("SELECT owner, rows, cost FROM totals") { row in
-            totals.add(CacheTotals.Part(rows: row.number(1), cost: row.number(2)), to: row.text(0) ?? "")
+            totals.add(CacheTotals.Usage(rowCount: row.int(1), costBytes: row.int(2)), to: row.text(0) ?? "")
         }
         return totals
     }
 
     /// Returns the turn of the latest use; 0 without rows. O(owners · log(rows)).
-    func latestTurn() throws -> Int64 {
+    func latestUseNumber() throws -> Int64 {
         let latest = "(SELECT max(used) FROM response WHERE response.owner = totals.owner)"
-        return Int64(try database.integer("SELECT max(\(latest)) FROM totals") ?? 0)
+        return Int64(try database.firstInteger("SELECT max(\(latest)) FROM totals") ?? 0)
     }
 
     /// Returns the first keys after another one, in their order and each once.
     func keys(after key: [UInt8], limit: Int) throws -> [[UInt8]] {
         let sql = "SELECT DISTINCT key FROM response WHERE key > ? ORDER BY key LIMIT ?"
-        return try database.all(sql, [.bytes(key), .integer(limit)]) { row in row.bytes(0) ?? [] }
+        return try database.mapRows(sql, [.bytes(key), .integer(limit)]) { row in row.bytes(0) ?? [] }
     }
 
     // MARK: Writing
 
     /// Inserts a response, unless another one has its identifier.
     /// - Returns: Whether it was inserted.
-    func insert(_ item: CacheItem, turn: Int64) throws -> Bool {
+    func insert(_ item: CacheItem, useNumber: Int64) throws -> Bool {
         try database.run(
             """
-            INSERT INTO response (\(Self.columns), body, cost, used) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            INSERT INTO response (\(Self.itemColumns), body, cost, used) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                 ON CONFLICT (entry) DO NOTHING
             """,
             [
-                .entry(item.entry), .bytes(item.key.bytes), .bytes(item.variant), .text(item.url),
+                .entryID(item.entry), .bytes(item.key.bytes), .bytes(item.variant), .text(item.url),
                 .integer(item.isPrivate), .integer(item.response.status), .bytes(item.response.fields.bytes),
                 .integer(item.response.requestTime), .integer(item.response.responseTime),
                 .integer(item.response.isInvalidated), .integer(item.length), .text(item.sha256), .text(item.owner),
-                .bytes(item.body), .integer(item.cost), .integer(turn),
+                .bytes(item.body), .integer(item.costBytes), .integer(useNumber),
             ])
-        return database.changes == 1
+        return database.changedRowCount == 1
     }
 
     /// Updates a revalidated response. It replaces another response that has the same key and now the same variant.
     /// - Returns: the replaced response.
-    func refresh(_ entry: UInt64, _ response: StoredResponse, variant: [UInt8]) throws -> [Removed] {
+    func refresh(_ entry: UInt64, _ response: StoredResponse, variant: [UInt8]) throws -> [RemovedRow] {
         let assignments = "fields = ?, asked = ?, answered = ?, invalid = ?"
         let values: [Value] = [
             .bytes(response.fields.bytes), .integer(response.requestTime), .integer(response.responseTime),
-            .integer(response.isInvalidated), .bytes(variant), .entry(entry),
+            .integer(response.isInvalidated), .bytes(variant), .entryID(entry),
         ]
         // Nearly always the variant stays, and with it the row's place in the index of keys.
         try database.run("UPDATE response SET \(assignments) WHERE variant = ? AND entry = ?", values)
-        guard database.changes == 0 else { return [] }
-        let replaced = try remove(
-            where: "key = (SELECT key FROM response WHERE entry = ?) AND variant = ?", [.entry(entry), .bytes(variant)])
+        guard database.changedRowCount == 0 else { return [] }
+        let replaced = try removeRows(
+            where: "key = (SELECT key FROM response WHERE entry = ?) AND variant = ?",
+            [.entryID(entry), .bytes(variant)])
         try database.run("UPDATE response SET \(assignments), variant = ? WHERE entry = ?", values)
         return replaced
     }
 
     /// Writes the parts of totals that differ from the totals of the index.
-    func set(_ totals: CacheTotals, before: CacheTotals) throws {
-        for (owner, part) in totals.parts where before.parts[owner] != part {
+    func writeTotals(_ totals: CacheTotals, changedFrom: CacheTotals) throws {
+        for (owner, part) in totals.usageByOwner where changedFrom.usageByOwner[owner] != part {
             try database.run(
-                "REPLACE INTO totals VALUES (?, ?, ?)", [.text(owner), .integer(part.rows), .integer(part.cost)])
+                "REPLACE INTO totals VALUES (?, ?, ?)",
+                [.text(owner), .integer(part.rowCount), .integer(part.costBytes)])
         }
-        for owner in before.parts.keys where totals.parts[owner] == nil {
+        for owner in changedFrom.usageByOwner.keys where totals.usageByOwner[owner] == nil {
             try database.run("DELETE FROM totals WHERE owner = ?", [.text(owner)])
         }
     }
 
     /// Marks the responses for the URL of a key, in all scopes.
-    func invalidate(_ key: CacheDigest) throws {
-        let (first, last) = key.boundsOfURL
+    func invalidateResponses(forURLOf key: CacheDigest) throws {
+        let (first, last) = key.keyRangeOfURL
         try database.run(
             "UPDATE response SET invalid = 1 WHERE key BETWEEN ? AND ?", [.bytes(first), .bytes(last)])
     }
 
-    func recordUse(_ entry: UInt64, turn: Int64) throws {
-        try database.run("UPDATE response SET used = ? WHERE entry = ?", [.integer(turn), .entry(entry)])
+    func recordUse(of entry: UInt64, useNumber: Int64) throws {
+        try database.run("UPDATE response SET used = ? WHERE entry = ?", [.integer(useNumber), .entryID(entry)])
     }
 
     /// A removed row.
-    struct Removed {
+    struct RemovedRow {
         var key: CacheDigest
         /// Digest of its body file; nil without one.
-        var file: String?
+        var bodyFile: String?
         var owner: String
-        var cost: Int
+        var costBytes: Int
     }
 
-    func remove(_ entry: UInt64) throws -> [Removed] { try remove(where: "entry = ?", [.entry(entry)]) }
+    func removeResponse(entry: UInt64) throws -> [RemovedRow] { try removeRows(where: "entry = ?", [.entryID(entry)]) }
 
     /// Removes the least recently used response of an owner.
-    func removeOldest(of owner: String) throws -> [Removed] {
-        try remove(
+    func removeLeastRecentlyUsed(of owner: String) throws -> [RemovedRow] {
+        try removeRows(
             where: "entry = (SELECT entry FROM response WHERE owner = ? ORDER BY used LIMIT 1)", [.text(owner)])
     }
 
     /// Removes the response of a key and a variant.
-    func remove(_ key: CacheDigest, _ variant: [UInt8]) throws -> [Removed] {
-        try remove(where: "key = ? AND variant = ?", [.bytes(key.bytes), .bytes(variant)])
+    func removeResponse(key: CacheDigest, variant: [UInt8]) throws -> [RemovedRow] {
+        try removeRows(where: "key = ? AND variant = ?", [.bytes(key.bytes), .bytes(variant)])
     }
 
     /// Removes the least recently used responses of a key, so that there is room for one more variant.
-    func makeRoom(for key: CacheDigest) throws -> [Removed] {
-        let surplus = "SELECT entry FROM response WHERE key = ? ORDER BY used DESC LIMIT -1 OFFSET \(Self.variants - 1)"
-        return try remove(where: "entry IN (\(surplus))", [.bytes(key.bytes)])
+    func makeRoomForVariant(of key: CacheDigest) throws -> [RemovedRow] {
+        let surplus =
+            "SELECT entry FROM response WHERE key = ? ORDER BY used DESC LIMIT -1 OFFSET \(Self.maximumVariantsPerKey - 1)"
+        return try removeRows(where: "entry IN (\(surplus))", [.bytes(key.bytes)])
     }
 
     /// Removes the responses whose body file this is.
-    func remove(file sha256: String) throws -> [Removed] {
-        try remove(where: "body IS NULL AND sha256 = ?", [.text(sha256)])
+    func removeResponses(withBodyFile sha256: String) throws -> [RemovedRow] {
+        try removeRows(where: "body IS NULL AND sha256 = ?", [.text(sha256)])
     }
 
-    private func remove(where condition: String, _ values: [Value]) throws -> [Removed] {
+    private func removeRows(where condition: String, _ values: [Value]) throws -> [RemovedRow] {
         let sql = """
             DELETE FROM response WHERE \(condition)
             RETURNING key, cost, iif(body IS NULL AND length > 0, sha256, NULL), owner
             """
-        return try database.all(sql, values) { row in
-            Removed(
-                key: CacheDigest(bytes: row.bytes(0) ?? []), file: row.text(2), owner: row.text(3) ?? "",
-                cost: row.number(1))
+        return try database.mapRows(sql, values) { row in
+            RemovedRow(
+                key: CacheDigest(bytes: row.bytes(0) ?? []), bodyFile: row.text(2), owner: row.text(3) ?? "",
+                costBytes: row.int(1))
         }
     }
 }
 
 extension Value {
     /// Returns the value of an identifier.
-    fileprivate static func entry(_ entry: UInt64) -> Value { .integer(Int64(bitPattern: entry)) }
+    fileprivate static func entryID(_ entry: UInt64) -> Value { .integer(Int64(bitPattern: entry)) }
 }
 
 /// Number and size of the stored responses, in total and for each owner.
@@ -244,38 +250,38 @@ extension Value {
 /// The owner of a response is the principal whose request stored it. The administrator is one as any other.
 struct CacheTotals: Equatable {
     /// Number of responses, and their size as counted toward the limit in bytes.
-    struct Part: Equatable {
-        var rows = 0
-        var cost = 0
+    struct Usage: Equatable {
+        var rowCount = 0
+        var costBytes = 0
 
-        static func &+ (left: Part, right: Part) -> Part {
-            Part(rows: left.rows &+ right.rows, cost: left.cost &+ right.cost)
+        static func &+ (left: Usage, right: Usage) -> Usage {
+            Usage(rowCount: left.rowCount &+ right.rowCount, costBytes: left.costBytes &+ right.costBytes)
         }
     }
 
-    private(set) var all = Part()
+    private(set) var usageOfAllOwners = Usage()
     /// Parts of the owners that have responses.
-    private(set) var parts: [String: Part] = [:]
+    private(set) var usageByOwner: [String: Usage] = [:]
 
     /// Adds responses of an owner, or subtracts them if the numbers are negative. The sums wrap, because a damaged index may
     /// have any number.
-    mutating func add(_ change: Part, to owner: String) {
-        all = all &+ change
-        let part = (parts[owner] ?? Part()) &+ change
-        parts[owner] = part == Part() ? nil : part
+    mutating func add(_ change: Usage, to owner: String) {
+        usageOfAllOwners = usageOfAllOwners &+ change
+        let part = (usageByOwner[owner] ?? Usage()) &+ change
+        usageByOwner[owner] = part == Usage() ? nil : part
     }
 
     /// Forgets an owner, whose part turns out to be that of no rows.
-    mutating func remove(_ owner: String) {
-        guard let part = parts[owner] else { return }
-        add(Part(rows: 0 &- part.rows, cost: 0 &- part.cost), to: owner)
+    mutating func removeOwner(_ owner: String) {
+        guard let part = usageByOwner[owner] else { return }
+        add(Usage(rowCount: 0 &- part.rowCount, costBytes: 0 &- part.costBytes), to: owner)
     }
 
     /// Returns the owner with the largest part, and by how much it exceeds the second one; nil without owners. O(owners).
-    func largestOwner(by size: KeyPath<Part, Int>) -> (owner: String, lead: Int)? {
+    func largestOwner(by size: KeyPath<Usage, Int>) -> (owner: String, lead: Int)? {
         var first: (owner: String, size: Int)?
         var second = 0
-        for (owner, part) in parts {
+        for (owner, part) in usageByOwner {
             let size = part[keyPath: size]
             if size > first?.size ?? .min {
                 second = max(0, first?.size ?? 0)

@@ -2,7 +2,7 @@ public import EarshotHTTP
 
 /// Requests from a loop to the cache's thread. Results arrive in the order of the requests.
 public enum CacheRequest: Sendable {
-    /// Returns all variants of a key: `found`.
+    /// Returns all variants of a key: `variantsFound`.
     case lookUp(ticket: UInt64, CacheDigest)
     /// Returns the body of a response, or the bytes at these offsets of it: `body`.
     case read(ticket: UInt64, entry: UInt64, range: Range<Int>?)
@@ -15,23 +15,23 @@ public enum CacheRequest: Sendable {
     /// Marks responses for the URLs of these keys, in all scopes, for revalidation before use.
     case invalidate([CacheDigest])
     /// Records uses of responses, in this order.
-    case used([UInt64])
+    case recordUses([UInt64])
     /// Sets the maximum total size.
-    case limit(bytes: Int)
+    case setLimit(bytes: Int)
 }
 
 /// Results from the cache's thread.
 public enum CacheAnswer: Sendable {
     /// The index is open; contains the suffixes of all its keys.
-    case opened(Set<UInt64>)
+    case indexOpened(Set<UInt64>)
     /// The index was corrupt and has been replaced, or no index is available any more.
-    case emptied
-    case found(ticket: UInt64, [CacheItem])
+    case indexEmptied
+    case variantsFound(ticket: UInt64, [CacheItem])
     case body(ticket: UInt64, CacheBody)
     /// Result of a `store`.
     case stored(key: CacheDigest, isKept: Bool)
     /// No response of these keys is stored any more.
-    case gone([CacheDigest])
+    case keysRemoved([CacheDigest])
     /// Problem to report to an administrator.
     case fault(CacheFault)
 }
@@ -41,12 +41,12 @@ public enum CacheBody: Sendable {
     case missing
     case bytes([UInt8])
     /// File in the spool, not yet named by its content.
-    case file(part: String, sha256: String, length: Int)
+    case spoolFile(name: String, sha256: String, length: Int)
 }
 
 extension [UInt8] {
     /// Returns the bytes at these offsets, or all without a range; nil if they exceed the array.
-    public func part(_ range: Range<Int>?) -> [UInt8]? {
+    public func bytes(in range: Range<Int>?) -> [UInt8]? {
         guard let range else { return self }
         return indices.contains(range) ? Array(self[range]) : nil
     }
@@ -91,5 +91,5 @@ public struct CacheItem: Sendable {
     }
 
     /// Size counted toward the limit in bytes: its content, and an estimate of the row's overhead.
-    var cost: Int { length + response.fields.bytes.count + url.utf8.count + 256 }
+    var costBytes: Int { length + response.fields.bytes.count + url.utf8.count + 256 }
 }

@@ -7,13 +7,13 @@ internal import SQLite
 /// Contents of a cache, read from its files. Works while a broker uses the cache.
 public struct CacheReport {
     /// Totals of a cache.
-    public struct Numbers: Equatable, Sendable {
+    public struct Totals: Equatable, Sendable {
         /// Number of stored responses.
-        public var answers = 0
+        public var responseCount = 0
         /// Number of responses to requests with credentials.
-        public var privateAnswers = 0
+        public var privateResponseCount = 0
         /// Number of body files.
-        public var files = 0
+        public var bodyFileCount = 0
         /// Total length of all bodies in bytes.
         public var bodyBytes = 0
         /// Size counted toward the limit in bytes.
@@ -21,7 +21,7 @@ public struct CacheReport {
     }
 
     /// Description of a stored response.
-    public struct Line: Equatable, Sendable {
+    public struct ResponseSummary: Equatable, Sendable {
         /// URL without user information, as in all stored responses.
         public let url: String
         /// Status sent by the server.
@@ -45,35 +45,35 @@ public struct CacheReport {
     /// - Throws: `StoreError`.
     public init(_ folder: CacheFolder) throws(StoreError) {
         self.folder = folder
-        guard try folder.check(), unsafe access(folder.database, F_OK) == 0 else {
+        guard try folder.checkExistingFolders(), unsafe access(folder.databasePath, F_OK) == 0 else {
             index = nil
             return
         }
         do {
-            index = try CacheIndex(folder.database, isReadOnly: true)
+            index = try CacheIndex(folder.databasePath, isReadOnly: true)
         } catch {
             throw StoreError("the index of the cache cannot be read: \(error)")
         }
     }
 
     /// Returns the totals. O(responses).
-    public func numbers() throws -> Numbers {
-        guard let index else { return Numbers() }
+    public func totals() throws -> Totals {
+        guard let index else { return Totals() }
         let sums = "count(*), coalesce(sum(private), 0), coalesce(sum(length), 0), coalesce(sum(cost), 0)"
-        var numbers = try index.database.first("SELECT \(sums) FROM response") { row in
-            Numbers(
-                answers: row.number(0), privateAnswers: row.number(1), bodyBytes: row.number(2),
-                costBytes: row.number(3))
+        var numbers = try index.database.mapFirstRow("SELECT \(sums) FROM response") { row in
+            Totals(
+                responseCount: row.int(0), privateResponseCount: row.int(1), bodyBytes: row.int(2),
+                costBytes: row.int(3))
         }
-        numbers?.files = try index.files().count
-        return numbers ?? Numbers()
+        numbers?.bodyFileCount = try index.bodyFiles().count
+        return numbers ?? Totals()
     }
 
     /// Calls `body` for each stored response: by user, the most recently used first.
-    public func forEachLine(now: Int64, _ body: (Line) throws -> Void) throws {
+    public func forEachResponse(now: Int64, _ body: (ResponseSummary) throws -> Void) throws {
         try index?.forEachItem { item in
             try body(
-                Line(
+                ResponseSummary(
                     url: item.url, status: item.response.status, length: item.length, isPrivate: item.isPrivate,
                     isInvalidated: item.response.isInvalidated,
                     isFresh: CacheRule().isFresh(item.response, now: now), responseTime: item.response.responseTime))
@@ -81,18 +81,18 @@ public struct CacheReport {
     }
 
     /// Verifies all contents, and returns a message for each fault. O(bytes).
-    public func faults() throws -> [String] {
+    public func verifyContents() throws -> [String] {
         guard let index else { return [] }
-        var faults = try index.database.all("PRAGMA integrity_check") { row in row.text(0) ?? "" }
+        var faults = try index.database.mapRows("PRAGMA integrity_check") { row in row.text(0) ?? "" }
             .filter { $0 != "ok" }.map { "the index: \($0)" }
         // One statement, because a broker may change both tables between two.
         let (totals, counts) = ("FROM totals", "SELECT owner, count(*), sum(cost) FROM response GROUP BY owner")
         let differences = "(SELECT * \(totals) EXCEPT \(counts)) OR EXISTS (\(counts) EXCEPT SELECT * \(totals))"
-        if try index.database.integer("SELECT EXISTS \(differences)") != 0 {
+        if try index.database.firstInteger("SELECT EXISTS \(differences)") != 0 {
             faults.append("the index: its totals are not those of its answers")
         }
-        let entries = try index.database.all("SELECT entry FROM response") { UInt64(bitPattern: $0.integer(0)) }
-        let bodies = try? BodyFolder(folder.bodies)
+        let entries = try index.database.mapRows("SELECT entry FROM response") { UInt64(bitPattern: $0.int64(0)) }
+        let bodies = try? BodyFolder(folder.bodiesPath)
         for entry in entries {
             // A response evicted meanwhile is not a fault.
             guard let row = try index.body(of: entry) else { continue }
@@ -116,13 +116,13 @@ public struct CacheReport {
     /// Deletes the contents of an unused cache.
     /// - Returns: Number of responses deleted.
     /// - Throws: `StoreError`; its kind says whether a broker uses the cache.
-    public static func clear(_ folder: CacheFolder) throws -> Int {
-        guard try folder.check() else { return 0 }
-        try folder.prepare()
-        let lock = try folder.take()
-        let count = (try? CacheReport(folder).numbers().answers) ?? 0
-        for suffix in ["", "-wal", "-shm", ".damaged"] { unsafe unlink(folder.database + suffix) }
-        let bodies = try BodyFolder(folder.bodies)
+    public static func clearUnusedCache(_ folder: CacheFolder) throws -> Int {
+        guard try folder.checkExistingFolders() else { return 0 }
+        try folder.prepareFolders()
+        let lock = try folder.acquireLock()
+        let count = (try? CacheReport(folder).totals().responseCount) ?? 0
+        for suffix in ["", "-wal", "-shm", ".damaged"] { unsafe unlink(folder.databasePath + suffix) }
+        let bodies = try BodyFolder(folder.bodiesPath)
         for file in try bodies.list() { bodies.remove(file.name) }
         withExtendedLifetime(lock) {}
         return count

@@ -21,7 +21,7 @@ public final class CacheStore: Sendable {
         let answers = try Mailbox<CacheAnswer>()
         self.answers = answers
         self.lock = lock
-        thread = StoreThread("cache", pauseMilliseconds: CacheBackend.transactionMilliseconds) {
+        thread = StoreThread("cache", retryPauseMilliseconds: CacheBackend.maximumTransactionMilliseconds) {
             CacheBackend(folder, spool: spool, limit: limit, answers)
         }
     }
@@ -34,12 +34,12 @@ public final class CacheStore: Sendable {
 
     /// Variant of `finish` for the end of the process, which leaves closing the index to the system. Closing it here
     /// would flush it to disk, and delay the exit of this process.
-    public func finishForGood() {
+    public func finishBeforeExit() {
         finish()
-        Self.finished.withLock { $0.append(self) }
+        Self.storesKeptOpenUntilExit.withLock { $0.append(self) }
     }
 
-    private static let finished = Mutex<[CacheStore]>([])
+    private static let storesKeptOpenUntilExit = Mutex<[CacheStore]>([])
 }
 
 /// Files of a cache on disk: the index, body files, a salt and a lock.
@@ -47,13 +47,13 @@ public final class CacheStore: Sendable {
 /// A reader (`CacheReport`) needs no lock.
 public struct CacheFolder: StoreFolder {
     /// Name in messages.
-    public static let title = "the cache"
+    public static let titleInMessages = "the cache"
     /// File name of the index.
     public static let databaseName = "index.sqlite"
     /// File name of the lock.
     public static let lockName = "cache.lock"
     /// The salt of the digests.
-    public static let otherFiles = ["salt"]
+    public static let otherFileNames = ["salt"]
 
     /// Absolute path without trailing slash.
     public let path: String
@@ -62,12 +62,12 @@ public struct CacheFolder: StoreFolder {
         self.path = path
     }
 
-    private var salt: String { path + "/salt" }
+    private var saltPath: String { path + "/salt" }
 
     /// Returns the salt of the digests, created by the first call. It prevents a search for credentials in a table of
     /// common ones.
     /// - Throws: `StoreError`.
-    public func readSalt() throws(StoreError) -> [UInt8] { try Salt.read(salt) }
+    public func readSalt() throws(StoreError) -> [UInt8] { try Salt.read(saltPath) }
 }
 
 /// Problem of the cache to report to an administrator: a constant message, and details of this occurrence.
@@ -77,21 +77,21 @@ public enum CacheFault: Equatable, Sendable {
     /// The index was corrupt, was moved aside and has been replaced.
     case damaged(movedTo: String)
     /// Reading or writing fails. Reported at most once per minute.
-    case failing(error: String)
+    case diskOperationFailing(error: String)
 
     /// Message for the log.
     public var message: String {
         switch self {
         case .unavailable: "cannot open the cache; this broker goes without"
         case .damaged: "the index of the cache is corrupt; it was moved aside and replaced"
-        case .failing: "cannot read or write the cache"
+        case .diskOperationFailing: "cannot read or write the cache"
         }
     }
 
     /// Names and values of the details.
     public var details: [String: String] {
         switch self {
-        case .unavailable(let error), .failing(let error): ["error": error]
+        case .unavailable(let error), .diskOperationFailing(let error): ["error": error]
         case .damaged(let path): ["moved-to": path]
         }
     }

@@ -8,7 +8,7 @@ public enum Action: Equatable, Sendable {
     case spool(Spool)
     /// Only with `ShellFeatures.isCaching`.
     case cache(Cache)
-    /// Only with `ShellFeatures.isKeeping`.
+    /// Only with `ShellFeatures.isStoringDurableRequests`.
     case durable(Durable)
     case supervisor(Supervisor)
     case log(Log)
@@ -18,15 +18,15 @@ public enum Action: Equatable, Sendable {
         /// A message without a body.
         case send(ClientID, BrokerMessage)
         /// The answer to a message with a number; `json` is frame 2 of an ANSWER.
-        case reply(ClientID, BrokerMessage, json: [UInt8]?, to: UInt64)
+        case replyToNumberedMessage(ClientID, BrokerMessage, json: [UInt8]?, to: UInt64)
         /// The answer to a query; `json` is frame 2.
-        case answer(ClientID, Query, json: [UInt8])
+        case answerQuery(ClientID, Query, json: [UInt8])
         /// A terminal with its inline body, if it has one. The shell reports a socket that does not take it by
-        /// `BrokerCore.deliveryRefused`.
-        case deliver(ClientID, Terminal, BodyID?)
+        /// `BrokerCore.socketRefusedTerminal`.
+        case deliverTerminal(ClientID, Terminal, BodyID?)
         /// A DATA with bytes of a spool file. The shell reports a socket that does not take it by
-        /// `BrokerCore.pieceRefused`, and a file without these bytes by `BrokerCore.pieceLost`.
-        case sendPiece(ClientID, BodyPiece)
+        /// `BrokerCore.socketRefusedPiece`, and a file without these bytes by `BrokerCore.bodyPieceUnreadable`.
+        case sendBodyPiece(ClientID, BodyPiece)
         /// A goodbye, and the end of the connection, if it still stands.
         case close(ClientID, reason: String)
     }
@@ -37,7 +37,7 @@ public enum Action: Equatable, Sendable {
         /// A JOB with the body of its request.
         case sendJob(WorkerID, Job, BodyID)
         /// A JOB that resumes a part of the folder of parts, if that has one. The shell moves it to the name of the
-        /// attempt's file, and reports it by `BrokerCore.partFound` before it sends the JOB with `resume`.
+        /// attempt's file, and reports it by `BrokerCore.storedPartFound` before it sends the JOB with `resume`.
         case resumeJob(WorkerID, Job, PartKeys)
         /// Kills the process of a silent worker. The shell reports its death by `BrokerCore.workerLost`.
         case kill(WorkerID)
@@ -48,11 +48,11 @@ public enum Action: Equatable, Sendable {
     /// Bodies in the shell's memory, and files of the spool.
     public enum Spool: Equatable, Sendable {
         /// Moves a body that waits too long from memory into the spool under this name. The shell keeps a body that it
-        /// cannot write and reports it by `BrokerCore.spillFailed`.
-        case spill(BodyID, file: String)
+        /// cannot write and reports it by `BrokerCore.bodySpillFailed`.
+        case spillBody(BodyID, file: String)
         /// Writes a body, in memory or moved out of it, into the spool under the name of its content. If that fails, the
         /// shell sends each terminal that names the file as `FAILED spool-full`.
-        case write(BodyID, file: String)
+        case writeBody(BodyID, file: String)
         case releaseBody(BodyID)
         /// Removes a file that nothing needs.
         case releaseFile(String)
@@ -63,26 +63,26 @@ public enum Action: Equatable, Sendable {
         case recordPart(String, PartKeys, PartDescription)
         /// Moves the part of an ended flight, which was recorded, to the folder of parts.
         case storePart(String)
-        /// Removes all other files of earlier brokers' attempts: those that no worker holds, by `BrokerCore.isHeld`.
-        case sweep
+        /// Removes all other files of earlier brokers' attempts: those that no worker holds, by `BrokerCore.isAttemptRunning`.
+        case removeStaleAttemptFiles
     }
 
     /// Requests to the cache.
     public enum Cache: Equatable, Sendable {
-        /// Looks a request up. The shell reports the variants by `BrokerCore.cacheAnswered`.
-        case lookUp(FlightName, CacheKey, HTTPRequest)
-        /// Reads the body of a stored answer, or a range of it. The shell reports it by `BrokerCore.cacheRead`.
-        case read(FlightName, CacheEntryID, range: Range<Int>?)
+        /// Looks a request up. The shell reports the variants by `BrokerCore.cacheLookupCompleted`.
+        case lookUpVariants(FlightName, CacheKey, HTTPRequest)
+        /// Reads the body of a stored answer, or a range of it. The shell reports it by `BrokerCore.cachedBodyRead`.
+        case readBody(FlightName, CacheEntryID, range: Range<Int>?)
         /// Stores an answer in place of one for the same requests. Its body is in memory or a spool file. It takes a part
         /// of the owner's room; nil is the administrator.
-        case store(CacheKey, CacheVariant, BodyID?, file: String?, owner: PrincipalName?)
+        case storeResponse(CacheKey, CacheVariant, BodyID?, file: String?, owner: PrincipalName?)
         /// Updates the fields of an answer that a revalidation found unchanged.
-        case refresh(CacheKey, CacheEntryID, StoredResponse)
-        case discard(CacheKey, CacheEntryID)
+        case updateStoredFields(CacheKey, CacheEntryID, StoredResponse)
+        case discardEntry(CacheKey, CacheEntryID)
         /// Marks all answers for these URLs, in all scopes, for validation before use.
-        case invalidate([FetchURL])
+        case invalidateURLs([FetchURL])
         /// Sets the maximum size.
-        case limit(bytes: Int)
+        case setMaximumSize(bytes: Int)
     }
 
     /// Requests to the table of durable requests.
@@ -90,38 +90,38 @@ public enum Action: Equatable, Sendable {
         /// Reads the next rows after one, of one principal or of all. The shell reports them by
         /// `BrokerCore.durableRowsRead`.
         case readRows(after: DurableID?, of: PrincipalName?)
-        /// Stores and flushes a request, whose FETCH this is. The shell reports it by `BrokerCore.durableStored` or
-        /// `durableRefused`.
+        /// Stores and flushes a request, whose FETCH this is. The shell reports it by `BrokerCore.durableRequestStored` or
+        /// `durableRequestStoreFailed`.
         /// The principal is nil for the administrator.
-        case store(DurableID, PrincipalName?, acceptedAt: Int64, head: [UInt8])
-        /// Stores and flushes a result. The shell reports it by `BrokerCore.durableRecorded`.
+        case storeRequest(DurableID, PrincipalName?, acceptedAt: Int64, head: [UInt8])
+        /// Stores and flushes a result. The shell reports it by `BrokerCore.durableOutcomeWritten`.
         case storeResult(DurableID, DurableResult)
-        /// Reads a result. The shell reports it by `BrokerCore.durableRead`.
+        /// Reads a result. The shell reports it by `BrokerCore.durableResultRead`.
         case readResult(DurableID)
         /// Deletes the result of a request, and flushes that. The shell reports the request by
-        /// `BrokerCore.durableReopened`.
-        case reopen(DurableID, acceptedAt: Int64)
+        /// `BrokerCore.durableRequestReopened`.
+        case reopenRequest(DurableID, acceptedAt: Int64)
         /// Deletes a request and its result.
-        case forget(DurableID)
+        case deleteRequest(DurableID)
         /// Sets the maximum size.
-        case limit(bytes: Int)
+        case setMaximumSize(bytes: Int)
     }
 
     /// Lines of the log.
     public enum Log: Equatable, Sendable {
         /// An attempt is assigned; its JOB follows. Only with `ShellFeatures.isLoggingAttempts`.
-        case assigned(AssignedAttempt)
+        case attemptAssigned(AttemptAssignment)
     }
 
     /// Messages to the supervisor.
     public enum Supervisor: Equatable, Sendable {
         /// Kills a worker of an earlier broker, which does not say READY. The shell reports its end by
-        /// `BrokerCore.processEnded`.
+        /// `BrokerCore.formerProcessEnded`.
         case killWorker(Int32)
         /// A client has changed a setting. The supervisor keeps it for the next broker.
         case settingChanged(SettingChange)
-        /// A request has ended. Only with `ShellFeatures.isReportingEnds`.
-        case ended(EndedRequest)
+        /// A request has ended. Only with `ShellFeatures.isReportingRequestEnds`.
+        case requestEnded(EndedRequest)
     }
 }
 

@@ -7,122 +7,128 @@ extension BrokerCore {
     // MARK: Events of the engine
 
     /// Handles an event of the engine.
-    public mutating func received(_ event: EngineEvent, now: Tick) {
-        guard records.cluster != nil else { return }
-        records.clock = now
-        carryOut(Cluster.received(event, now: now, in: &records), now: now)
+    public mutating func engineEventReceived(_ event: EngineEvent, now: MonotonicTime) {
+        guard records.clusterState != nil else { return }
+        records.latestEventTime = now
+        executeEffects(Cluster.engineEventReceived(event, now: now, in: &records), now: now)
     }
 
     /// Calls to the engine after the events of a pass.
-    public mutating func takeEngineCalls(now: Tick) -> [EngineCall] { Cluster.takeCalls(now: now, in: &records) }
+    public mutating func takeEngineCalls(now: MonotonicTime) -> [EngineCall] {
+        Cluster.takeEngineCalls(now: now, in: &records)
+    }
 
     /// Returns the number of members among which limits are divided, once after the mode without the engine began.
-    public mutating func takeUncoordinatedStart() -> Int? {
-        guard records.cluster?.value.hasUncoordinatedStart == true else { return nil }
-        records.cluster?.value.hasUncoordinatedStart = false
-        return records.cluster?.value.book.members.divisor
+    public mutating func takeUncoordinatedMemberCount() -> Int? {
+        guard records.clusterState?.value.isUncoordinatedStartUnreported == true else { return nil }
+        records.clusterState?.value.isUncoordinatedStartUnreported = false
+        return records.clusterState?.value.book.memberCount.limitDivisor
     }
 
     /// Notes whether the shell awaits answers of the engine. It asks for calls after the last one.
-    public mutating func engineIsBusy(_ isBusy: Bool) {
-        if records.cluster != nil, records.cluster?.value.isEngineBusy != isBusy {
-            records.cluster?.value.isEngineBusy = isBusy
+    public mutating func setEngineBusy(_ isBusy: Bool) {
+        if records.clusterState != nil, records.clusterState?.value.isEngineBusy != isBusy {
+            records.clusterState?.value.isEngineBusy = isBusy
         }
     }
 
     /// Removes and returns the lines for the log.
-    public mutating func takeClusterNotices() -> [ClusterNotice] { records.cluster?.value.health.takeNotices() ?? [] }
+    public mutating func takeClusterNotices() -> [ClusterNotice] {
+        records.clusterState?.value.health.takeNotices() ?? []
+    }
 
     /// Addresses of other nodes whose bodies cannot be read at present, which the shell reports to all.
-    public var unreadableNodes: Set<String> { records.cluster?.value.health.unreadable ?? [] }
+    public var unreadableNodes: Set<String> { records.clusterState?.value.health.unreadableAddresses ?? [] }
 
     /// Removes and returns addresses of other nodes that the shell must try to connect to.
-    public mutating func takeClusterProbes() -> [String] { records.cluster?.value.health.takeProbes() ?? [] }
+    public mutating func takeClusterProbes() -> [String] { records.clusterState?.value.health.takeDueProbes() ?? [] }
 
     /// Handles the end of an attempt to connect to the address of another node.
     ///
     /// - Parameter failure: reason without a connection; nil with one.
-    public mutating func clusterProbed(_ address: String, failure: String?, now: Tick) {
-        records.cluster?.value.health.probed(address, failure: failure, now: now)
+    public mutating func clusterProbeEnded(_ address: String, failure: String?, now: MonotonicTime) {
+        records.clusterState?.value.health.probeEnded(address, failure: failure, now: now)
     }
 
     /// Sets the digests of this node's settings, with which those of the others are compared.
     public mutating func clusterSettingsChanged(_ text: String) {
-        records.cluster?.value.health.changed(settings: text)
+        records.clusterState?.value.health.settingsChanged(to: text)
     }
 
     // MARK: Effects
 
-    mutating func carryOut(_ effects: [ClusterEffect], now: Tick) {
-        for effect in effects { carryOut(effect, now: now) }
+    mutating func executeEffects(_ effects: [ClusterEffect], now: MonotonicTime) {
+        for effect in effects { executeEffect(effect, now: now) }
     }
 
-    private mutating func carryOut(_ effect: ClusterEffect, now: Tick) {
+    private mutating func executeEffect(_ effect: ClusterEffect, now: MonotonicTime) {
         switch effect {
-        case .start(let local):
-            records.cluster?.value.counts.granted += 1
-            guard let flight = claiming(local) else { return }
-            records.flights[flight].isHosted = records.claim(of: flight)?.isHosted ?? false
-            if Cluster.freeSlots(in: &records) > 0, !records.flights[flight].isSuspect {
-                start(flight, now: now)
+        case .startFlight(let local):
+            records.clusterState?.value.counts.grantedFlights += 1
+            guard let flight = claimingFlight(local) else { return }
+            records.flights[flight].isAwaitedByOtherNodes = records.clusterClaim(of: flight)?.isHosted ?? false
+            if Cluster.freeSlots(in: &records) > 0, !records.flights[flight].isSuspectedOfWorkerDeath {
+                startFlight(flight, now: now)
             } else {
                 // Its worker died meanwhile, or it runs alone. The flight keeps its grant.
-                enqueue(flight: flight, first: true)
+                enqueueFlight(flight: flight, first: true)
             }
-        case .hosting(let local):
+        case .flightHosted(let local):
             guard let flight = records.flights.handle(of: local.name) else { return }
-            records.flights[flight].isHosted = records.claim(of: flight)?.isHosted ?? false
-        case .host(let key, let token, let record, let priority): host(key, token, record, priority, now: now)
-        case .result(let local, let result):
-            if let flight = claiming(local) { take(result, for: flight, now: now) }
-        case .abort(let local):
+            records.flights[flight].isAwaitedByOtherNodes = records.clusterClaim(of: flight)?.isHosted ?? false
+        case .hostAttempt(let key, let token, let record, let priority):
+            startHostedAttempt(key, token, record, priority, now: now)
+        case .resultReceived(let local, let result):
+            if let flight = claimingFlight(local) { useNodeResult(result, for: flight, now: now) }
+        case .abortAttempt(let local):
             guard let flight = records.flights.handle(of: local.name) else { return }
-            records.flights[flight].isHosted = false
-            dropIfUnwanted(flight)
-        case .requeue(let local): if let flight = claiming(local) { enqueue(flight: flight, first: true) }
+            records.flights[flight].isAwaitedByOtherNodes = false
+            endFlightIfUnwanted(flight)
+        case .requeueFlight(let local):
+            if let flight = claimingFlight(local) { enqueueFlight(flight: flight, first: true) }
         case .coolDown(let notice):
-            guard let (scope, rest) = Cluster.coolDown(notice, in: &records) else { return }
-            Origins.cool(scope, retryAfter: rest, now: now, in: &records)
-            for flight in records.cluster?.value.charges.keys.sorted() ?? []
-            where records.flights[flight].scope == scope {
-                Cluster.dropClaim(of: flight, in: &records)
-                enqueue(flight: flight, first: true)
+            guard let (scope, rest) = Cluster.reportedCoolDown(notice, in: &records) else { return }
+            Origins.beginCoolDown(scope, retryAfter: rest, now: now, in: &records)
+            for flight in records.clusterState?.value.quotaCharges.keys.sorted() ?? []
+            where records.flights[flight].originScope == scope {
+                Cluster.removeClaim(of: flight, in: &records)
+                enqueueFlight(flight: flight, first: true)
             }
-        case .mode(let isCoordinated):
-            records.cluster?.value.hasUncoordinatedStart = !isCoordinated
+        case .coordinationChanged(let isCoordinated):
+            records.clusterState?.value.isUncoordinatedStartUnreported = !isCoordinated
             Origins.applyRules(now: now, in: &records)
         }
     }
 
     /// The flight of an open claim, which ends, without its doomed requests; nil if it has ended or waits no longer.
-    private mutating func claiming(_ local: LocalFlight) -> Handle<Flight>? {
+    private mutating func claimingFlight(_ local: LocalFlight) -> Handle<Flight>? {
         guard let flight = liveFlight(local.name) else { return nil }
         Cluster.releaseCharge(of: flight, in: &records)
         return records.flights[flight].phase == .claiming ? flight : nil
     }
 
     /// Starts an attempt for other nodes.
-    private mutating func host(
-        _ key: ClusterKey, _ token: FencingToken, _ record: [UInt8], _ priority: PriorityClass, now: Tick
+    private mutating func startHostedAttempt(
+        _ key: ClusterKey, _ token: FencingToken, _ record: [UInt8], _ priority: PriorityClass, now: MonotonicTime
     ) {
         guard let shared = Cluster.hostedRequest(key, token, record, now: now, in: &records) else { return }
-        let flight = flightToHost(shared)
+        let flight = flightToHost(for: shared)
         records.forEachInterest(of: flight) { records, interest in records.queue.remove(interest) }
-        Cluster.host(flight, shared, key, token, record, priority, now: now, in: &records)
-        if records.flights[flight].phase == .queued { start(flight, now: now) }
+        Cluster.claimHostedAttempt(flight, shared, key, token, record, priority, now: now, in: &records)
+        if records.flights[flight].phase == .queued { startFlight(flight, now: now) }
     }
 
     /// The queued flight of local requests for the same content, or else a new one.
-    private mutating func flightToHost(_ shared: SharedRequest) -> Handle<Flight> {
-        let request = shared.request
-        let key = FlightKey(request, redirect: shared.redirect, partition: nil, alone: nil, mode: shared.mode)
+    private mutating func flightToHost(for shared: SharedRequest) -> Handle<Flight> {
+        let request = shared.httpRequest
+        let key = FlightKey(request, redirect: shared.redirectMode, partition: nil, alone: nil, mode: shared.cacheMode)
         // Neither local requests nor the cache of this node may share a flight with another address policy.
-        let isForeign = shared.policy != records.workerLimits.addressPolicy
+        let isForeign = shared.addressPolicy != records.workerLimits.addressPolicy
         if !isForeign, let name = records.flights.handle(of: key).map({ records.flights.name(of: $0) }),
             let flight = liveFlight(name),
-            records.flights[flight].phase == .queued, !records.flights[flight].isSuspect,
-            records.flights[flight].fields == request.fields, records.claim(of: flight) == nil,
-            !records.isPulling(flight)
+            records.flights[flight].phase == .queued, !records.flights[flight].isSuspectedOfWorkerDeath,
+            records.flights[flight].headerFields == request.fields, records.clusterClaim(of: flight) == nil,
+            !records.isReadingBodyFromNode(flight)
         {
             return flight
         }
@@ -130,31 +136,34 @@ extension BrokerCore {
         let own =
             isAlone
             ? FlightKey(
-                request, redirect: shared.redirect, partition: nil, alone: records.flights.nextID, mode: shared.mode)
+                request, redirect: shared.redirectMode, partition: nil, alone: records.flights.nextID,
+                mode: shared.cacheMode)
             : key
-        let flight = Flights.begin(
-            request, redirect: shared.redirect, partition: nil, own,
-            scope: Origins.scope(of: request, for: WorkerPool.web, in: &records), isAlone: isAlone, body: nil,
+        let flight = Flights.beginFlight(
+            request, redirect: shared.redirectMode, partition: nil, own,
+            scope: Origins.originScope(of: request, for: WorkerPool.webPoolHandle, in: &records), isAlone: isAlone,
+            body: nil,
             in: &records)
-        records.holdHead(
-            of: request, for: .flight(flight), of: RequestHeads.noClient, by: PrincipalTable.administrator)
-        Cache.flightBegan(flight, request, in: &records)
-        if isForeign { records.cluster?.value.foreignPolicies[flight] = shared.policy }
+        records.countRequestHead(
+            of: request, for: .flight(flight), of: RequestHeads.noClientID, by: PrincipalTable.administrator)
+        Cache.lookUpNewFlight(flight, request, in: &records)
+        if isForeign { records.clusterState?.value.hostedAddressPolicies[flight] = shared.addressPolicy }
         return flight
     }
 
     // MARK: Starts
 
     /// Claims queued flights in the order of the queue, as far as the window permits.
-    mutating func claimQueued(now: Tick) {
-        let slots = records.workers.slotCount(of: WorkerPool.web)
-        if slots.total > 0 { records.cluster?.value.book.slots = slots.total }
+    mutating func claimQueuedFlights(now: MonotonicTime) {
+        let slots = records.workers.slotCount(of: WorkerPool.webPoolHandle)
+        if slots.totalSlots > 0 { records.clusterState?.value.book.slotCount = slots.totalSlots }
         var refusals = 0
-        while records.cluster?.value.book.hasRoom == true,
-            let flight = nextToStart(in: WorkerPool.web, isForHigh: false, isClaiming: true, &refusals, now: now)
+        while records.clusterState?.value.book.hasRoomForClaim == true,
+            let flight = nextFlightToStart(
+                in: WorkerPool.webPoolHandle, isForHigh: false, isClaiming: true, &refusals, now: now)
         {
             guard Cluster.hasClaim(flight, in: &records) else {
-                Cluster.claim(flight, now: now, in: &records)
+                Cluster.claimFlight(flight, now: now, in: &records)
                 continue
             }
             // It starts when a slot is free, before other flights.
@@ -162,79 +171,86 @@ extension BrokerCore {
                 requeueInterests(of: flight)
                 return
             }
-            start(flight, now: now)
+            startFlight(flight, now: now)
         }
     }
 
     /// Claims queued flights that other nodes can fetch, while this node drains, and reads the bodies of their results.
     /// Its own flights leave the queue, and its successor gets their requests.
-    mutating func handOver(now: Tick) {
-        guard records.cluster != nil else { return }
-        while !records.pools[WorkerPool.web].returnedFlights.isEmpty {
-            let name = records.pools.takeReturned(of: WorkerPool.web)
+    mutating func handOverFlights(now: MonotonicTime) {
+        guard records.clusterState != nil else { return }
+        while !records.workerPools[WorkerPool.webPoolHandle].flightsWithLostWorker.isEmpty {
+            let name = records.workerPools.popFlightWithLostWorker(of: WorkerPool.webPoolHandle)
             guard let flight = liveFlight(name), records.flights[flight].phase == .queued else { continue }
-            if Cluster.returnClaim(of: flight, in: &records) { forget(flight) }
+            if Cluster.returnClaim(of: flight, in: &records) { freeFlight(flight) }
         }
-        if Cluster.isCoordinated(WorkerPool.web, in: records) { claimQueued(now: now) }
+        if Cluster.isCoordinated(WorkerPool.webPoolHandle, in: records) { claimQueuedFlights(now: now) }
         guard let pool = Cluster.nodePool(in: &records) else { return }
-        if records.pools[pool].isClosed { failQueued(in: pool, now: now) } else { startQueued(in: pool, now: now) }
+        if records.workerPools[pool].isClosed {
+            failQueuedRequests(in: pool, now: now)
+        } else {
+            startQueuedFlights(in: pool, now: now)
+        }
     }
 
     /// Puts the interests of a queued flight first in their lanes.
     private mutating func requeueInterests(of flight: Handle<Flight>) {
         forEachInterest(of: flight) { core, interest in
             core.records.queue.remove(interest)
-            core.enqueue(interest, for: flight, first: true)
+            core.enqueueInterest(interest, for: flight, first: true)
         }
     }
 
     // MARK: Results of other nodes
 
     /// Carries out the use of another node's result for a flight.
-    private mutating func take(_ result: [UInt8], for flight: Handle<Flight>, now: Tick) {
-        switch Cluster.use(of: result, for: flight, now: now, in: &records) {
-        case .respond(let response): evaluate(response, HeaderFields(lines: response.fields), for: flight, now: now)
+    private mutating func useNodeResult(_ result: [UInt8], for flight: Handle<Flight>, now: MonotonicTime) {
+        switch Cluster.useResult(result, for: flight, now: now, in: &records) {
+        case .respond(let response):
+            evaluateResponse(response, HeaderFields(lines: response.headerFields), for: flight, now: now)
         case .pull(let request, let pool):
-            Origins.move(flight, to: Origins.scope(of: request, for: pool, in: &records), in: &records)
-            records.flights.enter(.queued, flight)
+            Origins.moveFlight(flight, to: Origins.originScope(of: request, for: pool, in: &records), in: &records)
+            records.flights.enterPhase(.queued, flight)
             requeueInterests(of: flight)
-        case .claimAgain: claimAgain(flight)
+        case .claimAgain: reclaimFlight(flight)
         case .fail(.tooLarge, let allowed, _):
-            apply(Flights.sizeExceeded(flight, allowed: allowed, in: &records), to: flight, now: now)
+            performStep(Flights.bodyExceededLimit(flight, allowed: allowed, in: &records), of: flight, now: now)
         case .fail(let code, _, let detail):
-            apply(Flights.failed(flight, code, detail: detail, now: now, in: &records), to: flight, now: now)
+            performStep(
+                Flights.attemptFailed(flight, code, detail: detail, now: now, in: &records), of: flight, now: now)
         }
     }
 
     /// Answers a flight with the body that was read from another node.
-    mutating func pulled(_ flight: Handle<Flight>, _ body: Outcome.Response, now: Tick) {
-        guard let response = Cluster.pulled(flight, body, in: &records) else { return claimAgain(flight) }
-        endPull(of: flight)
-        evaluate(response, HeaderFields(lines: response.fields), for: flight, now: now)
+    mutating func nodeBodyReceived(for flight: Handle<Flight>, _ body: Outcome.Response, now: MonotonicTime) {
+        guard let response = Cluster.pulledResponse(flight, body, in: &records) else { return reclaimFlight(flight) }
+        endNodeBodyRead(of: flight)
+        evaluateResponse(response, HeaderFields(lines: response.headerFields), for: flight, now: now)
     }
 
     /// Claims a flight again whose body was not read from another node.
-    mutating func missedPull(_ flight: Handle<Flight>, _ reason: String) {
-        Cluster.bodyMissed(flight, reason, in: &records)
-        claimAgain(flight)
+    mutating func nodeBodyReadFailed(for flight: Handle<Flight>, reason: String) {
+        Cluster.nodeBodyReadFailed(flight, reason, in: &records)
+        reclaimFlight(flight)
     }
 
     /// Claims a flight again after a useless result of another node.
-    mutating func claimAgain(_ flight: Handle<Flight>) {
+    mutating func reclaimFlight(_ flight: Handle<Flight>) {
         records.forEachInterest(of: flight) { records, interest in records.queue.remove(interest) }
-        endPull(of: flight)
+        endNodeBodyRead(of: flight)
         if records.flights[flight].phase == .queued {
             requeueInterests(of: flight)
         } else {
-            enqueue(flight: flight, first: true)
+            enqueueFlight(flight: flight, first: true)
         }
     }
 
     /// Returns a flight to its own origin after its body was read from another node, or was not.
-    private mutating func endPull(of flight: Handle<Flight>) {
-        guard records.cluster?.value.pulls.removeValue(forKey: flight) != nil else { return }
-        let scope = Origins.scope(of: records.flights[flight].request, for: WorkerPool.web, in: &records)
-        Origins.move(flight, to: scope, in: &records)
+    private mutating func endNodeBodyRead(of flight: Handle<Flight>) {
+        guard records.clusterState?.value.pulls.removeValue(forKey: flight) != nil else { return }
+        let scope = Origins.originScope(
+            of: records.flights[flight].request, for: WorkerPool.webPoolHandle, in: &records)
+        Origins.moveFlight(flight, to: scope, in: &records)
     }
 
     // MARK: Events of flights
@@ -244,22 +260,24 @@ extension BrokerCore {
     /// The cluster observes the event at once. In a list of the pass it would be too late: the same event may queue the
     /// flight again, and asks then whether it has a claim.
     @inline(__always)
-    mutating func report(_ event: @autoclosure () -> FlightEvent) {
-        if records.cluster != nil { Cluster.observe(event(), in: &records) }
+    mutating func reportFlightEvent(_ event: @autoclosure () -> FlightEvent) {
+        if records.clusterState != nil { Cluster.observeFlightEvent(event(), in: &records) }
     }
 
     /// Reports the outcome of an attempt that ends no request, and releases it.
-    mutating func reportFailure(of flight: Handle<Flight>, _ outcome: Handle<Outcome>, allowed: Int? = nil) {
-        report(.concluded(flight, outcome, allowed: allowed))
-        records.release(outcome)
+    mutating func reportAttemptFailure(of flight: Handle<Flight>, _ outcome: Handle<Outcome>, allowed: Int? = nil) {
+        reportFlightEvent(.attemptConcluded(flight, outcome, allowed: allowed))
+        records.releaseOutcome(outcome)
     }
 
     /// Ends a flight without local requests, which served other nodes only. False if the flight goes on.
-    mutating func endIfHostedOnly(_ flight: Handle<Flight>) -> Bool {
-        guard records.cluster != nil, !records.flights.isWanted(flight), records.flights.deferrals[flight] == nil else {
+    mutating func endFlightIfHostedOnly(_ flight: Handle<Flight>) -> Bool {
+        guard records.clusterState != nil, !records.flights.isResultNeeded(flight),
+            records.flights.deferredCancellations[flight] == nil
+        else {
             return false
         }
-        forget(flight)
+        freeFlight(flight)
         return true
     }
 }

@@ -6,114 +6,124 @@ extension BrokerCore {
     // MARK: Events
 
     /// Handles an ACK: the client has all terminals up to this sequence number.
-    mutating func acknowledged(_ sequence: UInt64, by client: Handle<ClientSession>) {
+    mutating func terminalsAcknowledged(upTo sequence: UInt64, by client: Handle<ClientSession>) {
         // An earlier connection may have received terminals that were not sent over this one yet.
-        guard sequence <= records.clients[client].deliveries.lastReceived else {
-            refuse(client, "bad-message", "ACK names a terminal that was not sent", .acknowledge(sequence))
+        guard sequence <= records.clients[client].deliveries.highestSentSequence else {
+            refuseMessage(
+                of: client, code: "bad-message", detail: "ACK names a terminal that was not sent",
+                .acknowledge(sequence))
             return
         }
-        guard sequence > records.clients[client].deliveries.acknowledged else { return }
+        guard sequence > records.clients[client].deliveries.lastAcknowledgedSequence else { return }
         let wasClosed = records.clients[client].deliveries.isClosed
-        while let due = Delivery.takeAcknowledged(upTo: sequence, of: client, in: &records) {
+        while let due = Delivery.popAcknowledgedTerminal(upTo: sequence, of: client, in: &records) {
             // A request without an owner belongs to all subscribers: the first acknowledgement frees its ID.
-            if let interest = records.record(of: due), records.requests[interest].owner == nil,
-                !Durable.keepsFailure(of: interest, client, in: &records)
+            if let interest = records.interest(ofDue: due), records.requests[interest].owner == nil,
+                !Durable.retainsFailureAfterAck(of: interest, client, in: &records)
             {
-                freeID(interest)
+                freeRequestID(of: interest)
             }
-            apply(Delivery.end(due, by: client, in: &records))
+            deliveryEnded(Delivery.endDelivery(due, by: client, in: &records))
         }
-        records.chargeWindow(of: client)
-        if !records.pulls.isEmpty { records.pulls.acknowledged(sequence, by: client) }
-        sendDue(to: client)
-        if wasClosed, !records.clients[client].deliveries.isClosed { records.queue.clientOpened(client) }
+        records.chargeDeliveryWindow(of: client)
+        if !records.bodyPulls.isEmpty { records.bodyPulls.terminalAcknowledged(sequence, by: client) }
+        sendDueTerminals(to: client)
+        if wasClosed, !records.clients[client].deliveries.isClosed { records.queue.unparkLanes(ofClient: client) }
     }
 
-    /// Blocks the window at a terminal that the socket did not take, until `clientWritable`.
-    public mutating func deliveryRefused(_ sequence: UInt64, by id: ClientID) {
+    /// Blocks the window at a terminal that the socket did not take, until `clientSocketWritable`.
+    public mutating func socketRefusedTerminal(_ sequence: UInt64, by id: ClientID) {
         guard let client = records.clients.handle(of: id) else { return }
-        records.clients[client].deliveries.refuse(sequence)
-        if !answeredRemovals.isEmpty { withdrawRefused(of: client) }
+        records.clients[client].deliveries.blockAtUnsent(sequence: sequence)
+        if !answeredRemovals.isEmpty { withdrawRefusedTerminals(of: client) }
     }
 
     /// Resumes delivery after the socket became writable: missed progress first, then terminals.
-    public mutating func clientWritable(_ id: ClientID) {
+    public mutating func clientSocketWritable(_ id: ClientID) {
         guard let client = records.clients.handle(of: id) else { return }
         sendMissedProgress(to: client)
-        if !records.pulls.isEmpty { records.pulls.unblock(client) }
+        if !records.bodyPulls.isEmpty { records.bodyPulls.unblock(client) }
         guard records.clients[client].deliveries.unblock() else { return }
-        sendDue(to: client)
-        if !records.clients[client].deliveries.isClosed { records.queue.clientOpened(client) }
+        sendDueTerminals(to: client)
+        if !records.clients[client].deliveries.isClosed { records.queue.unparkLanes(ofClient: client) }
     }
 
     /// Stops spilling for a while: a body could not be written, and stays in memory. Until then a result that would
     /// have to leave memory fails.
-    public mutating func spillFailed(_ body: BodyID, now: Tick) { Delivery.spillFailed(body, now: now, in: &records) }
+    public mutating func bodySpillFailed(_ body: BodyID, now: MonotonicTime) {
+        Delivery.bodySpillFailed(body, now: now, in: &records)
+    }
 
     /// Handles READ.
-    mutating func readRequested(_ message: BodyRead, by client: Handle<ClientSession>) {
-        if let refusal = Delivery.read(message, by: client, in: &records) { refuse(message, refusal, of: client) }
+    mutating func bodyReadRequested(_ message: BodyRead, by client: Handle<ClientSession>) {
+        if let refusal = Delivery.acceptRead(message, by: client, in: &records) {
+            refuseRead(message, refusal, of: client)
+        }
     }
 
     /// Answers a READ with a DATA that refuses it. Unlike an ERROR it names the READ.
-    private mutating func refuse(_ read: BodyRead, _ refusal: Delivery.Refusal, of client: Handle<ClientSession>) {
+    private mutating func refuseRead(
+        _ read: BodyRead, _ refusal: Delivery.ReadRefusal, of client: Handle<ClientSession>
+    ) {
         var data = BodyData(read.body, offset: read.offset)
-        (data.error, data.detail) = (refusal.code, refusal.detail)
-        reply(.message(.data(data)), to: client, answering: 0)
+        (data.errorCode, data.detail) = (refusal.code, refusal.detail)
+        reply(.message(.bodyData(data)), to: client, toMessageNumber: 0)
     }
 
-    /// Handles a DATA that the socket did not take. Reading continues at `clientWritable`.
-    public mutating func pieceRefused(_ piece: BodyPiece, by id: ClientID) {
+    /// Handles a DATA that the socket did not take. Reading continues at `clientSocketWritable`.
+    public mutating func socketRefusedPiece(_ piece: BodyPiece, by id: ClientID) {
         guard let client = records.clients.handle(of: id) else { return }
-        records.pulls.refuse(piece.read, of: client)
+        records.bodyPulls.restoreUnsentRead(piece.read, of: client)
     }
 
     /// Handles a file without the expected bytes.
-    public mutating func pieceLost(_ piece: BodyPiece, by id: ClientID, now: Tick) {
-        guard let client = records.clients.handle(of: id), records.pulls.contains(client) else { return }
-        records.clock = now
-        guard let refusal = Delivery.pieceLost(piece, by: client, in: &records) else { return }
-        refuse(piece.read.message, refusal, of: client)
+    public mutating func bodyPieceUnreadable(_ piece: BodyPiece, by id: ClientID, now: MonotonicTime) {
+        guard let client = records.clients.handle(of: id), records.bodyPulls.contains(client) else { return }
+        records.latestEventTime = now
+        guard let refusal = Delivery.bodyPieceUnreadable(piece, by: client, in: &records) else { return }
+        refuseRead(piece.read.message, refusal, of: client)
     }
 
     /// Begins a TAKE with the file that its sender may own; nil if there is none. The shell renames the file if it has
     /// one link, and reports that by `fileTaken`. Without a rename the answer says that the client must copy.
-    public mutating func fileToTake(_ sequence: UInt64, by id: ClientID) -> FileToTake? {
+    public mutating func beginFileTake(_ sequence: UInt64, by id: ClientID) -> FileRenameForTake? {
         guard let client = records.clients.handle(of: id) else { return nil }
-        return Delivery.fileToTake(sequence, by: client, in: &records)
+        return Delivery.fileOwnableByTake(sequence, by: client, in: &records)
     }
 
     /// Handles the rename of a file that its receiver owns from here on.
-    public mutating func fileTaken(_ taken: FileToTake) {
+    public mutating func fileTaken(_ taken: FileRenameForTake) {
         records.outcomes.renameFile(of: taken.outcome, to: taken.newName)
     }
 
     /// Answers TAKE.
-    mutating func takeRequested(_ sequence: UInt64, by client: Handle<ClientSession>) {
-        guard let answer = Delivery.endTake(sequence, by: client, in: &records) else {
-            refuse(client, "unknown-body", "no such terminal with a file waits for an ACK", .take(sequence))
+    mutating func fileTakeRequested(_ sequence: UInt64, by client: Handle<ClientSession>) {
+        guard let answer = Delivery.completeTake(sequence, by: client, in: &records) else {
+            refuseMessage(
+                of: client, code: "unknown-body", detail: "no such terminal with a file waits for an ACK",
+                .takeFile(sequence))
             return
         }
-        reply(.message(answer), to: client)
+        replyToCurrentMessage(.message(answer), to: client)
     }
 
     // MARK: Steps
 
     /// Queues the terminal of an accounted request for these clients, and sends it as far as their windows allow.
     /// Without clients the request is freed.
-    mutating func publish(
-        _ interest: Handle<Interest>, _ outcome: Handle<Outcome>, to listeners: [Handle<ClientSession>]
+    mutating func publishTerminal(
+        of interest: Handle<Interest>, _ outcome: Handle<Outcome>, to listeners: [Handle<ClientSession>]
     ) {
-        Delivery.begin(interest, with: outcome, for: listeners, in: &records)
+        Delivery.beginDelivery(interest, with: outcome, for: listeners, in: &records)
         guard !listeners.isEmpty else {
             freeRequest(interest)
             return
         }
         for client in listeners {
-            sendDue(to: client)
-            Delivery.countIfWaiting(interest, for: client, in: &records)
+            sendDueTerminals(to: client)
+            Delivery.countTerminalIfUnsent(interest, for: client, in: &records)
         }
-        freeIfCompact(interest)
+        freeRequestIfOnlyFailuresDue(interest)
     }
 
     /// Sends `FAILED … removed` to these clients, and frees the request if there are none.
@@ -123,48 +133,48 @@ extension BrokerCore {
             freeRequest(interest)
             return
         }
-        publish(interest, records.outcomes.insert(Outcome(failure: .removed)), to: listeners)
+        publishTerminal(of: interest, records.outcomes.insert(Outcome(failure: .handlerRemoved)), to: listeners)
     }
 
     /// Delivers a terminal to one more client.
-    mutating func deliver(_ interest: Handle<Interest>, to client: Handle<ClientSession>) {
-        Delivery.append(interest, for: client, in: &records)
-        sendDue(to: client)
-        Delivery.countIfWaiting(interest, for: client, in: &records)
-        freeIfCompact(interest)
+    mutating func deliverTerminal(of interest: Handle<Interest>, to client: Handle<ClientSession>) {
+        Delivery.appendTerminal(interest, for: client, in: &records)
+        sendDueTerminals(to: client)
+        Delivery.countTerminalIfUnsent(interest, for: client, in: &records)
+        freeRequestIfOnlyFailuresDue(interest)
     }
 
     /// Sends due terminals while the window is open, and the replies between them.
-    mutating func sendDue(to client: Handle<ClientSession>) {
-        while Delivery.sendDue(to: client, in: &records) { sendReplies(to: client) }
+    mutating func sendDueTerminals(to client: Handle<ClientSession>) {
+        while Delivery.sendDueTerminals(to: client, in: &records) { sendReplies(to: client) }
     }
 
     /// Carries out the consequences of the end of a delivery. The owner's delivery frees the ID, even if other clients
     /// have not acknowledged theirs.
-    mutating func apply(_ ended: Delivery.Ended) {
-        if let handler = ended.handler { dropHandlerIfIdle(handler) }
+    mutating func deliveryEnded(_ ended: Delivery.EndedDelivery) {
+        if let handler = ended.handler { removeHandlerIfIdle(handler) }
         guard let interest = ended.request else { return }
-        if ended.wasOwners { freeID(interest) }
-        guard ended.wasLast else {
-            freeIfCompact(interest)
+        if ended.wasRequestOwner { freeRequestID(of: interest) }
+        guard ended.wasLastDelivery else {
+            freeRequestIfOnlyFailuresDue(interest)
             return
         }
-        if records.isDurable(interest), !records.isDoomed(interest) {
-            returnUndelivered(interest, after: ended.failure)
+        if records.isDurable(interest), !records.isAwaitingRemoval(interest) {
+            holdUnacknowledgedTerminal(of: interest, after: ended.failure)
         } else {
             freeRequest(interest)
         }
     }
 
     /// Frees the record of a request whose deliveries are all owed failures, if its ID is free.
-    mutating func freeIfCompact(_ interest: Handle<Interest>) {
-        if Delivery.releaseIfCompact(interest, in: &records) { freeRequest(interest) }
+    mutating func freeRequestIfOnlyFailuresDue(_ interest: Handle<Interest>) {
+        if Delivery.releaseIfCompactFailure(interest, in: &records) { freeRequest(interest) }
     }
 
     /// Returns a sentence for each violated invariant.
     func auditPulls() -> [String] {
-        records.pulls.checkInvariants()
-            + records.pulls.sessions.filter { !records.clients.contains($0) }.map {
+        records.bodyPulls.checkInvariants()
+            + records.bodyPulls.sessions.filter { !records.clients.contains($0) }.map {
                 "12: session \($0) has ended and pulls bodies"
             }
     }

@@ -7,37 +7,38 @@ extension BrokerCore {
     ///
     /// - Parameter hasUnread: Whether a client has sent more than the pass has read. Called only for clients that may
     ///   rejoin a flight which they have left.
-    public mutating func dispatch(now: Tick, hasUnread: (ClientID) -> Bool = { _ in false }) {
-        records.clock = now
+    public mutating func dispatch(now: MonotonicTime, hasUnread: (ClientID) -> Bool = { _ in false }) {
+        records.latestEventTime = now
         // Last, since assigning an attempt renames the part that it resumes.
-        defer { if records.pulls.isBehind { Delivery.answerReads(in: &records) } }
+        defer { if records.bodyPulls.hasAnswerableReads { Delivery.answerPendingReads(in: &records) } }
         continueRemovals(now: now)
         continueDurableLoad(now: now)
-        resolveCancellations(hasUnread: hasUnread, now: now)
-        continueEnds(now: now)
-        continueStoredResults()
+        resolveDeferredCancellations(hasUnread: hasUnread, now: now)
+        continueEndingRequests(now: now)
+        continueDeliveringStoredResults()
         // A draining broker starts nothing, so it must not ask for another pass.
-        isBehind = false
-        guard !records.isDraining, !records.workers.isAwaiting else {
-            if records.isDraining { handOver(now: now) }
+        hasWorkForNextPass = false
+        guard !records.isDraining, !records.workers.isAwaitingEarlierProcesses else {
+            if records.isDraining { handOverFlights(now: now) }
             return
         }
         // All suspects first: the end of a quarantine frees slots in each pool that its worker serves.
-        for place in 0..<records.pools.bound {
-            guard let pool = records.pools.handle(at: place) else { continue }
-            guard !records.pools[pool].suspects.isEmpty || records.pools[pool].quarantine != nil else { continue }
-            serveSuspects(of: pool, now: now)
+        for place in 0..<records.workerPools.placeBound {
+            guard let pool = records.workerPools.handle(atPlace: place) else { continue }
+            guard !records.workerPools[pool].suspectFlights.isEmpty || records.workerPools[pool].quarantineWorker != nil
+            else { continue }
+            startNextSuspect(of: pool, now: now)
         }
-        for place in 0..<records.pools.bound {
-            guard let pool = records.pools.handle(at: place) else { continue }
-            startReturned(in: pool, now: now)
+        for place in 0..<records.workerPools.placeBound {
+            guard let pool = records.workerPools.handle(atPlace: place) else { continue }
+            startReturnedFlights(in: pool, now: now)
             guard records.queue.count(in: pool) > 0 else { continue }
-            if records.pools[pool].isClosed {
-                failQueued(in: pool, now: now)
+            if records.workerPools[pool].isClosed {
+                failQueuedRequests(in: pool, now: now)
             } else if Cluster.isCoordinated(pool, in: records) {
-                claimQueued(now: now)
+                claimQueuedFlights(now: now)
             } else {
-                startQueued(in: pool, now: now)
+                startQueuedFlights(in: pool, now: now)
             }
         }
         startRevalidations(now: now)
@@ -45,15 +46,15 @@ extension BrokerCore {
 
     /// Starts queued interests while the pool has free slots. Doomed requests and requests to refusing origins, which
     /// need no slot, are bounded per pass.
-    mutating func startQueued(in pool: Handle<WorkerPool>, now: Tick) {
+    mutating func startQueuedFlights(in pool: Handle<WorkerPool>, now: MonotonicTime) {
         var refusals = 0
         while true {
             let slots = records.workers.slotCount(of: pool)
-            guard slots.free > 0,
-                let flight = nextToStart(
-                    in: pool, isForHigh: slots.areForHigh, isClaiming: false, &refusals, now: now)
+            guard slots.freeSlots > 0,
+                let flight = nextFlightToStart(
+                    in: pool, isForHigh: slots.onlyHighMayStart, isClaiming: false, &refusals, now: now)
             else { return }
-            start(flight, now: now)
+            startFlight(flight, now: now)
         }
     }
 
@@ -64,21 +65,22 @@ extension BrokerCore {
     ///   - isClaiming: whether the engine of the cluster applies the limits of origins.
     ///   - refusals: number of failed flights and of removed requests in this pass.
     @inline(__always)
-    mutating func nextToStart(
-        in pool: Handle<WorkerPool>, isForHigh: Bool, isClaiming: Bool, _ refusals: inout Int, now: Tick
+    mutating func nextFlightToStart(
+        in pool: Handle<WorkerPool>, isForHigh: Bool, isClaiming: Bool, _ refusals: inout Int, now: MonotonicTime
     ) -> Handle<Flight>? {
         while let interest = nextInterest(in: pool, isForHigh: isForHigh, isClaiming: isClaiming) {
-            if records.isDoomed(interest) {
+            if records.isAwaitingRemoval(interest) {
                 removeRequest(interest)
             } else {
-                let flight = records.leaf(ofOpen: interest)
-                removeDoomed(from: flight)
-                guard let until = records.governor.refusal(in: records.flights[flight].scope) else { return flight }
-                failCooling(flight, until: until, now: now)
+                let flight = records.lastRedirectedFlight(ofOpen: interest)
+                removeDoomedRequests(from: flight)
+                guard let until = records.originGovernor.coolDownRefusalEnd(in: records.flights[flight].originScope)
+                else { return flight }
+                failForCoolDown(flight, until: until, now: now)
             }
             refusals += 1
-            guard refusals == records.limits.refusalsPerPass else { continue }
-            isBehind = true
+            guard refusals == records.limits.maximumCoolDownRefusalsPerPass else { continue }
+            hasWorkForNextPass = true
             return nil
         }
         return nil
@@ -87,26 +89,30 @@ extension BrokerCore {
     /// Starts flights that lost their worker or have a claim, before the queue. Those without a slot at their origin
     /// wait in the queue, without the claim. One whose cancellation is deferred starts only if a request rejoins it,
     /// which the queue then holds.
-    private mutating func startReturned(in pool: Handle<WorkerPool>, now: Tick) {
-        while !records.pools[pool].returnedFlights.isEmpty, records.workers.slotCount(of: pool).free > 0 {
-            let name = records.pools.takeReturned(of: pool)
+    private mutating func startReturnedFlights(in pool: Handle<WorkerPool>, now: MonotonicTime) {
+        while !records.workerPools[pool].flightsWithLostWorker.isEmpty,
+            records.workers.slotCount(of: pool).freeSlots > 0
+        {
+            let name = records.workerPools.popFlightWithLostWorker(of: pool)
             guard let flight = liveFlight(name), records.flights[flight].phase == .queued,
-                !records.flights[flight].isSuspect
+                !records.flights[flight].isSuspectedOfWorkerDeath
             else {
                 continue
             }
-            guard records.flights.isWanted(flight), records.governor.admits(records.flights[flight].scope, .high) else {
-                if Cluster.returnClaim(of: flight, in: &records) { forget(flight) }
+            guard records.flights.isResultNeeded(flight),
+                records.originGovernor.admitsTransfer(records.flights[flight].originScope, .high)
+            else {
+                if Cluster.returnClaim(of: flight, in: &records) { freeFlight(flight) }
                 continue
             }
-            if !Cluster.mustClaim(flight, now: now, in: &records) { start(flight, now: now) }
+            if !Cluster.mustClaim(flight, now: now, in: &records) { startFlight(flight, now: now) }
         }
     }
 
     /// Fails a flight whose origin requested a pause above the limit.
-    mutating func failCooling(_ flight: Handle<Flight>, until: Tick, now: Tick) {
-        let failure = Origins.failure(of: flight, until: until, now: now, in: &records)
-        apply(.conclude(records.outcomes.insertRetained(failure)), to: flight, now: now)
+    mutating func failForCoolDown(_ flight: Handle<Flight>, until: MonotonicTime, now: MonotonicTime) {
+        let failure = Origins.coolDownFailure(of: flight, until: until, now: now, in: &records)
+        performStep(.endFlight(with: records.outcomes.insertWithOneReference(failure)), of: flight, now: now)
     }
 
     /// The next interest by the order of the queue whose client and origin admit it; nil if there is none.
@@ -115,14 +121,14 @@ extension BrokerCore {
     ) -> Handle<Interest>? {
         // Copies for the closure, which runs while the queue is mutated. Their storage is shared.
         let clients = records.clients.snapshot
-        let governor = records.governor.snapshot
-        let quotas = records.quotas.snapshot
-        return records.queue.next(in: pool, isForHigh: isForHigh) { principal, client, scope, priority in
-            if let client, clients[client].deliveries.isClosed { return .client }
-            if let quotas, quotas.isFull(principal) { return .quota }
-            return switch governor.obstacle(in: scope, to: priority, isClaiming: isClaiming) {
-            case .coolDown: .scope
-            case .origin: .origin
+        let governor = records.originGovernor.snapshot
+        let quotas = records.quotaUse.snapshot
+        return records.queue.popNext(in: pool, onlyHighPriority: isForHigh) { principal, client, scope, priority in
+            if let client, clients[client].deliveries.isClosed { return .fullClientWindow }
+            if let quotas, quotas.isTransferQuotaFull(principal) { return .transferQuotaReached }
+            return switch governor.startBlocker(in: scope, to: priority, isClaiming: isClaiming) {
+            case .coolDown: .scopeCoolingDown
+            case .originLimitOrSpacing: .originWithoutRoom
             case nil: .none
             }
         }
@@ -131,13 +137,13 @@ extension BrokerCore {
     /// Assigns a queued flight to a worker.
     ///
     /// - Parameter chosen: the worker; nil for `Workers.nextWorker`. One must have a free slot.
-    mutating func start(_ flight: Handle<Flight>, at chosen: Handle<WorkerSession>? = nil, now: Tick) {
-        if records.cluster != nil { Cluster.started(flight, now: now, in: &records) }
+    mutating func startFlight(_ flight: Handle<Flight>, at chosen: Handle<WorkerSession>? = nil, now: MonotonicTime) {
+        if records.clusterState != nil { Cluster.attemptStarted(flight, now: now, in: &records) }
         let origin = records.origin(of: flight)
         guard let worker = chosen ?? Workers.nextWorker(for: origin, in: &records) else {
             preconditionFailure("no worker has a slot")
         }
-        let priority = records.priority(of: flight)
+        let priority = records.highestPriority(of: flight)
         let isHigh = priority == .high
         // A flight of several principals is charged to one of them.
         var principal = PrincipalTable.administrator
@@ -147,85 +153,91 @@ extension BrokerCore {
         }
         Origins.transferStarted(
             of: flight, at: origin, by: records.workers[worker].id, isHigh: isHigh, now: now, in: &records)
-        records.flights.enter(.running(worker: worker), flight)
-        records.flights[flight].attempts += 1
-        let maxBytes = records.sizeLimit(of: flight)
-        let attempt = records.attempt(of: flight)
+        records.flights.enterPhase(.running(worker: worker), flight)
+        records.flights[flight].assignedAttemptCount += 1
+        let maxBytes = records.largestAllowedBodyBytes(of: flight)
+        let attempt = records.currentAttempt(of: flight)
         let assigned =
-            records.isPulling(flight)
-            ? nil : Parts.assign(partOf: flight, as: attempt, to: worker, maxBytes: maxBytes, in: &records)
+            records.isReadingBodyFromNode(flight)
+            ? nil : Parts.assignPart(of: flight, as: attempt, to: worker, maxBytes: maxBytes, in: &records)
         var lease = WorkerLease(
-            origin: origin, isHigh: isHigh, use: .flight(flight), startedAt: now, maxBytes: maxBytes)
-        lease.part = assigned?.part
-        lease.resumedBytes = assigned?.resume.bytes ?? 0
-        lease.growingBytes = lease.resumedBytes
+            origin: origin, isHigh: isHigh, use: .servingFlight(flight), startedAt: now, maxBytes: maxBytes)
+        lease.partFile = assigned?.part
+        lease.resumedBytes = assigned?.resume.availableBytes ?? 0
+        lease.countedPartFileBytes = lease.resumedBytes
         lease.principal = principal
         Principals.transferStarted(lease, in: &records)
-        Workers.attemptStarted(attempt, lease, at: worker, now: now, in: &records)
+        Workers.addLease(attempt, lease, at: worker, now: now, in: &records)
         var job = Job(attempt: attempt, url: records.flights[flight].url.description)
         job.maxBytes = maxBytes
         job.resume = assigned?.resume
-        if records.workers[worker].isOwn { job.priority = priority }
-        complete(&job, for: flight, at: worker, origin, now: now)
-        send(job, of: flight, to: worker, chargedTo: principal)
+        if records.workers[worker].isUserProvided { job.priority = priority }
+        completeJob(&job, for: flight, at: worker, origin, now: now)
+        sendJob(job, of: flight, to: worker, chargedTo: principal)
     }
 
     /// Completes the JOB of an attempt, which has a size limit and a part to resume, if there are any.
-    private mutating func complete(
+    private mutating func completeJob(
         _ job: inout Job, for flight: Handle<Flight>, at worker: Handle<WorkerSession>,
-        _ origin: Handle<OriginEntry>, now: Tick
+        _ origin: Handle<OriginEntry>, now: MonotonicTime
     ) {
         let record = records.flights[flight]
         job.method = record.method.description
         job.timeoutMilliseconds = Int(record.timeoutMilliseconds)
-        job.connectMilliseconds = records.limits.connectMilliseconds
-        job.progressMilliseconds = records.limits.progressMilliseconds
-        var hasLimit = records.limits.rate > 0 || records.governor.origins[origin].rate > 0
+        job.connectTimeoutMilliseconds = records.limits.connectTimeoutMilliseconds
+        job.progressIntervalMilliseconds = records.limits.progressIntervalMilliseconds
+        var hasLimit =
+            records.limits.maximumBytesPerSecond > 0 || records.originGovernor.origins[origin].maximumBytesPerSecond > 0
         records.forEachInterest(of: flight) { records, interest in
-            guard let extras = records.requests[interest].extras else { return }
-            if records.requests[extras].limitRate != nil { hasLimit = true }
-            records.requests[extras].waitStart = nil
-            guard records.requests[extras].streams else { return }
+            guard let extras = records.requests[interest].rareOptions else { return }
+            if records.requests[extras].maximumBytesPerSecond != nil { hasLimit = true }
+            records.requests[extras].coolDownWaitStartedAt = nil
+            guard records.requests[extras].isStreaming else { return }
             job.streams = true
-            job.progressMilliseconds = records.limits.streamMilliseconds
+            job.progressIntervalMilliseconds = records.limits.streamingIntervalMilliseconds
         }
-        job.redirect = record.redirect
+        job.redirectMode = record.redirect
         job.route = record.route
-        if !records.workers[worker].isOwn {
-            job.allowsHTTP2 = records.governor.origins[origin].allowsHTTP2 && !record.avoidsHTTP2
-            if hasLimit { job.rate = Rates.attemptStarted(job.attempt, of: flight, at: origin, now: now, in: &records) }
+        if !records.workers[worker].isUserProvided {
+            job.allowsHTTP2 = records.originGovernor.origins[origin].allowsHTTP2 && !record.avoidsHTTP2
+            if hasLimit {
+                job.maximumBytesPerSecond = Rates.attemptStarted(
+                    job.attempt, of: flight, at: origin, now: now, in: &records)
+            }
         }
-        if let pull = records.cluster?.value.pulls[flight] {
-            job.url = pull.place.url
+        if let pull = records.clusterState?.value.pulls[flight] {
+            job.url = pull.bodyAddress.url
             job.method = HTTPMethod.get.description
-            job.redirect = .manual
+            job.redirectMode = .manual
         } else {
-            Flights.planConditions(
-                of: flight, isResuming: job.resume.map { $0.bytes > 0 } ?? false, in: &records)
-            job.httpFields = records.jobFields(of: flight).bytes
-            if record.isHosted { job.addressPolicy = records.cluster?.value.foreignPolicies[flight] ?? "" }
+            Flights.planConditionalRequest(
+                of: flight, isResuming: job.resume.map { $0.availableBytes > 0 } ?? false, in: &records)
+            job.httpFields = records.jobHeaderFields(of: flight).bytes
+            if record.isAwaitedByOtherNodes {
+                job.addressPolicy = records.clusterState?.value.hostedAddressPolicies[flight] ?? ""
+            }
         }
     }
 
     /// Sends the JOB of an attempt, with the body of its request, or with the keys of a stored part that it may resume.
-    private mutating func send(
+    private mutating func sendJob(
         _ job: consuming Job, of flight: Handle<Flight>, to worker: Handle<WorkerSession>,
         chargedTo principal: Handle<Principal>
     ) {
         let id = records.workers[worker].id
-        if records.features.isLoggingAttempts { Workers.log(job, of: flight, to: id, in: &records) }
+        if records.shellFeatures.isLoggingAttempts { Workers.logAssignment(of: job, for: flight, to: id, in: &records) }
         if let body = records.flights[flight].body {
-            records.outbox.append(.worker(.sendJob(id, job, body)))
-        } else if records.parts.mayHaveStored, job.resume == nil, !records.isPulling(flight),
+            records.outbox.appendAction(.worker(.sendJob(id, job, body)))
+        } else if records.keptParts.mayHaveStoredParts, job.resume == nil, !records.isReadingBodyFromNode(flight),
             !records.workers[worker].isRemote,
-            !records.workers[worker].isOwn,
-            !(records.cachePlans[flight] ?? CachePlan()).request(of: records.flights[flight].request)
-                .choosesItsAnswer,
-            let keys = Parts.keys(of: flight, chargedTo: principal, in: &records)
+            !records.workers[worker].isUserProvided,
+            !(records.cachePlans[flight] ?? CachePlan()).plannedRequest(from: records.flights[flight].request)
+                .selectsResponse,
+            let keys = Parts.partKeys(of: flight, chargedTo: principal, in: &records)
         {
-            records.outbox.append(.worker(.resumeJob(id, job, keys)))
+            records.outbox.appendAction(.worker(.resumeJob(id, job, keys)))
         } else {
-            records.outbox.append(.worker(.send(id, .job(job))))
+            records.outbox.appendAction(.worker(.send(id, .job(job))))
         }
     }
 }

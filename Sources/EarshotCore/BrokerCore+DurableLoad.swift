@@ -13,17 +13,17 @@ extension BrokerCore {
     ///
     /// - Parameter files: spool files of their results with their lengths: clients may have received the paths.
     public mutating func beginDurableLoad(files: [String: Int] = [:]) {
-        for (file, bytes) in files { records.outcomes.hold(file: file, bytes: bytes, isShared: true) }
-        records.durables.load.files = Array(files.keys)
-        Durable.begin(.all, after: nil, in: &records)
+        for (file, bytes) in files { records.outcomes.retainFile(file, bytes: bytes, isShared: true) }
+        records.durables.loadState.heldSpoolFiles = Array(files.keys)
+        Durable.beginScan(.allRows, after: nil, in: &records)
     }
 
     /// Takes the next slice of rows; an empty one after the last.
-    public mutating func durableRowsRead(_ entries: [DurableEntry], now: Tick) {
-        records.clock = now
-        guard records.durables.load.scan != nil else { return }
-        for entry in entries { take(entry, now: now) }
-        if let last = entries.last?.id, let scan = records.durables.load.scan {
+    public mutating func durableRowsRead(_ entries: [DurableEntry], now: MonotonicTime) {
+        records.latestEventTime = now
+        guard records.durables.loadState.scan != nil else { return }
+        for entry in entries { processDurableRow(entry, now: now) }
+        if let last = entries.last?.id, let scan = records.durables.loadState.scan {
             records.outbox.actions.append(.durable(.readRows(after: last, of: scan.principal)))
         } else {
             Durable.endScan(in: &records)
@@ -31,82 +31,86 @@ extension BrokerCore {
     }
 
     /// Whether the rows of earlier brokers are being loaded.
-    public var isLoadingDurables: Bool { records.durables.load.isLoadingAll }
+    public var isLoadingDurables: Bool { records.durables.loadState.isLoadingAll }
 
     /// Number of requests of earlier brokers that were loaded.
-    public var loadedDurables: Int { records.durables.load.count }
+    public var loadedDurableCount: Int { records.durables.loadState.loadedRowCount }
 
     /// Whether rows may be in the table that are not loaded.
-    public var hasDurableRows: Bool { records.durables.load.hasRows }
+    public var hasDurableRows: Bool { records.durables.loadState.hasRows }
 
     /// Users with requests that their quota leaves in the table.
-    public var usersWithDurableRows: [PrincipalName] { Array(records.durables.load.leftovers.keys) }
+    public var usersWithDurableRows: [PrincipalName] { Array(records.durables.loadState.unloadedRowsByUser.keys) }
 
     /// Whether a message of a client waits for rows of durable requests.
     public func awaitsDurableRows(_ id: ClientID) -> Bool {
-        !records.durables.load.messages.isEmpty
-            && records.clients.handle(of: id).map { records.durables.load.messages[$0] != nil } == true
+        !records.durables.loadState.waitingMessages.isEmpty
+            && records.clients.handle(of: id).map { records.durables.loadState.waitingMessages[$0] != nil } == true
     }
 
     // MARK: Messages
 
     /// Carries out waiting messages, and begins the next scan. Called once per pass.
-    mutating func continueDurableLoad(now: Tick) {
-        guard records.durables.load.scan == nil, !records.durables.load.isEmpty else { return }
-        for _ in 0..<max(records.limits.waitingMessagesPerPass, 1) {
-            guard let (client, waiting) = records.durables.load.messages.elements.first else { break }
-            if waiting.removedRows == nil, let name = Durable.removesRows(waiting.message, of: client, in: &records),
-                let removal = DurableLoad.Removal(waiting.message), let leftover = records.durables.load.leftovers[name]
+    mutating func continueDurableLoad(now: MonotonicTime) {
+        guard records.durables.loadState.scan == nil, !records.durables.loadState.isEmpty else { return }
+        for _ in 0..<max(records.limits.maximumResumedMessagesPerPass, 1) {
+            guard let (client, waiting) = records.durables.loadState.waitingMessages.elements.first else { break }
+            if waiting.deletedRowCount == nil,
+                let name = Durable.userWhoseRowsAreRemoved(by: waiting.message, of: client, in: &records),
+                let removal = DurableLoad.Removal(waiting.message),
+                let leftover = records.durables.loadState.unloadedRowsByUser[name]
             {
                 let scan = DurableLoad.RemovalScan(
                     principal: name, removal: removal, client: records.clients.reference(to: client))
-                Durable.begin(.removal(scan), after: leftover.lastLoadedID, in: &records)
+                Durable.beginScan(.rowsToRemove(scan), after: leftover.lastLoadedID, in: &records)
                 return
             }
-            records.durables.load.messages.removeFirst()
-            carryOut(waiting.message, waiting.body, by: client, removedRows: waiting.removedRows ?? 0, now: now)
-            releaseUnused(waiting.body)
+            records.durables.loadState.waitingMessages.removeFirst()
+            executeMessage(
+                waiting.message, waiting.body, by: client, removedRows: waiting.deletedRowCount ?? 0, now: now)
+            releaseUnusedBody(waiting.body)
         }
         guard !records.isDraining,
-            let (name, leftover) = records.durables.load.leftovers.elements.first(where: {
-                Durable.mayLoad($0.value, of: $0.key, in: &records)
+            let (name, leftover) = records.durables.loadState.unloadedRowsByUser.elements.first(where: {
+                Durable.mayLoadRow($0.value, of: $0.key, in: &records)
             })
         else { return }
-        Durable.begin(.leftover(name), after: leftover.lastLoadedID, in: &records)
+        Durable.beginScan(.unloadedRows(name), after: leftover.lastLoadedID, in: &records)
     }
 
     // MARK: Scans
 
-    private mutating func take(_ entry: DurableEntry, now: Tick) {
+    private mutating func processDurableRow(_ entry: DurableEntry, now: MonotonicTime) {
         let user = entry.principal.flatMap { PrincipalName($0) }
-        switch records.durables.load.scan {
-        case .all?:
+        switch records.durables.loadState.scan {
+        case .allRows?:
             // A new request gets a higher ID than a row that stays in the table, too.
-            let isPossible = records.durables.rowFound(entry.id)
-            guard let user, isPossible else { return load(entry, now: now) }
-            guard records.durables.load.leftovers[user] == nil else { return }
-            guard Durable.admits(entry.bytes, of: user, in: &records) else {
+            let isPossible = records.durables.reserveStoredID(entry.id)
+            guard let user, isPossible else { return loadDurableRow(entry, now: now) }
+            guard records.durables.loadState.unloadedRowsByUser[user] == nil else { return }
+            guard Durable.quotaAdmitsRow(bytes: entry.quotaBytes, of: user, in: &records) else {
                 let before = DurableID(rawValue: entry.id.rawValue &- 1)
-                records.durables.load.leftovers[user] = DurableLoad.Leftover(lastLoadedID: before, bytes: entry.bytes)
+                records.durables.loadState.unloadedRowsByUser[user] = DurableLoad.UnloadedRows(
+                    lastLoadedID: before, firstRowBytes: entry.quotaBytes)
                 return
             }
-            load(entry, now: now)
-        case .leftover(let name)?:
-            guard Durable.admits(entry.bytes, of: name, in: &records) else {
-                records.durables.load.leftovers[name]?.bytes = entry.bytes
-                records.durables.load.scan = nil
+            loadDurableRow(entry, now: now)
+        case .unloadedRows(let name)?:
+            guard Durable.quotaAdmitsRow(bytes: entry.quotaBytes, of: name, in: &records) else {
+                records.durables.loadState.unloadedRowsByUser[name]?.firstRowBytes = entry.quotaBytes
+                records.durables.loadState.scan = nil
                 return
             }
-            records.durables.load.leftovers[name]?.lastLoadedID = entry.id
-            load(entry, now: now)
-        case .removal(var scan)?:
-            if case .fetch(let fetch)? = try? ClientMessage(head: entry.head), scan.removal.includes(fetch) {
-                scan.count += 1
-                records.outbox.actions.append(.durable(.forget(entry.id)))
+            records.durables.loadState.unloadedRowsByUser[name]?.lastLoadedID = entry.id
+            loadDurableRow(entry, now: now)
+        case .rowsToRemove(var scan)?:
+            if case .fetch(let fetch)? = try? ClientMessage(head: entry.head), scan.removal.includesRequest(of: fetch) {
+                scan.deletedRowCount += 1
+                records.outbox.actions.append(.durable(.deleteRequest(entry.id)))
             } else {
-                scan.leavesRows = true
+                scan.hasRemainingRows = true
             }
-            records.durables.load.scan = .removal(scan)
+            records.durables.loadState.scan = .rowsToRemove(scan)
         case nil: break
         }
     }
@@ -114,59 +118,63 @@ extension BrokerCore {
     // MARK: Rows
 
     /// Loads a request. Deletes a row that is none, or whose ID another durable request has.
-    private mutating func load(_ entry: DurableEntry, now: Tick) {
+    private mutating func loadDurableRow(_ entry: DurableEntry, now: MonotonicTime) {
         // Data on disk may be damaged in ways that SQLite does not detect. A damaged name must not become the
         // administrator's.
         let principal = entry.principal.map { PrincipalName($0) }
-        guard records.durables.rowFound(entry.id), case .fetch(let fetch)? = try? ClientMessage(head: entry.head),
+        guard records.durables.reserveStoredID(entry.id),
+            case .fetch(let fetch)? = try? ClientMessage(head: entry.head),
             fetch.options.isDurable, principal != .some(nil)
         else {
-            records.outbox.actions.append(.durable(.forget(entry.id)))
+            records.outbox.actions.append(.durable(.deleteRequest(entry.id)))
             return
         }
-        let key = HandlerKey(Principals.add(principal ?? nil, in: &records), fetch.handler)
-        guard freeID(fetch, key) else {
-            records.outbox.actions.append(.durable(.forget(entry.id)))
+        let key = HandlerKey(Principals.addPrincipal(principal ?? nil, in: &records), fetch.handler)
+        guard reclaimRequestID(fetch, key) else {
+            records.outbox.actions.append(.durable(.deleteRequest(entry.id)))
             return
         }
         let age = records.calendarSeconds - min(max(entry.acceptedAt, 0), records.calendarSeconds)
         let acceptedAt = now.advanced(byMilliseconds: -Int(clamping: age) * 1_000)
-        let handler = Clients.handler(of: key, in: &records)
-        let interest = Flights.list(
-            fetch, Fingerprint(of: fetch, body: nil).value, handler, nil, RequestBook.hash(fetch.request, of: handler),
+        let handler = Clients.findOrCreateHandler(for: key, in: &records)
+        let interest = Flights.insertRequest(
+            fetch, Fingerprint(of: fetch, body: nil).hash64, handler, nil,
+            RequestBook.requestIDHash(fetch.request, of: handler),
             now: acceptedAt, in: &records)
         let result = DurableSummary(
             failure: entry.failure.map { FailureCode(rawValue: $0) ?? .internalError }, status: entry.status,
             attempts: entry.attempts, url: fetch.url)
-        records.durables.restore(
+        records.durables.restoreRecord(
             entry.id, interest, acceptedAt: acceptedAt, result: entry.hasResult ? result : nil,
             file: entry.hasResult ? entry.file : nil)
-        records.durables.load.count += 1
-        records.chargeDurable(
-            interest, request: entry.head.count + DurableRecord.rowBytes,
+        records.durables.loadState.loadedRowCount += 1
+        records.chargeDurableBytes(
+            interest, request: entry.head.count + DurableRecord.rowOverheadBytes,
             result: entry.hasResult ? entry.resultBytes : 0)
         Durable.setExpiry(of: interest, in: &records)
         guard entry.hasResult else {
-            begin(interest, fetch, of: RequestHeads.noClient, now: now)
+            beginStoredRequest(interest, fetch, of: RequestHeads.noClientID, now: now)
             return
         }
-        if let file = entry.file { records.outcomes.hold(file: file, bytes: entry.fileBytes, isShared: true) }
-        leaveOnDisk(interest)
+        if let file = entry.file { records.outcomes.retainFile(file, bytes: entry.fileBytes, isShared: true) }
+        keepOutcomeOnDisk(of: interest)
     }
 
     /// Takes the ID of a row from a request that came while the row was not loaded, which is removed.
     ///
     /// - Returns: false if a durable request has the ID.
-    private mutating func freeID(_ fetch: Fetch, _ key: HandlerKey) -> Bool {
-        removeDoomed(fetch.request, key)
-        guard let interest = records.handlers.handle(of: key).flatMap({ records.listedInterest(fetch.request, of: $0) })
+    private mutating func reclaimRequestID(_ fetch: Fetch, _ key: HandlerKey) -> Bool {
+        removeDoomedRequest(fetch.request, key)
+        guard
+            let interest = records.handlers.handle(of: key).flatMap({ records.interestHoldingID(fetch.request, of: $0) }
+            )
         else {
             return true
         }
         guard !records.isDurable(interest) else { return false }
         guard records.requests[interest].phase != .delivering else {
-            freeID(interest)
-            freeIfCompact(interest)
+            freeRequestID(of: interest)
+            freeRequestIfOnlyFailuresDue(interest)
             return true
         }
         removeRequest(interest)

@@ -1,32 +1,33 @@
 internal import EarshotWire
 
-/// Requests without listeners: their outcomes are held for some seconds, and orphaned then. `Delivery.holdOutcome` begins it.
+/// Requests without listeners: their outcomes are held for some seconds, and orphaned then. `Delivery.holdOutcomeUntilListener` begins it.
 extension BrokerCore {
     /// Ends the time for which an outcome is held.
-    mutating func gracePassed(_ reference: GenerationalHandle<Interest>) {
-        guard records.isLive(.grace(reference)) else { return }
+    mutating func outcomeHoldExpired(_ reference: GenerationalHandle<Interest>) {
+        guard records.isTimerCurrent(.heldOutcomeGraceEnd(reference)) else { return }
         let interest = reference.record
-        if records.isDoomed(interest) {
+        if records.isAwaitingRemoval(interest) {
             removeRequest(interest)
         } else if records.listeners(of: records.requests[interest].handler).isEmpty {
-            orphan(interest)
+            endOrphanedRequest(interest)
         } else {
             // It waits for room in the window of a listener, which may leave.
             records.setTimer(
-                records.clock.advanced(byMilliseconds: records.limits.graceMilliseconds), .grace(reference))
+                at: records.latestEventTime.advanced(byMilliseconds: records.limits.listenerGraceMilliseconds),
+                for: .heldOutcomeGraceEnd(reference))
         }
     }
 
     /// Ends the grace period of a handler without listeners. The handler's own requests from before the last listener
     /// left are orphaned, in slices if there are many.
-    mutating func handlerAbandoned(_ handler: Handle<HandlerEntry>, _ absence: UInt64, now: Tick) {
-        let subject = Timer.Subject.abandoned(handler: handler, absence: absence)
-        guard records.isLive(subject), records.listeners(of: handler).isEmpty else { return }
-        var budget = max(records.limits.departuresPerPass, 1)
+    mutating func handlerGraceExpired(_ handler: Handle<HandlerEntry>, _ absence: UInt64, now: MonotonicTime) {
+        let subject = CoreTimer.TimerEvent.listenerAbsenceEnd(handler: handler, absence: absence)
+        guard records.isTimerCurrent(subject), records.listeners(of: handler).isEmpty else { return }
+        var budget = max(records.limits.maximumSessionCleanupsPerPass, 1)
         var next = records.handlers[handler].interests.first
         // The chain is in the order of arrival. Only a repeated durable request has a later generation than its place has.
         while let interest = next, records.requests[interest].generation < absence || records.isDurable(interest) {
-            next = records.handlers.request(after: interest)
+            next = records.handlers.nextRequest(after: interest)
             guard records.requests[interest].owner == nil, records.requests[interest].phase != .delivering,
                 !records.isDurable(interest)
             else {
@@ -34,30 +35,31 @@ extension BrokerCore {
             }
             guard budget > 0 else {
                 // Later than now, so that it fires in a later pass.
-                records.setTimer(now.advanced(byNanoseconds: 1), subject)
+                records.setTimer(at: now.advanced(byNanoseconds: 1), for: subject)
                 return
             }
             budget -= 1
             // Orphaning the last request frees the handler's record.
-            orphan(interest)
+            endOrphanedRequest(interest)
         }
     }
 
     /// Releases the outcome of a held request.
     mutating func releaseHeldOutcome(_ interest: Handle<Interest>) {
-        Delivery.endHold(interest, in: &records)
-        if let outcome = records.takeOutcome(of: interest) { records.release(outcome) }
+        Delivery.endOutcomeHold(interest, in: &records)
+        if let outcome = records.takeOutcome(of: interest) { records.releaseOutcome(outcome) }
     }
 
     /// Ends a request without listeners and counts it as orphaned.
-    mutating func orphan(_ interest: Handle<Interest>) {
+    mutating func endOrphanedRequest(_ interest: Handle<Interest>) {
         switch records.requests[interest].phase {
-        case .open: detach(interest)
-        case .held: releaseHeldOutcome(interest)
-        case .entering, .recording, .resting: Durable.releaseStored(interest, in: &records)
+        case .open: detachRequest(interest)
+        case .awaitingListener: releaseHeldOutcome(interest)
+        case .awaitingDurableAcceptance, .writingOutcome, .outcomeOnlyOnDisk:
+            Durable.releaseDurableResources(interest, in: &records)
         case .delivering: return
         }
-        records.account(interest) { $0.orphaned += 1 }
+        records.moveToResultCounts(interest) { $0.orphaned += 1 }
         records.requests[interest].enter(.delivering)
         freeRequest(interest)
     }

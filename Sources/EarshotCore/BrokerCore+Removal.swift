@@ -18,46 +18,52 @@ extension BrokerCore {
     mutating func removalRequested(
         _ handler: HandlerID, _ request: RequestID, by client: Handle<ClientSession>, wasInTable: Bool
     ) {
-        let key = records.key(handler, of: client)
+        let key = records.handlerKey(handler, of: client)
         var wasOpen = wasInTable
-        if let number = records.handlers.handle(of: key), let interest = records.listedInterest(request, of: number) {
+        if let number = records.handlers.handle(of: key), let interest = records.interestHoldingID(request, of: number)
+        {
             wasOpen = wasOpen || records.requests[interest].phase != .delivering
             removeRequest(interest, by: client)
         }
-        removeDoomed(request, key, by: client)
-        beginWithdrawal(of: RemovedRequests(pattern: .handler(handler), request: request), from: client)
+        removeDoomedRequest(request, key, by: client)
+        beginTerminalWithdrawal(of: RemovedRequests(handlerPattern: .handler(handler), request: request), from: client)
         guard records.clients[client].deliveries.isWithdrawing else {
-            reply(.message(.requestRemoved(handler, request, wasOpen: wasOpen)), to: client)
+            replyToCurrentMessage(.message(.requestRemoved(handler, request, wasOpen: wasOpen)), to: client)
             return
         }
-        carryOut(ClientRemoval(of: request, handler, wasOpen: wasOpen), by: client, now: records.clock)
+        performRemoval(
+            ClientRemoval(ofRequest: request, handler, wasOpen: wasOpen), by: client, now: records.latestEventTime)
     }
 
     /// Whether the last message of a client is still being carried out. The shell then passes no event of the client,
     /// its loss included. Mutating, because for a call that only reads the shell would copy the whole core, in 2 µs.
-    public mutating func isCarryingOut(by id: ClientID) -> Bool { isRemoving(id) || awaitsDurableRows(id) }
+    public mutating func isExecutingMessage(of id: ClientID) -> Bool {
+        hasPendingRemoval(by: id) || awaitsDurableRows(id)
+    }
 
     /// Whether a removal of a client is under way.
-    public func isRemoving(_ id: ClientID) -> Bool {
-        !records.removals.isEmpty && records.clients.handle(of: id).map { records.removals[$0] != nil } == true
+    public func hasPendingRemoval(by id: ClientID) -> Bool {
+        !records.activeClientRemovals.isEmpty
+            && records.clients.handle(of: id).map { records.activeClientRemovals[$0] != nil } == true
     }
 
     /// Whether some removed requests, handlers or ended sessions are not gone yet.
     @inline(__always)
-    public var isRemoving: Bool {
-        !records.handlers.removing.isEmpty || !records.clients.ended.isEmpty || !records.removals.isEmpty
+    public var hasPendingRemovals: Bool {
+        !records.handlers.handlersBeingRemoved.isEmpty || !records.clients.endedSessions.isEmpty
+            || !records.activeClientRemovals.isEmpty
     }
 
     /// Number of doomed requests. O(handlers being removed).
-    public var doomedRequests: Int {
-        records.handlers.removing.reduce(0) { $0 + records.handlers[$1].requests.pending }
+    public var doomedRequestCount: Int {
+        records.handlers.handlersBeingRemoved.reduce(0) { $0 + records.handlers[$1].requestCounts.pending }
     }
 
     /// Number of terminals that doomed requests will have, by client. O(handlers being removed and their listeners).
-    public var doomedTerminals: [ClientID: Int] {
-        records.handlers.removing.reduce(into: [:]) { counts, handler in
-            for listener in records.handlers[handler].removal?.listeners ?? [] {
-                counts[records.clients[listener].id, default: 0] += records.handlers[handler].requests.pending
+    public var doomedTerminalCounts: [ClientID: Int] {
+        records.handlers.handlersBeingRemoved.reduce(into: [:]) { counts, handler in
+            for listener in records.handlers[handler].removal?.failureRecipients ?? [] {
+                counts[records.clients[listener].id, default: 0] += records.handlers[handler].requestCounts.pending
             }
         }
     }
@@ -66,25 +72,30 @@ extension BrokerCore {
 
     /// Removes one slice of doomed requests, of the handlers or the waiting terminals of one client's removal, and of
     /// ended sessions. Handlers and clients take turns. Called once per pass.
-    mutating func continueRemovals(now: Tick) {
-        if let turn = records.removals.first(where: { $1.isUnnaming || records.clients[$0].deliveries.isWithdrawing }) {
+    mutating func continueRemovals(now: MonotonicTime) {
+        if let turn = records.activeClientRemovals.first(where: {
+            $1.mayMatchNamedHandlers || records.clients[$0].deliveries.isWithdrawing
+        }) {
             continueRemoval(by: turn.key, now: now)
         }
-        var budget = max(records.limits.removalsPerPass, 1)
-        while budget > 0, let handler = records.handlers.removing.first {
-            for _ in 0..<min(budget, Self.smallRemoval) {
+        var budget = max(records.limits.maximumRequestRemovalsPerPass, 1)
+        while budget > 0, let handler = records.handlers.handlersBeingRemoved.first {
+            for _ in 0..<min(budget, Self.maximumSmallRemovalRequests) {
                 guard let interest = records.handlers[handler].interests.first else { break }
                 removeRequest(interest)
                 budget -= 1
             }
             guard records.handlers[handler].interests.isEmpty else {
-                records.handlers.passTurn()
+                records.handlers.rotateHandlersBeingRemoved()
                 continue
             }
             records.handlers.endRemoval(of: handler)
-            dropHandlerIfIdle(handler)
-            for client in records.removals.keys where records.removals[client]?.awaitedHandlers.remove(handler) != nil {
-                if records.removals[client]?.awaitedHandlers.isEmpty == true { continueRemoval(by: client, now: now) }
+            removeHandlerIfIdle(handler)
+            for client in records.activeClientRemovals.keys
+            where records.activeClientRemovals[client]?.awaitedHandlers.remove(handler) != nil {
+                if records.activeClientRemovals[client]?.awaitedHandlers.isEmpty == true {
+                    continueRemoval(by: client, now: now)
+                }
             }
         }
         removeEndedSessions(now: now)
@@ -92,199 +103,219 @@ extension BrokerCore {
 
     /// Maximum number of requests of a handler that are removed in the pass of the message, and of doomed requests of one
     /// handler before another one's turn.
-    private static let smallRemoval = 64
+    private static let maximumSmallRemovalRequests = 64
 
-    private mutating func continueRemoval(by client: Handle<ClientSession>, now: Tick) {
+    private mutating func continueRemoval(by client: Handle<ClientSession>, now: MonotonicTime) {
         // At the end of the line, if it goes on.
-        if let removal = records.removals.removeValue(forKey: client) { carryOut(removal, by: client, now: now) }
+        if let removal = records.activeClientRemovals.removeValue(forKey: client) {
+            performRemoval(removal, by: client, now: now)
+        }
     }
 
     /// Carries out the first or next slice of a removal, and ends it when nothing is left of it.
-    mutating func carryOut(_ removal: ClientRemoval, by client: Handle<ClientSession>, now: Tick) {
+    mutating func performRemoval(_ removal: ClientRemoval, by client: Handle<ClientSession>, now: MonotonicTime) {
         var removal = removal
-        if removal.isUnnaming {
-            removeNames(&removal, by: client, now: now)
-            if !removal.isUnnaming {
-                beginWithdrawal(of: removal.requests, from: client)
-                removal.awaitedHandlers = awaitedHandlers(by: client, removal.requests.pattern)
+        if removal.mayMatchNamedHandlers {
+            removeMatchingHandlers(&removal, by: client, now: now)
+            if !removal.mayMatchNamedHandlers {
+                beginTerminalWithdrawal(of: removal.requests, from: client)
+                removal.awaitedHandlers = handlersAwaitingRemoval(by: client, removal.requests.handlerPattern)
             }
         }
-        if records.clients[client].deliveries.isWithdrawing { continueWithdrawal(of: removal.requests, from: client) }
-        guard !removal.isUnnaming, !records.clients[client].deliveries.isWithdrawing, removal.awaitedHandlers.isEmpty
+        if records.clients[client].deliveries.isWithdrawing {
+            continueTerminalWithdrawal(of: removal.requests, from: client)
+        }
+        guard !removal.mayMatchNamedHandlers, !records.clients[client].deliveries.isWithdrawing,
+            removal.awaitedHandlers.isEmpty
         else {
-            records.removals[client] = removal
+            records.activeClientRemovals[client] = removal
             return
         }
         switch removal.continuation {
-        case .reply: reply(.message(.removed(removal.requests.pattern, count: removal.count)), to: client)
-        case .replyOfRequest(let handler, let request, let wasOpen):
-            reply(.message(.requestRemoved(handler, request, wasOpen: wasOpen)), to: client)
-        case .fetch(let fetch, let body):
-            accept(fetch, body, by: client, now: now)
-            releaseUnused(body)
+        case .replyToHandlerRemoval:
+            replyToCurrentMessage(
+                .message(.handlersRemoved(removal.requests.handlerPattern, count: removal.removedOpenRequestCount)),
+                to: client)
+        case .replyToRequestRemoval(let handler, let request, let wasOpen):
+            replyToCurrentMessage(.message(.requestRemoved(handler, request, wasOpen: wasOpen)), to: client)
+        case .replacementFetch(let fetch, let body):
+            acceptFetch(fetch, body, by: client, now: now)
+            releaseUnusedBody(body)
         }
     }
 
     /// Begins to withdraw the unsent terminals of removed requests from a client, including requests that another
     /// client removed. From here on none of them is sent. Terminals that become due later stay.
-    private mutating func beginWithdrawal(of requests: RemovedRequests, from client: Handle<ClientSession>) {
-        if !records.pulls.isEmpty { Delivery.closeBodies(of: client, in: requests, &records) }
-        if records.clients[client].deliveries.sent > 0 {
+    private mutating func beginTerminalWithdrawal(of requests: RemovedRequests, from client: Handle<ClientSession>) {
+        if !records.bodyPulls.isEmpty { Delivery.forbidBodyReads(of: client, in: requests, &records) }
+        if records.clients[client].deliveries.sentCount > 0 {
             let sequence = records.clients[client].deliveries.lastSequence
             newRemovals.append(
-                AnsweredRemoval(client: records.clients[client].id, requests: requests, sequence: sequence))
+                OvertakableRemoval(client: records.clients[client].id, requests: requests, sequence: sequence))
         }
         records.clients[client].deliveries.beginWithdrawal()
     }
 
     /// Withdraws one slice of terminals. With the last one, delivery goes on.
-    private mutating func continueWithdrawal(of requests: RemovedRequests, from client: Handle<ClientSession>) {
-        var budget = max(records.limits.withdrawalsPerPass, 1)
-        while budget > 0, let due = records.clients[client].deliveries.nextToCheck {
+    private mutating func continueTerminalWithdrawal(of requests: RemovedRequests, from client: Handle<ClientSession>) {
+        var budget = max(records.limits.maximumWithdrawalChecksPerPass, 1)
+        while budget > 0, let due = records.clients[client].deliveries.nextToScan {
             budget -= 1
-            checkNext(due, of: client, isWithdrawn: records.isTerminal(due, of: requests))
+            withdrawOrKeepTerminal(due, of: client, isWithdrawn: records.isDueTerminal(due, amongRemoved: requests))
         }
-        guard records.clients[client].deliveries.nextToCheck == nil else {
-            records.chargeWindow(of: client)
+        guard records.clients[client].deliveries.nextToScan == nil else {
+            records.chargeDeliveryWindow(of: client)
             return
         }
-        endWithdrawal(from: client)
-        sendDue(to: client)
-        if !records.clients[client].deliveries.isClosed { records.queue.clientOpened(client) }
+        endTerminalWithdrawal(from: client)
+        sendDueTerminals(to: client)
+        if !records.clients[client].deliveries.isClosed { records.queue.unparkLanes(ofClient: client) }
     }
 
     /// Withdraws terminals that the socket has refused, and whose requests were removed in the same pass after they had
     /// been sent. O(terminals sent).
-    mutating func withdrawRefused(of client: Handle<ClientSession>) {
+    mutating func withdrawRefusedTerminals(of client: Handle<ClientSession>) {
         let removals = answeredRemovals.filter { $0.client == records.clients[client].id }
         // A withdrawal under way checks them, too.
         guard let last = removals.last, !records.clients[client].deliveries.isWithdrawing else { return }
         var sequence = records.clients[client].deliveries.lastSequence
         records.clients[client].deliveries.beginWithdrawal(upTo: last.sequence)
-        while let due = records.clients[client].deliveries.nextToCheck {
+        while let due = records.clients[client].deliveries.nextToScan {
             sequence += 1
-            let isWithdrawn = removals.contains { sequence <= $0.sequence && records.isTerminal(due, of: $0.requests) }
-            checkNext(due, of: client, isWithdrawn: isWithdrawn)
+            let isWithdrawn = removals.contains {
+                sequence <= $0.sequence && records.isDueTerminal(due, amongRemoved: $0.requests)
+            }
+            withdrawOrKeepTerminal(due, of: client, isWithdrawn: isWithdrawn)
         }
-        endWithdrawal(from: client)
+        endTerminalWithdrawal(from: client)
     }
 
-    private mutating func endWithdrawal(from client: Handle<ClientSession>) {
+    private mutating func endTerminalWithdrawal(from client: Handle<ClientSession>) {
         records.clients[client].deliveries.endWithdrawal()
-        records.chargeWindow(of: client)
+        records.chargeDeliveryWindow(of: client)
         // Numbers of refused terminals are used again.
-        if !records.pulls.isEmpty {
-            records.pulls.reopen(after: records.clients[client].deliveries.lastReceived, to: client)
+        if !records.bodyPulls.isEmpty {
+            records.bodyPulls.reopenBodies(after: records.clients[client].deliveries.highestSentSequence, to: client)
         }
     }
 
     /// Withdraws or keeps the next terminal of a withdrawal.
-    private mutating func checkNext(_ due: DueTerminal, of client: Handle<ClientSession>, isWithdrawn: Bool) {
+    private mutating func withdrawOrKeepTerminal(
+        _ due: DueTerminal, of client: Handle<ClientSession>, isWithdrawn: Bool
+    ) {
         guard isWithdrawn else {
-            records.clients[client].deliveries.keepNext()
+            records.clients[client].deliveries.keepScannedTerminal()
             return
         }
-        records.clients[client].deliveries.withdrawNext(records.weight(of: due), counting: records.counted(due))
-        apply(Delivery.lose(due, by: client, in: &records))
+        records.clients[client].deliveries.withdrawScannedTerminal(
+            records.byteWeight(of: due), counting: records.countedOutcome(ofDue: due))
+        deliveryEnded(Delivery.endUndeliveredTerminal(due, by: client, in: &records))
     }
 
     /// Removes the next slice of handlers that match. A handler with more requests than a small one only loses its name.
-    private mutating func removeNames(_ removal: inout ClientRemoval, by client: Handle<ClientSession>, now: Tick) {
-        let limit = max(records.limits.departuresPerPass, 1)
+    private mutating func removeMatchingHandlers(
+        _ removal: inout ClientRemoval, by client: Handle<ClientSession>, now: MonotonicTime
+    ) {
+        let limit = max(records.limits.maximumSessionCleanupsPerPass, 1)
         var budget = limit
-        let slice = records.handlers.matching(
-            removal.requests.pattern, of: records.clients[client].principal, from: removal.nextName, limit: limit + 1)
+        let slice = records.handlers.handlers(
+            matching: removal.requests.handlerPattern, of: records.clients[client].principal,
+            from: removal.nextHandlerName, limit: limit + 1)
         for key in slice.map({ records.handlers[$0].key }) {
             guard budget > 0 else {
-                removal.nextName = key.id.description
+                removal.nextHandlerName = key.id.description
                 return
             }
             budget -= 1
             // Nil if it held only doomed requests, which shared a flight with one that was removed just now.
             guard let handler = records.handlers.handle(of: key) else { continue }
-            removal.count += removeAll(of: handler, by: client, &budget)
-            // `removeAll` may have freed the handler's record, or given its name to another.
-            if !removal.isReplacing, let handler = records.handlers.handle(of: key) {
+            removal.removedOpenRequestCount += removeRequests(of: handler, by: client, &budget)
+            // `removeRequests` may have freed the handler's record, or given its name to another.
+            if !removal.isReplacingRequest, let handler = records.handlers.handle(of: key) {
                 unsubscribe(client, fromHandler: handler, now: now)
             }
         }
-        removal.isUnnaming = false
+        removal.mayMatchNamedHandlers = false
     }
 
     /// Removes the requests of a handler. Many become doomed, and those with running transfers go at once.
     ///
     /// - Parameter budget: decreases by the number of requests that were removed at once.
     /// - Returns: number of requests that had not ended.
-    private mutating func removeAll(
+    private mutating func removeRequests(
         of handler: Handle<HandlerEntry>, by client: Handle<ClientSession>, _ budget: inout Int
     ) -> Int {
-        let count = records.handlers[handler].requests.pending
-        guard Int(records.handlers[handler].interests.count) <= min(Self.smallRemoval, records.limits.removalsPerPass)
+        let count = records.handlers[handler].requestCounts.pending
+        guard
+            Int(records.handlers[handler].interests.count)
+                <= min(Self.maximumSmallRemovalRequests, records.limits.maximumRequestRemovalsPerPass)
         else {
             let listeners = records.listeners(of: handler).filter { $0 != client }
-            records.handlers.removeName(handler, HandlerRemoval(listeners: listeners, message: mark(of: client)))
-            removeRunning { core, interest in core.records.requests[interest].handler == handler }
+            records.handlers.beginRemoval(
+                of: handler, HandlerRemoval(failureRecipients: listeners, message: latestMessageMark(of: client)))
+            removeRunningRequests { core, interest in core.records.requests[interest].handler == handler }
             return count
         }
         let members = records.handlers.requests(of: handler).map { records.requests.reference(to: $0) }
         budget -= members.count
-        records.handlers.retain(handler)
+        records.handlers.retainHandler(handler)
         // The removal of one request removes doomed ones from its flight.
         for member in members {
             if let interest = records.requests.resolve(member) { removeRequest(interest, by: client) }
         }
-        records.handlers.release(handler)
-        if members.isEmpty || records.handlers[handler].references == 0 { dropHandlerIfIdle(handler) }
+        records.handlers.releaseHandler(handler)
+        if members.isEmpty || records.handlers[handler].referenceCount == 0 { removeHandlerIfIdle(handler) }
         return count
     }
 
     /// Handlers without names that match, whose removal this client awaits. It receives nothing of them any more.
-    private mutating func awaitedHandlers(
+    private mutating func handlersAwaitingRemoval(
         by client: Handle<ClientSession>, _ pattern: HandlerPattern
     ) -> Set<Handle<HandlerEntry>> {
-        guard !records.handlers.removing.isEmpty else { return [] }
+        guard !records.handlers.handlersBeingRemoved.isEmpty else { return [] }
         let principal = records.clients[client].principal
         let found: [Handle<HandlerEntry>] =
             switch pattern {
-            case .handler(let id): records.handlers.removing(HandlerKey(principal, id))
+            case .handler(let id): records.handlers.handlersBeingRemoved(formerly: HandlerKey(principal, id))
             case .subtree:
-                records.handlers.removing.filter {
+                records.handlers.handlersBeingRemoved.filter {
                     records.handlers[$0].principal == principal && pattern.matches(records.handlers[$0].id)
                 }
             }
-        for handler in found { withdraw(client, fromRemovalOf: handler) }
+        for handler in found { withdrawTerminals(for: client, fromRemovalOf: handler) }
         return Set(found)
     }
 
     /// Withdraws the terminals that doomed requests will have from a client. The ledger counts them as lost.
-    mutating func withdraw(_ client: Handle<ClientSession>, fromRemovalOf handler: Handle<HandlerEntry>) {
-        guard records.handlers.ignore(client, inRemovalOf: handler) else { return }
-        let count = records.handlers[handler].requests.pending
-        records.ledger.deliveries.due += count
+    mutating func withdrawTerminals(for client: Handle<ClientSession>, fromRemovalOf handler: Handle<HandlerEntry>) {
+        guard records.handlers.removeListener(client, fromRemovalOf: handler) else { return }
+        let count = records.handlers[handler].requestCounts.pending
+        records.ledger.deliveries.started += count
         records.ledger.deliveries.lost += count
     }
 
     /// Releases the body of a FETCH unless something needs it.
-    mutating func releaseUnused(_ body: RequestBody?) {
-        guard let body, !records.requests.bodies.contains(body.id), !records.durables.load.holds(body.id),
-            !records.removals.values.contains(where: { $0.body?.id == body.id })
+    mutating func releaseUnusedBody(_ body: RequestBody?) {
+        guard let body, !records.requests.requestBodies.contains(body.bodyID),
+            !records.durables.loadState.holdsBody(body.bodyID),
+            !records.activeClientRemovals.values.contains(where: { $0.body?.bodyID == body.bodyID })
         else { return }
-        records.outbox.actions.append(.spool(.releaseBody(body.id)))
+        records.outbox.actions.append(.spool(.releaseBody(body.bodyID)))
     }
 
-    /// Maximum number of requests of one transfer that `removeRunning` removes, so that one message cannot take long.
-    private static let mostOfTransfer = 64
+    /// Maximum number of requests of one transfer that `removeRunningRequests` removes, so that one message cannot take long.
+    private static let maximumRemovalsPerTransfer = 64
 
     /// Removes requests with running transfers ahead of their slices, so that origins are relieved first. O(running
     /// attempts).
     ///
     /// - Parameter client: their owner, which ends; nil for doomed requests.
-    mutating func removeRunning(
+    mutating func removeRunningRequests(
         of client: Handle<ClientSession>? = nil, where isMeant: (BrokerCore, Handle<Interest>) -> Bool
     ) {
         var running: [FlightName] = []
         for worker in records.workers.indices {
-            for (_, lease) in records.workers[worker].leasesInOrder {
+            for (_, lease) in records.workers[worker].leasesInReproducibleOrder {
                 guard let flight = lease.flight, let interest = records.flights.firstInterest(of: flight) else {
                     continue
                 }
@@ -292,7 +323,7 @@ extension BrokerCore {
             }
         }
         for name in running {
-            for _ in 0..<Self.mostOfTransfer {
+            for _ in 0..<Self.maximumRemovalsPerTransfer {
                 guard let flight = records.flights.handle(of: name),
                     let first = records.flights.firstInterest(of: flight),
                     isMeant(self, first)
@@ -305,16 +336,22 @@ extension BrokerCore {
     // MARK: Doomed requests
 
     /// Whether there may be doomed requests.
-    private var hasDoomed: Bool { !records.handlers.removing.isEmpty || !records.clients.ended.isEmpty }
+    private var mayHaveDoomedRequests: Bool {
+        !records.handlers.handlersBeingRemoved.isEmpty || !records.clients.endedSessions.isEmpty
+    }
 
     /// Removes the doomed request with this name, so that its listeners get its terminal before anything about the next
     /// one. O(handlers being removed that had the handler's name).
     ///
     /// - Parameter client: the remover, which gets no `FAILED … removed` for it.
-    mutating func removeDoomed(_ request: RequestID, _ key: HandlerKey, by client: Handle<ClientSession>? = nil) {
-        guard hasDoomed else { return }
-        for handler in records.handlers.removing(key) + (records.handlers.handle(of: key).map { [$0] } ?? []) {
-            guard let interest = records.listedInterest(request, of: handler), records.isDoomed(interest) else {
+    mutating func removeDoomedRequest(_ request: RequestID, _ key: HandlerKey, by client: Handle<ClientSession>? = nil)
+    {
+        guard mayHaveDoomedRequests else { return }
+        for handler in records.handlers.handlersBeingRemoved(formerly: key)
+            + (records.handlers.handle(of: key).map { [$0] } ?? [])
+        {
+            guard let interest = records.interestHoldingID(request, of: handler), records.isAwaitingRemoval(interest)
+            else {
                 continue
             }
             removeRequest(interest, by: client)
@@ -322,11 +359,11 @@ extension BrokerCore {
     }
 
     /// Removes the doomed requests of a flight, of its redirects and of the flights that they follow. The flight may end.
-    mutating func removeDoomed(from flight: Handle<Flight>) {
-        guard hasDoomed else { return }
+    mutating func removeDoomedRequests(from flight: Handle<Flight>) {
+        guard mayHaveDoomedRequests else { return }
         var doomed: [Handle<Interest>] = []
         records.forEachInterest(of: flight) { records, interest in
-            if records.isDoomed(interest) { doomed.append(interest) }
+            if records.isAwaitingRemoval(interest) { doomed.append(interest) }
         }
         for interest in doomed { removeRequest(interest) }
     }
@@ -335,7 +372,7 @@ extension BrokerCore {
     /// has ended, perhaps with the last of them.
     mutating func liveFlight(_ name: FlightName) -> Handle<Flight>? {
         guard let flight = records.flights.handle(of: name) else { return nil }
-        removeDoomed(from: flight)
+        removeDoomedRequests(from: flight)
         return records.flights.handle(of: name)
     }
 
@@ -348,31 +385,32 @@ extension BrokerCore {
     mutating func removeRequest(_ interest: Handle<Interest>, by client: Handle<ClientSession>? = nil) {
         let handler = records.requests[interest].handler
         let removal = records.handlers[handler].removal
-        let message = removal?.message ?? client.map { mark(of: $0) }
-        let isEntering = records.requests[interest].phase == .entering
+        let message = removal?.message ?? client.map { latestMessageMark(of: $0) }
+        let isEntering = records.requests[interest].phase == .awaitingDurableAcceptance
         let requesters =
-            isEntering ? Durable.waitingRequesters(of: interest, except: message?.client, in: &records) : []
-        freeID(interest)
+            isEntering ? Durable.requestersAwaitingReply(of: interest, except: message?.client, in: &records) : []
+        freeRequestID(of: interest)
         switch records.requests[interest].phase {
         case .delivering:
-            freeIfCompact(interest)
+            freeRequestIfOnlyFailuresDue(interest)
             return
-        case .open: detach(interest, by: message, isAtOnce: removal != nil)
-        case .held: releaseHeldOutcome(interest)
-        case .entering, .recording, .resting: Durable.releaseStored(interest, in: &records)
+        case .open: detachRequest(interest, by: message, isAtOnce: removal != nil)
+        case .awaitingListener: releaseHeldOutcome(interest)
+        case .awaitingDurableAcceptance, .writingOutcome, .outcomeOnlyOnDisk:
+            Durable.releaseDurableResources(interest, in: &records)
         }
-        records.account(interest) { $0.removed += 1 }
-        var listeners = removal?.listeners ?? records.listeners(of: handler)
+        records.moveToResultCounts(interest) { $0.removed += 1 }
+        var listeners = removal?.failureRecipients ?? records.listeners(of: handler)
         if let client, let index = listeners.firstIndex(of: client) {
             listeners.remove(at: index)
             if removal != nil {
-                records.ledger.deliveries.due += 1
+                records.ledger.deliveries.started += 1
                 records.ledger.deliveries.lost += 1
             }
         }
         if !requesters.isEmpty {
             listeners.removeAll { listener in requesters.contains { $0.client == listener } }
-            refuse(interest, RequestRefusal(code: .removed), to: requesters)
+            sendRefusal(of: interest, RequestRefusal(code: .handlerRemoved), to: requesters)
         }
         publishRemoval(of: interest, to: listeners)
     }
@@ -382,21 +420,23 @@ extension BrokerCore {
     /// - Parameters:
     ///   - message: the message that removes the request; nil if none does.
     ///   - isAtOnce: whether a running transfer is cancelled now, and not after the next messages of the client.
-    mutating func detach(_ interest: Handle<Interest>, by message: MessageMark? = nil, isAtOnce: Bool = false) {
+    mutating func detachRequest(
+        _ interest: Handle<Interest>, by message: MessagePosition? = nil, isAtOnce: Bool = false
+    ) {
         records.queue.remove(interest)
         guard let flight = records.requests[interest].flight else { return }
         // Otherwise doomed requests would leave the flight after this one, and decide when it is cancelled.
-        if !isAtOnce, !records.isDoomed(interest) { removeDoomed(from: flight) }
+        if !isAtOnce, !records.isAwaitingRemoval(interest) { removeDoomedRequests(from: flight) }
         records.requests[interest].flight = nil
-        records.flights.detach(interest, from: flight)
-        dropIfUnwanted(flight, isAtOnce: isAtOnce, by: message)
+        records.flights.detachInterest(interest, from: flight)
+        endFlightIfUnwanted(flight, isAtOnce: isAtOnce, by: message)
     }
 
     /// Frees a request's ID.
-    mutating func freeID(_ interest: Handle<Interest>) {
-        guard records.requests[interest].isListed else { return }
-        records.requests.freeID(interest)
-        Durable.forget(interest, in: &records)
-        records.handlers.requestUnlisted(interest, of: records.requests[interest].handler)
+    mutating func freeRequestID(of interest: Handle<Interest>) {
+        guard records.requests[interest].isRequestIDTaken else { return }
+        records.requests.freeRequestID(interest)
+        Durable.deleteFromDiskIfDurable(interest, in: &records)
+        records.handlers.requestIDFreed(interest, of: records.requests[interest].handler)
     }
 }

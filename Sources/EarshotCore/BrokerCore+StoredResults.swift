@@ -3,40 +3,43 @@ internal import OrderedCollections
 /// Delivery of stored results, as far as their receivers have room.
 extension BrokerCore {
     /// Claims all stored results of a handler for its listeners, and delivers them.
-    mutating func claimResults(of handler: Handle<HandlerEntry>) {
-        if Delivery.claimResults(of: handler, in: &records) { deliverClaims() }
+    mutating func claimStoredResults(of handler: Handle<HandlerEntry>) {
+        if Delivery.claimStoredResults(of: handler, in: &records) { deliverClaimedResults() }
     }
 
     /// Delivers claimed results while their listeners have room.
-    private mutating func deliverClaims() {
-        records.storedResults.isBehind = false
-        var budget = max(1, records.limits.claimsPerPass)
-        while let (interest, listeners) = Delivery.nextClaim(&budget, in: &records) {
-            Delivery.endHold(interest, in: &records)
+    private mutating func deliverClaimedResults() {
+        records.storedResults.hasDeferredResults = false
+        var budget = max(1, records.limits.maximumDeliveredClaimsPerPass)
+        while let (interest, listeners) = Delivery.takeNextDeliverableResult(&budget, in: &records) {
+            Delivery.endOutcomeHold(interest, in: &records)
             let outcome = records.outcome(of: interest)
-            accountOutcome(of: interest, outcome)
-            publish(interest, outcome, to: listeners)
-            records.release(outcome)
+            countOutcome(of: interest, outcome)
+            publishTerminal(of: interest, outcome, to: listeners)
+            records.releaseOutcome(outcome)
         }
     }
 
     /// Continues with stored results whose receivers have room again. Called once per pass. O(clients for which some
     /// wait).
-    mutating func continueStoredResults() {
+    mutating func continueDeliveringStoredResults() {
         for reference in records.storedResults.blockedClients {
-            guard let client = records.clients.resolve(reference), !records.clients[client].isGone else {
-                records.storedResults.forget(reference, hasEnded: true)
+            guard let client = records.clients.resolve(reference), !records.clients[client].hasEnded else {
+                records.storedResults.removeWaiters(reference, hasEnded: true)
                 continue
             }
-            while records.hasRoom(client), records.storedResults.unblockHandler(of: reference) {
-                deliverClaims()
+            while records.hasRoomForStoredResult(client), records.storedResults.unblockHandler(of: reference) {
+                deliverClaimedResults()
             }
-            while records.hasRoom(client), let name = records.storedResults.unblockFlight(of: reference) {
-                if let flight = Cache.waiting(name, in: &records) { Cache.lookUpAgain(flight, in: &records) }
+            while records.hasRoomForStoredResult(client), let name = records.storedResults.unblockFlight(of: reference)
+            {
+                if let flight = Cache.flightWaitingForRoom(name, in: &records) {
+                    Cache.lookUpAgain(flight, in: &records)
+                }
             }
-            records.storedResults.forget(reference, hasEnded: false)
+            records.storedResults.removeWaiters(reference, hasEnded: false)
         }
-        deliverClaims()
+        deliverClaimedResults()
     }
 
     /// Returns a sentence for each violated invariant.
@@ -44,8 +47,8 @@ extension BrokerCore {
         var faults = records.storedResults.checkInvariants()
         var reservations: [GenerationalHandle<ClientSession>: Int] = [:]
         for (flight, plan) in records.cachePlans {
-            if let client = plan.reservation { reservations[client, default: 0] += 1 }
-            guard plan.waitsForRoom, records.flights[flight].phase == .asking else { continue }
+            if let client = plan.reservedReceiver { reservations[client, default: 0] += 1 }
+            guard plan.waitsForReceiverRoom, records.flights[flight].phase == .asking else { continue }
             let name = records.flights.name(of: flight)
             let isBlocked = records.storedResults.blockedClients.contains {
                 records.storedResults.flights(blockedBy: $0).contains(name)
@@ -53,17 +56,19 @@ extension BrokerCore {
             if !isBlocked { faults.append("1: flight \(name) waits for no client's room") }
         }
         for handler in records.handlers.indices
-        where records.storedResults.claimed(of: handler).contains(where: { Delivery.claimable($0, in: records) != nil })
-        {
+        where records.storedResults.claimedInterests(of: handler).contains(where: {
+            Delivery.claimableInterest($0, in: records) != nil
+        }) {
             let listeners = records.listeners(of: handler).map { records.clients.reference(to: $0) }
-            guard !listeners.isEmpty, !records.storedResults.isWaiting(handler, for: listeners) else { continue }
+            guard !listeners.isEmpty, !records.storedResults.hasWaitingClaims(handler, for: listeners) else { continue }
             faults.append("1: the claims of handler \(handler) wait for no listener")
         }
-        for client in records.clients.indices {
+        for client in records.clients.handles {
             let count = reservations[records.clients.reference(to: client), default: 0]
-            if records.clients[client].reservations != count {
+            if records.clients[client].cacheReservationCount != count {
                 faults.append(
-                    "10: client \(client) has \(records.clients[client].reservations) of \(count) reservations")
+                    "10: client \(client) has \(records.clients[client].cacheReservationCount) of \(count) reservations"
+                )
             }
         }
         return faults

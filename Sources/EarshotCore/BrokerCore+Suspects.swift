@@ -5,26 +5,26 @@ internal import EarshotWire
 /// Suspects: flights that lost their workers, on their way through the queue and the quarantine. `Workers` decides.
 extension BrokerCore {
     /// Queues a flight that lost its worker: first in its lane, or as a suspect.
-    mutating func requeue(_ flight: Handle<Flight>, isDeath: Bool, now: Tick) {
-        if isDeath { Workers.suspect(flight, now: now, in: &records) }
-        enqueue(flight: flight, first: true)
-        guard !records.flights[flight].isSuspect else { return }
-        records.pools.flightReturned(records.flights.name(of: flight), to: records.pool(of: flight))
+    mutating func requeueFlight(_ flight: Handle<Flight>, isDeath: Bool, now: MonotonicTime) {
+        if isDeath { Workers.suspectFlight(flight, now: now, in: &records) }
+        enqueueFlight(flight: flight, first: true)
+        guard !records.flights[flight].isSuspectedOfWorkerDeath else { return }
+        records.workerPools.addFlightWithLostWorker(records.flights.name(of: flight), to: records.pool(of: flight))
     }
 
     // MARK: Assignment
 
     /// Starts the next suspect of a pool, and ends the quarantine after the last one. Moves the suspects of a closed
     /// pool to the queue, which fails a bounded number per pass.
-    mutating func serveSuspects(of pool: Handle<WorkerPool>, now: Tick) {
-        guard !records.pools[pool].isClosed else {
-            releaseSuspects(of: pool)
+    mutating func startNextSuspect(of pool: Handle<WorkerPool>, now: MonotonicTime) {
+        guard !records.workerPools[pool].isClosed else {
+            moveSuspectsToQueue(of: pool)
             return
         }
-        dropEnded(of: pool)
-        guard records.pools.contains(pool) else { return }
-        guard !records.pools[pool].suspects.isEmpty else {
-            Workers.leaveQuarantine(of: pool, in: &records)
+        removeEndedSuspects(of: pool)
+        guard records.workerPools.contains(pool) else { return }
+        guard !records.workerPools[pool].suspectFlights.isEmpty else {
+            Workers.endQuarantine(of: pool, in: &records)
             return
         }
         if let place = Workers.workerForSuspect(of: pool, in: &records) {
@@ -33,17 +33,18 @@ extension BrokerCore {
     }
 
     /// Drops names of ended flights and of flights that are no longer suspects from the head of the list.
-    private mutating func dropEnded(of pool: Handle<WorkerPool>) {
-        while records.pools.contains(pool), let name = records.pools[pool].suspects.first {
-            let suspect = currentSuspect(name)
-            guard records.pools.contains(pool), suspect == nil else { return }
-            _ = records.pools.nextSuspect(of: pool)
+    private mutating func removeEndedSuspects(of pool: Handle<WorkerPool>) {
+        while records.workerPools.contains(pool), let name = records.workerPools[pool].suspectFlights.first {
+            let suspect = suspectFlight(named: name)
+            guard records.workerPools.contains(pool), suspect == nil else { return }
+            _ = records.workerPools.popNextSuspect(of: pool)
         }
     }
 
     /// Returns the flight of a name while it is a suspect in the list of its pool, without its doomed requests.
-    private mutating func currentSuspect(_ name: FlightName) -> Handle<Flight>? {
-        guard let flight = liveFlight(name), records.flights[flight].phase == .queued, records.flights[flight].isSuspect
+    private mutating func suspectFlight(named name: FlightName) -> Handle<Flight>? {
+        guard let flight = liveFlight(name), records.flights[flight].phase == .queued,
+            records.flights[flight].isSuspectedOfWorkerDeath
         else {
             return nil
         }
@@ -52,26 +53,27 @@ extension BrokerCore {
 
     /// Starts the first suspect whose origin has room. O(suspects) if none has. The others keep their order.
     private mutating func startSuspect(
-        in pool: Handle<WorkerPool>, at place: (worker: Handle<WorkerSession>, isEmpty: Bool), now: Tick
+        in pool: Handle<WorkerPool>, at place: (worker: Handle<WorkerSession>, isEmpty: Bool), now: MonotonicTime
     ) {
         var skipped: [FlightName] = []
-        defer { for name in skipped.reversed() { records.pools.add(suspect: name, first: true, to: pool) } }
-        for _ in 0..<records.pools[pool].suspects.count {
-            guard let name = records.pools.nextSuspect(of: pool) else { return }
-            let suspect = currentSuspect(name)
-            guard records.pools.contains(pool) else { return }
+        defer { for name in skipped.reversed() { records.workerPools.addSuspect(name, atFront: true, to: pool) } }
+        for _ in 0..<records.workerPools[pool].suspectFlights.count {
+            guard let name = records.workerPools.popNextSuspect(of: pool) else { return }
+            let suspect = suspectFlight(named: name)
+            guard records.workerPools.contains(pool) else { return }
             guard let flight = suspect else { continue }
-            let scope = records.flights[flight].scope
+            let scope = records.flights[flight].originScope
             let mayStart =
-                records.flights.isWanted(flight) && (place.isEmpty || !records.flights[extras: flight].isSuspected)
-            if let until = records.governor.refusal(in: scope) {
-                failCooling(flight, until: until, now: now)
-                guard records.pools.contains(pool) else { return }
-            } else if mayStart, records.governor.admits(scope, .high) {
+                records.flights.isResultNeeded(flight)
+                && (place.isEmpty || !records.flights[extras: flight].wasIsolatedAtWorkerDeath)
+            if let until = records.originGovernor.coolDownRefusalEnd(in: scope) {
+                failForCoolDown(flight, until: until, now: now)
+                guard records.workerPools.contains(pool) else { return }
+            } else if mayStart, records.originGovernor.admitsTransfer(scope, .high) {
                 guard !Cluster.mustClaim(flight, now: now, in: &records) else { continue }
-                Workers.enterQuarantine(of: pool, place.worker, in: &records)
-                start(flight, at: place.worker, now: now)
-                Workers.isolate(flight, at: place.worker, now: now, in: &records)
+                Workers.setQuarantineWorker(of: pool, to: place.worker, in: &records)
+                startFlight(flight, at: place.worker, now: now)
+                Workers.beginIsolation(of: flight, at: place.worker, now: now, in: &records)
                 return
             } else {
                 skipped.append(name)
@@ -82,23 +84,23 @@ extension BrokerCore {
     // MARK: Time
 
     /// Releases a suspect that found no empty worker in time into the queue.
-    mutating func suspicionEnded(_ name: FlightName, deaths: UInt8) {
-        guard let flight = liveFlight(name), records.flights[flight].isSuspect,
+    mutating func suspectTimedOut(_ name: FlightName, deaths: UInt8) {
+        guard let flight = liveFlight(name), records.flights[flight].isSuspectedOfWorkerDeath,
             records.flights[extras: flight].workerDeaths == deaths
         else {
             return
         }
-        records.flights[flight].isSuspect = false
-        if records.flights[flight].phase == .queued { enqueue(flight: flight, first: true) }
+        records.flights[flight].isSuspectedOfWorkerDeath = false
+        if records.flights[flight].phase == .queued { enqueueFlight(flight: flight, first: true) }
     }
 
     /// Moves the suspects of a closed pool to the queue, where they fail. If a worker comes before, they run like others:
     /// the time in which they awaited an empty worker has passed.
-    private mutating func releaseSuspects(of pool: Handle<WorkerPool>) {
-        for name in records.pools.takeSuspects(of: pool) {
-            guard let flight = currentSuspect(name) else { continue }
-            records.flights[flight].isSuspect = false
-            enqueue(flight: flight, first: true)
+    private mutating func moveSuspectsToQueue(of pool: Handle<WorkerPool>) {
+        for name in records.workerPools.removeAllSuspects(of: pool) {
+            guard let flight = suspectFlight(named: name) else { continue }
+            records.flights[flight].isSuspectedOfWorkerDeath = false
+            enqueueFlight(flight: flight, first: true)
         }
     }
 }

@@ -19,27 +19,27 @@ internal import OrderedCollections
 /// non-mutating method.
 public struct BrokerCore {
     /// Times of the requests that this broker has ended.
-    public internal(set) var times = RequestTimes()
+    public internal(set) var requestTimes = RequestTimes()
     /// Number and bytes of the parts in the folder, as the shell last counted them.
     public var storedParts = (parts: 0, bytes: 0)
     /// Proof required of workers for http and https; nil if none is required.
-    let secret: String?
+    let workerSecret: String?
     /// Composes the answers to queries.
     let answering: Answering
     /// Latest report of the supervisor about children in a crash loop.
-    public var childFailures: [ChildFailure] = []
+    public var childFailures: [ChildCrashLoop] = []
     /// Latest report of the supervisor about the HTTP door; nil without one.
-    var door: DoorReport?
+    var doorReport: HTTPDoorState?
     /// Lost folders and sockets, reported by the shell.
-    public var pathFaults: [PathFault] = []
+    public var pathFaults: [PathFailure] = []
 
     /// Whether work was left to the next pass: assignments, refusals or doomed requests in the queue.
-    var isBehind = false
+    var hasWorkForNextPass = false
     /// Whether a removal was left to this pass by the one before.
-    var wasRemoving = false
+    var hadRemovalInLastPass = false
     /// Removals since actions were taken last, and those among whose actions they are that were taken then.
-    var newRemovals: [AnsweredRemoval] = []
-    var answeredRemovals: [AnsweredRemoval] = []
+    var newRemovals: [OvertakableRemoval] = []
+    var answeredRemovals: [OvertakableRemoval] = []
 
     /// Tables of requests, flights, clients, workers and everything else.
     var records: Records
@@ -52,28 +52,28 @@ public struct BrokerCore {
     public var ledger: Ledger { records.ledger }
 
     /// Identity of this life of the broker, part of the names of its attempts.
-    public var instance: BrokerInstance { records.workerLimits.broker }
+    public var brokerInstance: BrokerInstance { records.workerLimits.broker }
 
     /// Values and sources of all settings; `limits` is derived from them.
     public var settings: Settings { records.settings }
 
     /// Facilities of the shell.
-    var features: ShellFeatures {
-        get { records.features }
-        set { records.features = newValue }
+    var shellFeatures: ShellFeatures {
+        get { records.shellFeatures }
+        set { records.shellFeatures = newValue }
     }
 
     /// Seconds since 1970, set by the shell in each pass. Compared with dates in `Retry-After` and with ages in the
     /// cache.
-    public var calendarSeconds: Int64 {
+    public var unixTimeSeconds: Int64 {
         get { records.calendarSeconds }
         set { records.calendarSeconds = newValue }
     }
 
     /// Whether the folder of parts may have one. The shell knows what other brokers do there.
     public var hasStoredParts: Bool {
-        get { records.parts.mayHaveStored }
-        set { records.parts.mayHaveStored = newValue }
+        get { records.keptParts.mayHaveStoredParts }
+        set { records.keptParts.mayHaveStoredParts = newValue }
     }
 
     /// The principal of a session, for the log of the shell; nil for the administrator.
@@ -93,25 +93,25 @@ public struct BrokerCore {
         features: ShellFeatures = ShellFeatures(), answering: @escaping Answering, cluster: ClusterServices? = nil,
         seed: UInt64
     ) {
-        self.secret = secret
+        self.workerSecret = secret
         self.answering = answering
-        let settings = Settings(limits)
+        let settings = Settings(defaultsFrom: limits)
         let cluster = cluster.map { services in
             let book = ClusterBook(
-                members: services.members, predecessor: services.predecessor, now: services.start)
+                members: services.members, predecessor: services.predecessor, now: services.startTime)
             let health = ClusterHealth(address: services.address)
-            return Indirect(ClusterState(services: services, book: book, health: health))
+            return CopyOnWriteBox(ClusterState(services: services, book: book, health: health))
         }
         records = Records(
-            settings: settings, limits: limits, workerLimits: settings.applied(to: workerLimits),
-            features: features, generator: SplitMix(seed: seed), cluster: cluster)
+            settings: settings, limits: limits, workerLimits: settings.workerLimits(from: workerLimits),
+            features: features, generator: SplitMix64Generator(seed: seed), cluster: cluster)
     }
 
     /// Returns the actions since the last call, in order, and removes them. Without any, returns the removals of files
     /// that nothing needs: an attempt that ends later in a pass, or a body from the cache, may have the same content.
     public mutating func takeActions() -> [Action] {
         guard !records.outbox.actions.isEmpty else {
-            return records.outbox.releasedFiles.isEmpty ? [] : Spool.takeReleases(in: &records)
+            return records.outbox.spoolFilesToDelete.isEmpty ? [] : Spool.takeFileRemovals(in: &records)
         }
         let taken = records.outbox.actions
         records.outbox.actions.removeAll(keepingCapacity: taken.count <= 4_096)
@@ -121,36 +121,40 @@ public struct BrokerCore {
 
     /// Number of waiting actions and of all terminals that were due. A message for each of many subscribers adds one of both for
     /// each, so half of its growth is the cost of that message.
-    public var effort: Int { mutating get { records.outbox.actions.count + records.ledger.deliveries.due } }
+    public var pendingWorkCount: Int {
+        mutating get { records.outbox.actions.count + records.ledger.deliveries.started }
+    }
 
     /// Time at which `timePassed` must be called next; nil for never. The shell learns it from `endPass`.
-    public var nextTimer: Tick? {
-        if isBehind || isRemoving || records.pulls.isBehind || records.storedResults.isBehind
-            || records.durables.load.isBehind
-            || records.queue.coolDownWaits.isBehind || isEndingRequests
+    public var nextTimer: MonotonicTime? {
+        if hasWorkForNextPass || hasPendingRemovals || records.bodyPulls.hasAnswerableReads
+            || records.storedResults.hasDeferredResults
+            || records.durables.loadState.hasRunnableMessages
+            || records.queue.coolDownWaits.hasPendingChecks || isEndingRequests
         {
-            return Tick(nanoseconds: .min)
+            return MonotonicTime(nanoseconds: .min)
         }
-        guard records.cluster != nil else { return records.outbox.timers.min?.at }
-        return [records.outbox.timers.min?.at, Cluster.deadline(in: records)].compactMap(\.self).min()
+        guard records.clusterState != nil else { return records.outbox.timers.min?.dueAt }
+        return [records.outbox.timers.min?.dueAt, Cluster.nextDeadline(in: records)].compactMap(\.self).min()
     }
 
     /// Whether a draining broker has nothing left to do: no attempt or removal runs, no message waits, and clients have
     /// acknowledged all terminals.
     public var isDrained: Bool {
-        runningAttempts == 0 && awaitedDeliveries == 0 && records.removals.isEmpty && !isEndingRequests
-            && records.durables.load.messages.isEmpty
-            && (records.cluster.map { $0.value.charges.isEmpty && $0.value.pulls.isEmpty } ?? true)
+        runningAttemptCount == 0 && awaitedDeliveryCount == 0 && records.activeClientRemovals.isEmpty
+            && !isEndingRequests
+            && records.durables.loadState.waitingMessages.isEmpty
+            && (records.clusterState.map { $0.value.quotaCharges.isEmpty && $0.value.pulls.isEmpty } ?? true)
     }
 
     /// Number of attempts that run or are being cancelled.
-    var runningAttempts: Int { records.workers.runningAttempts }
+    var runningAttemptCount: Int { records.workers.leaseCount }
 
     /// Number of terminals neither acknowledged nor lost, except those due to clients that are away: they may never
     /// return.
-    var awaitedDeliveries: Int {
+    var awaitedDeliveryCount: Int {
         records.clients.awaySessions.reduce(records.ledger.deliveries.outstanding) {
-            $0 - records.clients[$1].deliveries.count
+            $0 - records.clients[$1].deliveries.dueTerminalCount
         }
     }
 }
@@ -158,20 +162,22 @@ public struct BrokerCore {
 /// Facts at the end of a pass.
 public struct PassEnd: Equatable, Sendable {
     /// Time at which the core needs the next pass; nil for never.
-    public let nextTimer: Tick?
+    public let nextTimer: MonotonicTime?
     /// Whether much memory can be returned to the system: a large removal has ended, or a table is mostly empty.
     /// `releaseRoom` releases that of the tables.
-    public let canShrink: Bool
+    public let canReleaseMemory: Bool
     /// Number of workers of http and https that accept jobs.
-    public var acceptingWorkers = 0
+    public var acceptingWorkerCount = 0
 }
 
 extension BrokerCore {
     /// Ends a pass, whose actions the shell has carried out.
     public mutating func endPass() -> PassEnd {
-        let hasRemoved = wasRemoving && !isRemoving
-        wasRemoving = isRemoving
-        return PassEnd(nextTimer: nextTimer, canShrink: hasRemoved || canShrink, acceptingWorkers: acceptingWorkers)
+        let hasRemoved = hadRemovalInLastPass && !hasPendingRemovals
+        hadRemovalInLastPass = hasPendingRemovals
+        return PassEnd(
+            nextTimer: nextTimer, canReleaseMemory: hasRemoved || hasReleasableCapacity,
+            acceptingWorkerCount: acceptingWorkerCount)
     }
 }
 
@@ -180,17 +186,17 @@ public struct ShellFeatures: Sendable {
     /// Whether a supervisor keeps the workers, so that their number can be set.
     public var isSupervised = false
     /// Whether the supervisor runs a program for each request that ends. May change at any time.
-    public var isReportingEnds = false
+    public var isReportingRequestEnds = false
     /// Whether the log has a line for each attempt. May change at any time.
     public var isLoggingAttempts = false
     /// Whether there is a cache.
     public var isCaching = false
     /// Whether durable requests are stored.
-    public var isKeeping = false
+    public var isStoringDurableRequests = false
     /// Whether there is a folder of parts.
     public var isKeepingParts = false
     /// Encoder of internationalized host names in requests and redirects; without one they are malformed.
-    public var hosts: HostNameEncoder?
+    public var hostNameEncoder: HostNameEncoder?
     /// Proof expected of the gateway; nil without a gateway: HELLO is refused if it has `proof`.
     public var gatewayProof: GatewayProof?
     /// Proof of the HTTP door; nil if there is none.
@@ -198,7 +204,7 @@ public struct ShellFeatures: Sendable {
     /// Principals of the keys of clients that the gateway accepts; nil if unknown. May change at any time.
     var validKeys: Set<PrincipalName>?
     /// List of public suffixes, for the domains of cookies.
-    public var publicSuffixes = PublicSuffixes.unknown
+    public var publicSuffixes = PublicSuffixes.unavailable
 
     public init() {}
 }
@@ -206,47 +212,48 @@ public struct ShellFeatures: Sendable {
 /// Release of memory after a burst.
 extension BrokerCore {
     /// Bytes reserved for a request that waits: growing tables need them while they are copied.
-    private static let growthBytes = 512
+    private static let tableGrowthReserveBytes = 512
 
     /// Takes note of the memory that this process may still use below the limits of the kernel. While little is left, no
     /// request is added to those that wait.
     ///
-    /// - Parameter room: bytes; nil without a limit.
-    public mutating func memoryChecked(room: Int?) {
+    /// - Parameter bytes: bytes; nil without a limit.
+    public mutating func availableMemoryChanged(bytes: Int?) {
         let isShort =
-            room.map { $0 < records.limits.memoryReserve + records.requests.count * Self.growthBytes } ?? false
-        records.requestsInMemory = isShort ? records.ledger.requests.pending : .max
+            bytes.map { $0 < records.limits.memoryReserveBytes + records.requests.count * Self.tableGrowthReserveBytes }
+            ?? false
+        records.maximumRequestsWhileMemoryIsShort = isShort ? records.ledger.requests.pending : .max
     }
 
     /// Whether a table of records was large and is mostly empty, and its spare capacity has not been released.
-    var canShrink: Bool {
-        let least = Shrinking.leastCapacity
-        return records.requests.canShrink(least: least) || records.flights.canShrink(least: least)
-            || records.handlers.canShrink(least: least) || records.outcomes.canShrink(least: least)
+    var hasReleasableCapacity: Bool {
+        let least = CapacityShrinking.alwaysRetainedCapacity
+        return records.requests.hasSpareCapacity(beyond: least) || records.flights.hasSpareCapacity(beyond: least)
+            || records.handlers.hasSpareCapacity(beyond: least) || records.outcomes.hasSpareCapacity(beyond: least)
     }
 
     /// Releases the spare capacity of tables that are mostly empty. O(released capacity). The shell calls it some time
     /// after `endPass` has reported spare room, because an emptied table is often filled again.
-    public mutating func releaseRoom() { releaseRoom(least: Shrinking.leastCapacity) }
+    public mutating func releaseRoom() { releaseRoom(least: CapacityShrinking.alwaysRetainedCapacity) }
 
     /// - Parameter least: number of entries for which each table may keep capacity.
     mutating func releaseRoom(least: Int) {
         records.requests.releaseRoom(least: least)
-        records.flights.releaseRoom(beyond: records.requests.bound, least: least)
+        records.flights.releaseRoom(beyond: records.requests.placeBound, least: least)
         records.outcomes.releaseRoom(least: least)
-        records.handlers.releaseRoom(beyond: records.requests.bound, least: least)
+        records.handlers.releaseRoom(beyond: records.requests.placeBound, least: least)
         records.clients.releaseRoom(least: least)
-        records.governor.releaseRoom(least: least)
-        records.queue.releaseRoom(beyond: records.requests.bound, least: least)
+        records.originGovernor.releaseRoom(least: least)
+        records.queue.releaseRoom(beyond: records.requests.placeBound, least: least)
         releaseRoomOfNames(least: least)
-        records.revalidations.releaseRoomIfEmpty()
+        records.queuedRevalidations.releaseRoomIfEmpty()
         if records.outbox.timers.isEmpty { records.outbox.timers = [] }
     }
 
     private mutating func releaseRoomOfNames(least: Int) {
         records.cachePlans.releaseRoom(least: least)
-        records.parts.releaseRoom(least: least)
+        records.keptParts.releaseRoom(least: least)
         records.durables.releaseRoom(least: least)
-        records.quotas.releaseRoom(least: least)
+        records.quotaUse.releaseRoom(least: least)
     }
 }

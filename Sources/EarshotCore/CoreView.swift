@@ -5,14 +5,14 @@ package import EarshotWire
 /// It shares the storage of all tables, so it must not exist while the core changes them.
 public struct CoreView {
     package let records: Records
-    package let instance: BrokerInstance
-    package let times: RequestTimes
+    package let brokerInstance: BrokerInstance
+    package let requestTimes: RequestTimes
     package let isLoadingDurables: Bool
     package let storedParts: (parts: Int, bytes: Int)
-    package let childFailures: [ChildFailure]
-    package let door: DoorReport?
-    package let pathFaults: [PathFault]
-    package let now: Tick
+    package let childFailures: [ChildCrashLoop]
+    package let doorReport: HTTPDoorState?
+    package let pathFaults: [PathFailure]
+    package let now: MonotonicTime
 }
 
 /// A QUERY, and the part of the core that its sender may see.
@@ -31,24 +31,28 @@ extension BrokerCore {
     ///
     /// - Parameter handle: number of the QUERY; 0 for none.
     @inline(never)
-    mutating func answer(_ query: Query, _ page: QueryPage, to client: Handle<ClientSession>, answering number: UInt64)
-    {
+    mutating func answerQuery(
+        _ query: Query, _ page: QueryPage, to client: Handle<ClientSession>, answering number: UInt64
+    ) {
         let (id, principal) = (records.clients[client].id, records.clients[client].principal)
         let scoped = ScopedQuery(
             query: query, page: page, principal: principal, isAdministrator: records.clients[client].isAdministrator)
         let json = answering(scoped, view)
         records.outbox.actions.append(
             .client(
-                number == 0 ? .answer(id, query, json: json) : .reply(id, .answer(query), json: json, to: number)))
-        if case .why(let handler, let request) = query {
-            Cluster.refresh(request, HandlerKey(principal, handler), in: &records)
+                number == 0
+                    ? .answerQuery(id, query, json: json)
+                    : .replyToNumberedMessage(id, .queryAnswer(query), json: json, to: number)))
+        if case .explainRequest(let handler, let request) = query {
+            Cluster.refreshClaim(of: request, HandlerKey(principal, handler), in: &records)
         }
     }
 
     private var view: CoreView {
         CoreView(
-            records: records, instance: instance, times: times, isLoadingDurables: isLoadingDurables,
+            records: records, brokerInstance: brokerInstance, requestTimes: requestTimes,
+            isLoadingDurables: isLoadingDurables,
             storedParts: storedParts,
-            childFailures: childFailures, door: door, pathFaults: pathFaults, now: records.clock)
+            childFailures: childFailures, doorReport: doorReport, pathFaults: pathFaults, now: records.latestEventTime)
     }
 }

@@ -10,69 +10,69 @@ internal import Synchronization
 /// therefore remove its own without asking the other.
 public final class BodyFolder {
     /// Attributes that change when a file is written or replaced.
-    private struct Identity: Equatable {
+    private struct FileStamp: Equatable {
         let inode: UInt
         let length: Int
-        let seconds: Int
-        let nanoseconds: Int
+        let changeSeconds: Int
+        let changeNanoseconds: Int
 
         init(_ status: stat) {
             inode = status.st_ino
             length = status.st_size
-            seconds = status.st_mtim.tv_sec
-            nanoseconds = status.st_mtim.tv_nsec
+            changeSeconds = status.st_mtim.tv_sec
+            changeNanoseconds = status.st_mtim.tv_nsec
         }
     }
 
-    private let folder: Int32
+    private let folderDescriptor: Int32
     /// Attributes of files whose contents were verified against their names.
-    private var verifiedFiles: [String: Identity] = [:]
+    private var verifiedFiles: [String: FileStamp] = [:]
     /// Number of files that this process has begun in spools.
-    private static let filesBegun = Atomic<UInt64>(0)
+    private static let createdSpoolFileCount = Atomic<UInt64>(0)
 
     /// Opens an existing folder.
     /// - Throws: `StoreError`.
     public init(_ path: String) throws(StoreError) {
-        folder = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-        guard folder >= 0 else { throw StoreError("cannot open the folder \(path)") }
+        folderDescriptor = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        guard folderDescriptor >= 0 else { throw StoreError("cannot open the folder \(path)") }
     }
 
-    deinit { close(folder) }
+    deinit { close(folderDescriptor) }
 
     /// Stores a complete file, given by a descriptor, under the digest that was computed while it was written.
     ///
-    /// - Parameter isForGood: Whether to flush its contents to disk before returning; `flush` does so for its name.
+    /// - Parameter isFlushed: Whether to flush its contents to disk before returning; `flush` does so for its name.
     /// - Returns: Whether the body is stored.
-    public func take(_ file: Int32, as sha256: String, isForGood: Bool = false) -> Bool {
+    public func storeFile(_ file: Int32, as sha256: String, isFlushed: Bool = false) -> Bool {
         // An existing file of that name may be corrupt.
-        if isThere(sha256) { return true }
-        if unsafe linkat(AT_FDCWD, "/proc/self/fd/\(file)", folder, sha256, AT_SYMLINK_FOLLOW) == 0 {
-            guard !isForGood || fsync(file) == 0 else {
+        if hasBody(sha256) { return true }
+        if unsafe linkat(AT_FDCWD, "/proc/self/fd/\(file)", folderDescriptor, sha256, AT_SYMLINK_FOLLOW) == 0 {
+            guard !isFlushed || fsync(file) == 0 else {
                 // A later request for this body must not treat it as flushed.
                 remove(sha256)
                 return false
             }
-            noteIntact(file, sha256)
+            recordVerifiedFile(file, sha256)
             return true
         }
         // Another file system, or a file without a name.
         let part = "\(getpid()).part"
-        unsafe unlinkat(folder, part, 0)
-        let copy = unsafe openat(folder, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
+        unsafe unlinkat(folderDescriptor, part, 0)
+        let copy = unsafe openat(folderDescriptor, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
         guard copy >= 0 else { return false }
         defer { close(copy) }
-        guard Self.copy(file, 0..<Int.max, to: copy), !isForGood || fsync(copy) == 0,
-            unsafe renameat(folder, part, folder, sha256) == 0
+        guard Self.copyBytes(file, 0..<Int.max, to: copy), !isFlushed || fsync(copy) == 0,
+            unsafe renameat(folderDescriptor, part, folderDescriptor, sha256) == 0
         else {
-            unsafe unlinkat(folder, part, 0)
+            unsafe unlinkat(folderDescriptor, part, 0)
             return false
         }
-        noteIntact(copy, sha256)
+        recordVerifiedFile(copy, sha256)
         return true
     }
 
-    private func isThere(_ sha256: String) -> Bool {
-        guard let file = openIntact(sha256, length: nil) else { return false }
+    private func hasBody(_ sha256: String) -> Bool {
+        guard let file = openVerifiedBody(sha256, length: nil) else { return false }
         close(file)
         return true
     }
@@ -84,51 +84,52 @@ public final class BodyFolder {
     ///   - purpose: Purpose in the name of the file.
     /// - Returns: The name of the file; nil if it is not there with unchanged contents. A file that is never taken is
     ///   removed after this process has ended, as its name tells.
-    public func provide(_ sha256: String, length: Int, toSpool path: String, for purpose: String) -> String? {
-        guard let file = openIntact(sha256, length: length) else { return nil }
+    public func linkOrCopyBody(_ sha256: String, length: Int, toSpool path: String, for purpose: String) -> String? {
+        guard let file = openVerifiedBody(sha256, length: length) else { return nil }
         defer { close(file) }
-        return create(inSpool: path, for: purpose) { spool, part in
-            if unsafe linkat(folder, sha256, spool, part, 0) == 0 { return true }
-            return Self.copy(file, 0..<length, to: spool, as: part)
+        return createSpoolFile(inSpool: path, for: purpose) { spool, part in
+            if unsafe linkat(folderDescriptor, sha256, spool, part, 0) == 0 { return true }
+            return Self.copyBytes(file, 0..<length, toSpool: spool, as: part)
         }
     }
 
     /// Copies a range of a body into a spool.
     ///
     /// - Returns: The name of the file, as from the function above, and the SHA-256 of the range.
-    public func provide(
+    public func copyBodyRange(
         _ range: Range<Int>, of sha256: String, length: Int, toSpool path: String, for purpose: String
     ) -> (name: String, sha256: String)? {
-        guard let file = openIntact(sha256, length: length) else { return nil }
+        guard let file = openVerifiedBody(sha256, length: length) else { return nil }
         defer { close(file) }
         guard let digest = Self.digest(of: file, range) else { return nil }
-        let name = create(inSpool: path, for: purpose) { Self.copy(file, range, to: $0, as: $1) }
+        let name = createSpoolFile(inSpool: path, for: purpose) { Self.copyBytes(file, range, toSpool: $0, as: $1) }
         return name.map { ($0, digest) }
     }
 
     /// Returns a range of a body.
-    public func bytes(_ sha256: String, length: Int, _ range: Range<Int>) -> [UInt8]? {
-        guard let file = openIntact(sha256, length: length) else { return nil }
+    public func readBytes(of sha256: String, length: Int, range: Range<Int>) -> [UInt8]? {
+        guard let file = openVerifiedBody(sha256, length: length) else { return nil }
         defer { close(file) }
         var bytes = [UInt8](repeating: 0, count: range.count)
         return unsafe pread(file, &bytes, bytes.count, range.lowerBound) == range.count ? bytes : nil
     }
 
     /// Creates a file of a new name in a spool.
-    private func create(inSpool path: String, for purpose: String, _ write: (Int32, String) -> Bool) -> String? {
+    private func createSpoolFile(inSpool path: String, for purpose: String, _ write: (Int32, String) -> Bool) -> String?
+    {
         let spool = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard spool >= 0 else { return nil }
         defer { close(spool) }
-        let number = Self.filesBegun.add(1, ordering: .relaxed).newValue
-        let part = SpoolName.part(for: "\(purpose).\(number)", pid: getpid())
+        let number = Self.createdSpoolFileCount.add(1, ordering: .relaxed).newValue
+        let part = SpoolName.temporaryFile(for: "\(purpose).\(number)", pid: getpid())
         return write(spool, part) ? part : nil
     }
 
-    private static func copy(_ file: Int32, _ range: Range<Int>, to spool: Int32, as part: String) -> Bool {
+    private static func copyBytes(_ file: Int32, _ range: Range<Int>, toSpool spool: Int32, as part: String) -> Bool {
         let target = unsafe openat(spool, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
         guard target >= 0 else { return false }
         defer { close(target) }
-        if copy(file, range, to: target) { return true }
+        if copyBytes(file, range, to: target) { return true }
         unsafe unlinkat(spool, part, 0)
         return false
     }
@@ -136,14 +137,14 @@ public final class BodyFolder {
     /// Removes a body. No effect if it does not exist.
     public func remove(_ name: String) {
         verifiedFiles[name] = nil
-        unsafe unlinkat(folder, name, 0)
+        unsafe unlinkat(folderDescriptor, name, 0)
     }
 
     // MARK: Verification
 
     /// Opens a body whose contents match its name. A corrupt one is removed, so that it can be stored again. A body
     /// changed since its last verification is read again: O(bytes).
-    private func openIntact(_ sha256: String, length: Int?) -> Int32? {
+    private func openVerifiedBody(_ sha256: String, length: Int?) -> Int32? {
         guard let file = open(sha256) else {
             // A symbolic link is removed. A shortage of descriptors or a disk error is temporary.
             if errno == ELOOP { remove(sha256) }
@@ -153,9 +154,9 @@ public final class BodyFolder {
         if unsafe fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
             status.st_size == length ?? status.st_size
         {
-            if verifiedFiles[sha256] == Identity(status) { return file }
+            if verifiedFiles[sha256] == FileStamp(status) { return file }
             if Self.digest(of: file, length: status.st_size) == sha256 {
-                verifiedFiles[sha256] = Identity(status)
+                verifiedFiles[sha256] = FileStamp(status)
                 return file
             }
         }
@@ -164,9 +165,9 @@ public final class BodyFolder {
         return nil
     }
 
-    private func noteIntact(_ file: Int32, _ sha256: String) {
+    private func recordVerifiedFile(_ file: Int32, _ sha256: String) {
         var status = stat()
-        if unsafe fstat(file, &status) == 0 { verifiedFiles[sha256] = Identity(status) }
+        if unsafe fstat(file, &status) == 0 { verifiedFiles[sha256] = FileStamp(status) }
     }
 
     /// Returns the digest of a file; nil if its length is not `length`.
@@ -192,20 +193,20 @@ public final class BodyFolder {
 
     /// Flushes the names of all stored bodies to disk.
     /// - Returns: Whether it succeeded.
-    public func flush() -> Bool { fsync(folder) == 0 }
+    public func flush() -> Bool { fsync(folderDescriptor) == 0 }
 
     // MARK: Reading
 
     /// Opens a body for reading.
     public func open(_ name: String) -> Int32? {
-        let file = unsafe openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+        let file = unsafe openat(folderDescriptor, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
         return file >= 0 ? file : nil
     }
 
     /// Returns names and lengths of all files, including unfinished copies.
     /// - Throws: `StoreError` if the list is incomplete, because missing bodies would count as lost.
     public func list() throws(StoreError) -> [(name: String, length: Int)] {
-        let copy = unsafe openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        let copy = unsafe openat(folderDescriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard copy >= 0, let stream = unsafe fdopendir(copy) else {
             throw StoreError("cannot read the folder of bodies: \(SystemError("open", number: errno))")
         }
@@ -218,7 +219,8 @@ public final class BodyFolder {
                 unsafe String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
             }
             var status = stat()
-            guard unsafe fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_mode & S_IFMT != S_IFDIR
+            guard unsafe fstatat(folderDescriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0,
+                status.st_mode & S_IFMT != S_IFDIR
             else { continue }
             found.append((name, status.st_size))
         }
@@ -229,7 +231,7 @@ public final class BodyFolder {
     }
 
     /// Copies a range of a file, at most to its end.
-    private static func copy(_ file: Int32, _ range: Range<Int>, to copy: Int32) -> Bool {
+    private static func copyBytes(_ file: Int32, _ range: Range<Int>, to copy: Int32) -> Bool {
         var offset: off_t = range.lowerBound
         while offset < range.upperBound {
             let count = unsafe sendfile(copy, file, &offset, min(1 << 20, range.upperBound - offset))

@@ -8,7 +8,7 @@ internal import LibCrypto
 ///
 /// | name | file |
 /// | --- | --- |
-/// | `salt` | secret for the names |
+/// | `nameSalt` | secret for the names |
 /// | `NAME.body`, `NAME.head` | a partial body that no attempt has, and its description |
 /// | `NAME.head` alone | the same description under a second name, that of the first URL of a chain of redirects |
 /// | `growing/ID` | description of a body that an attempt has, in the spool of its broker |
@@ -17,54 +17,58 @@ internal import LibCrypto
 /// never belong to different bodies.
 public final class PartFolder: Sendable {
     /// Least number of bytes that are kept.
-    public static let leastBytes = 1 << 20
+    public static let minimumKeptBytes = 1 << 20
 
     /// Path of the folder, absolute.
     public let path: String
-    let folder: Int32
-    let growing: Int32
-    private let salt: HMAC
+    let folderDescriptor: Int32
+    let growingFolderDescriptor: Int32
+    private let nameSalt: HMAC
     /// Present boot of the machine.
-    let boot: String
+    let bootID: String
 
     /// Opens the folder, and creates it if it is missing.
     ///
-    /// - Throws: `StoreError`; of kind `distrusted` if others can write to the folder.
+    /// - Throws: `StoreError`; of kind `writableByOthers` if others can write to the folder.
     public init(_ path: String) throws(StoreError) {
         self.path = path
         do {
             // Before anything is created below a folder that others can change, and in a folder of somebody else.
-            if try PrivateFolder.isStore(path), try !Self.isOwn(path) {
+            if try PrivateFolder.existsStore(path), try !Self.isPartFolder(path) {
                 throw StoreError(
-                    "\(path) has other files than partial bodies; choose another place with --cache-folder", .foreign)
+                    "\(path) has other files than partial bodies; choose another place with --cache-folder",
+                    .incompatible)
             }
-            try PrivateFolder.makeStore(path)
-            try PrivateFolder.makeStore(path + "/growing")
+            try PrivateFolder.makeOrCheckStore(path)
+            try PrivateFolder.makeOrCheckStore(path + "/growing")
             try PrivateFolder.checkFiles(["salt"], in: path)
         } catch let error as FolderError {
             throw StoreError(error)
         } catch {
             throw error as? StoreError ?? StoreError("\(error)")
         }
-        salt = HMAC(key: try Salt.read(path + "/salt"))
-        boot = Self.readBoot()
-        folder = unsafe open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-        guard folder >= 0 else { throw StoreError("cannot open \(path): \(SystemError("open", number: errno))") }
-        growing = unsafe openat(folder, "growing", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-        guard growing >= 0 else {
+        nameSalt = HMAC(key: try Salt.read(path + "/salt"))
+        bootID = Self.readBootID()
+        folderDescriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        guard folderDescriptor >= 0 else {
+            throw StoreError("cannot open \(path): \(SystemError("open", number: errno))")
+        }
+        growingFolderDescriptor = unsafe openat(
+            folderDescriptor, "growing", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        guard growingFolderDescriptor >= 0 else {
             let error = SystemError("open", number: errno)
-            close(folder)
+            close(folderDescriptor)
             throw StoreError("cannot open \(path)/growing: \(error)")
         }
     }
 
     deinit {
-        close(folder)
-        close(growing)
+        close(folderDescriptor)
+        close(growingFolderDescriptor)
     }
 
     /// Returns the ID that the kernel has drawn at its start, random(4); if it cannot be read, one that no other process has.
-    private static func readBoot() -> String {
+    private static func readBootID() -> String {
         let file = unsafe open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)
         defer { close(file) }
         var bytes = [UInt8](repeating: 0, count: 36)
@@ -75,51 +79,52 @@ public final class PartFolder: Sendable {
     }
 
     /// Whether an existing folder is one of parts, or empty.
-    private static func isOwn(_ path: String) throws(StoreError) -> Bool {
+    private static func isPartFolder(_ path: String) throws(StoreError) -> Bool {
         let opened = unsafe open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard opened >= 0 else { throw StoreError("cannot open \(path): \(SystemError("open", number: errno))") }
         defer { close(opened) }
         // Not the list of all names, which takes long with many parts.
         return unsafe faccessat(opened, "salt", F_OK, AT_SYMLINK_NOFOLLOW) == 0
-            || Self.names(in: opened).allSatisfy { $0 == "growing" || $0.hasPrefix("salt.") }
+            || Self.entryNames(in: opened).allSatisfy { $0 == "growing" || $0.hasPrefix("salt.") }
     }
 
     /// Returns the names of a part.
-    public func names(of keys: PartKeys) -> [String] {
+    public func partNames(for keys: PartKeys) -> [String] {
         // The version of the texts changes with their meaning.
-        keys.texts.map { salt.code(of: Array("1\n\($0)".utf8)).hex }
+        keys.keyTexts.map { nameSalt.authenticationCode(of: Array("1\n\($0)".utf8)).hex }
     }
 
     /// Whether bodies of a spool can be renamed to this folder. Two mounts of one file system have the same device.
-    public func accepts(spool: String) -> Bool {
+    public func sharesFileSystem(withSpool: String) -> Bool {
         let draft = "probe.\(getpid()).new"
-        let file = unsafe open("\(spool)/\(draft)", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o600)
+        let file = unsafe open("\(withSpool)/\(draft)", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o600)
         guard file >= 0 else { return false }
         close(file)
-        let isMoved = unsafe renameat(AT_FDCWD, "\(spool)/\(draft)", growing, draft) == 0
-        unsafe unlink("\(spool)/\(draft)")
-        unsafe unlinkat(growing, draft, 0)
+        let isMoved = unsafe renameat(AT_FDCWD, "\(withSpool)/\(draft)", growingFolderDescriptor, draft) == 0
+        unsafe unlink("\(withSpool)/\(draft)")
+        unsafe unlinkat(growingFolderDescriptor, draft, 0)
         return isMoved
     }
 
     /// Returns the description of a body that an attempt has.
-    public func head(of part: PartDescription, _ keys: PartKeys, at path: String) -> PartHead? {
-        guard let body = Body(path: path) else { return nil }
+    public func makeHead(of part: PartDescription, keys: PartKeys, at path: String) -> PartHead? {
+        guard let body = BodyStatus(path: path) else { return nil }
         return PartHead(
-            part, names: names(of: keys), owner: keys.owner?.description ?? "", path: path, device: body.device,
-            inode: body.inode, boot: boot)
+            part, keyDigests: partNames(for: keys), owner: keys.owner?.description ?? "", bodyPath: path,
+            device: body.device,
+            inode: body.inode, bootID: bootID)
     }
 
     /// A number that differs after a change of the folder, by any process; nil if it cannot be examined. Two changes within a
     /// tick of the file system's clock may count as one.
-    public var changes: Int? {
+    public var changeStamp: Int? {
         var status = stat()
-        guard unsafe fstat(folder, &status) == 0 else { return nil }
+        guard unsafe fstat(folderDescriptor, &status) == 0 else { return nil }
         return status.st_mtim.tv_sec &* 1_000_000_000 &+ status.st_mtim.tv_nsec
     }
 
     /// Whether the folder, or the one of descriptions in it, was removed since it was opened.
-    public var isRemoved: Bool { Self.isRemoved(folder) || Self.isRemoved(growing) }
+    public var isRemoved: Bool { Self.isRemoved(folderDescriptor) || Self.isRemoved(growingFolderDescriptor) }
 
     private static func isRemoved(_ folder: Int32) -> Bool {
         var status = stat()
@@ -133,31 +138,31 @@ public final class PartFolder: Sendable {
     /// - Parameter id: Name that no other body has, also not of another broker.
     /// - Returns: Whether the disk took it.
     @discardableResult
-    public func record(_ head: PartHead, as id: String) -> Bool {
+    public func recordHead(_ head: PartHead, as id: String) -> Bool {
         guard let bytes = head.encoded() else { return false }
-        return write(bytes, as: id, in: growing)
+        return replaceFile(bytes, as: id, in: growingFolderDescriptor)
     }
 
     /// Removes the description of a body that has ended.
-    public func forget(_ id: String) { unsafe unlinkat(growing, id, 0) }
+    public func removeHead(id: String) { unsafe unlinkat(growingFolderDescriptor, id, 0) }
 
     // MARK: Bodies that no attempt has
 
     /// Takes a body out of the spool.
     ///
     /// - Returns: Whether the body is kept. If not, it stays where it is.
-    public func store(_ head: PartHead) -> Bool {
-        guard let body = Body(path: head.path), body.matches(head), body.size >= Self.leastBytes,
-            let name = head.names.first,
+    public func storePart(_ head: PartHead) -> Bool {
+        guard let body = BodyStatus(path: head.bodyPath), body.matches(head), body.size >= Self.minimumKeptBytes,
+            let name = head.keyDigests.first,
             let bytes = head.encoded()
         else { return false }
-        for name in head.names.reversed() {
-            guard write(bytes, as: "\(name).head", in: folder) else { return false }
+        for name in head.keyDigests.reversed() {
+            guard replaceFile(bytes, as: "\(name).head", in: folderDescriptor) else { return false }
         }
         // A sweep removes the former body: to free its blocks takes long.
-        unsafe renameat(folder, "\(name).body", folder, "\(name).\(getpid()).new")
-        guard unsafe renameat(AT_FDCWD, head.path, folder, "\(name).body") == 0 else { return false }
-        unsafe utimensat(folder, "\(name).body", nil, AT_SYMLINK_NOFOLLOW)
+        unsafe renameat(folderDescriptor, "\(name).body", folderDescriptor, "\(name).\(getpid()).new")
+        guard unsafe renameat(AT_FDCWD, head.bodyPath, folderDescriptor, "\(name).body") == 0 else { return false }
+        unsafe utimensat(folderDescriptor, "\(name).body", nil, AT_SYMLINK_NOFOLLOW)
         return true
     }
 
@@ -165,7 +170,7 @@ public final class PartFolder: Sendable {
     public struct AssignedPart: Sendable {
         public var head: PartHead
         /// Number of bytes that count.
-        public var bytes: Int
+        public var usableBytes: Int
         /// SHA-256 that these bytes must have, of a body that was written before the last boot; nil for another one.
         public var sha256: String?
     }
@@ -174,69 +179,73 @@ public final class PartFolder: Sendable {
     ///
     /// - Parameters:
     ///   - names: Names to look for, the best first.
-    ///   - maxBytes: Most bytes that the attempt accepts; nil for any number. A longer part stays.
+    ///   - maximumBytes: Most bytes that the attempt accepts; nil for any number. A longer part stays.
     ///   - path: Path to which the body moves, on the same file system.
-    ///   - id: As for `record`.
+    ///   - id: As for `recordHead`.
     /// - Returns: Nil if there is none.
-    public func assign(_ names: [String], maxBytes: Int?, to path: String, as id: String) -> AssignedPart? {
+    public func assignPart(named names: [String], maximumBytes: Int?, to path: String, as id: String) -> AssignedPart? {
         for name in names {
-            guard var head = readHead("\(name).head", in: folder), head.names.contains(name) else { continue }
+            guard var head = readHead("\(name).head", in: folderDescriptor), head.keyDigests.contains(name) else {
+                continue
+            }
             // A description under a second name may be older than the body.
-            guard name == head.names[0] || readHead("\(head.names[0]).head", in: folder) == head else {
-                unsafe unlinkat(folder, "\(name).head", 0)
+            guard name == head.keyDigests[0] || readHead("\(head.keyDigests[0]).head", in: folderDescriptor) == head
+            else {
+                unsafe unlinkat(folderDescriptor, "\(name).head", 0)
                 continue
             }
-            let place = "\(head.names[0]).body"
+            let place = "\(head.keyDigests[0]).body"
             // Another broker may be storing the body of this description.
-            guard let body = Body(place, in: folder), body.matches(head) else { continue }
-            guard let count = count(body, head) else {
-                drop(head)
+            guard let body = BodyStatus(place, in: folderDescriptor), body.matches(head) else { continue }
+            guard let count = usableBytes(of: body, head: head) else {
+                removePart(head)
                 continue
             }
-            guard count.bytes <= maxBytes ?? .max else { continue }
-            head.path = path
+            guard count.bytes <= maximumBytes ?? .max else { continue }
+            head.bodyPath = path
             // Before the move, so that a broker which follows a crash finds the body.
-            guard record(head, as: id) else { continue }
-            guard unsafe renameat(folder, place, AT_FDCWD, path) == 0 else {
-                forget(id)
+            guard recordHead(head, as: id) else { continue }
+            guard unsafe renameat(folderDescriptor, place, AT_FDCWD, path) == 0 else {
+                removeHead(id: id)
                 continue
             }
-            for name in head.names { unsafe unlinkat(folder, "\(name).head", 0) }
+            for name in head.keyDigests { unsafe unlinkat(folderDescriptor, "\(name).head", 0) }
             // A complete body, whose DONE was lost, is read-only.
             unsafe fchmodat(AT_FDCWD, path, 0o600, 0)
             // Another broker may have replaced the body since the check.
-            guard Body(path: path)?.matches(head) == true else {
+            guard BodyStatus(path: path)?.matches(head) == true else {
                 unsafe unlink(path)
-                forget(id)
+                removeHead(id: id)
                 continue
             }
-            return AssignedPart(head: head, bytes: count.bytes, sha256: count.sha256)
+            return AssignedPart(head: head, usableBytes: count.bytes, sha256: count.sha256)
         }
         return nil
     }
 
     /// Number of the bytes of a body that count. After a boot these are the bytes of the last checkpoint: what was written
     /// later may not have reached the disk.
-    func count(_ body: Body, _ head: PartHead) -> (bytes: Int, sha256: String?)? {
+    func usableBytes(of body: BodyStatus, head: PartHead) -> (bytes: Int, sha256: String?)? {
         var count: (bytes: Int, sha256: String?) = (body.size, nil)
-        if head.boot != boot {
+        if head.bootID != bootID {
             guard let checkpoint = head.part.checkpoint else { return nil }
-            count = (checkpoint.bytes, checkpoint.sha256)
+            count = (checkpoint.byteCount, checkpoint.sha256)
         }
-        guard count.bytes >= Self.leastBytes, count.bytes <= body.size, count.bytes <= head.part.totalBytes ?? .max
+        guard count.bytes >= Self.minimumKeptBytes, count.bytes <= body.size,
+            count.bytes <= head.part.totalBytes ?? .max
         else { return nil }
         return count
     }
 
-    private func drop(_ head: PartHead) {
-        for name in head.names { unsafe unlinkat(folder, "\(name).head", 0) }
-        unsafe unlinkat(folder, "\(head.names[0]).body", 0)
+    private func removePart(_ head: PartHead) {
+        for name in head.keyDigests { unsafe unlinkat(folderDescriptor, "\(name).head", 0) }
+        unsafe unlinkat(folderDescriptor, "\(head.keyDigests[0]).body", 0)
     }
 
     // MARK: Files
 
     /// Status of a body file.
-    struct Body {
+    struct BodyStatus {
         let size: Int
         let device: UInt64
         let inode: UInt64
@@ -265,7 +274,7 @@ public final class PartFolder: Sendable {
         defer { close(file) }
         var status = stat()
         guard unsafe fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(),
-            status.st_mode & 0o077 == 0, status.st_size <= PartHead.mostBytes
+            status.st_mode & 0o077 == 0, status.st_size <= PartHead.maximumBytes
         else { return nil }
         var bytes = [UInt8](repeating: 0, count: status.st_size)
         guard unsafe read(file, &bytes, bytes.count) == bytes.count else { return nil }
@@ -273,7 +282,7 @@ public final class PartFolder: Sendable {
     }
 
     /// Creates or replaces a file. Readers see the former content or the new one.
-    private func write(_ bytes: [UInt8], as name: String, in folder: Int32) -> Bool {
+    private func replaceFile(_ bytes: [UInt8], as name: String, in folder: Int32) -> Bool {
         let draft = "\(name).\(getpid()).new"
         let file = unsafe openat(folder, draft, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0o600)
         guard file >= 0 else { return false }

@@ -7,47 +7,47 @@ public protocol StoreFolder: Sendable {
     /// Absolute path without trailing slash.
     var path: String { get }
     /// Description of the data for messages: `the cache`.
-    static var title: String { get }
+    static var titleInMessages: String { get }
     /// File name of the database.
     static var databaseName: String { get }
     /// File name of the lock.
     static var lockName: String { get }
     /// Names of further files that are opened by path.
-    static var otherFiles: [String] { get }
+    static var otherFileNames: [String] { get }
 }
 
 extension StoreFolder {
     /// Path of the database.
-    public var database: String { "\(path)/\(Self.databaseName)" }
+    public var databasePath: String { "\(path)/\(Self.databaseName)" }
     /// Path of the folder of body files.
-    public var bodies: String { path + "/bodies" }
+    public var bodiesPath: String { path + "/bodies" }
     /// Path of the lock file, held by the process that uses the data.
-    public var lock: String { "\(path)/\(Self.lockName)" }
+    public var lockPath: String { "\(path)/\(Self.lockName)" }
 
     /// Names of the database and of SQLite's auxiliary files.
-    public static var databaseFiles: [String] { ["", "-wal", "-shm", "-journal"].map { databaseName + $0 } }
+    public static var databaseFileNames: [String] { ["", "-wal", "-shm", "-journal"].map { databaseName + $0 } }
 
     /// Files that are opened by path, and therefore must not be links.
-    private var files: [String] { Self.databaseFiles + [Self.lockName] + Self.otherFiles }
+    private var allFileNames: [String] { Self.databaseFileNames + [Self.lockName] + Self.otherFileNames }
 
     /// Creates the folders, or checks that existing ones are private to this user.
     /// - Throws: `StoreError`.
-    public func prepare() throws(StoreError) {
+    public func prepareFolders() throws(StoreError) {
         do throws(FolderError) {
-            try PrivateFolder.makeStore(path)
-            try PrivateFolder.makeStore(bodies)
-            try PrivateFolder.checkFiles(files, in: path)
+            try PrivateFolder.makeOrCheckStore(path)
+            try PrivateFolder.makeOrCheckStore(bodiesPath)
+            try PrivateFolder.checkFiles(allFileNames, in: path)
         } catch {
             throw StoreError(error)
         }
     }
 
-    /// Returns whether the folder exists, after the checks of `prepare`, without changes.
+    /// Returns whether the folder exists, after the checks of `prepareFolders`, without changes.
     /// - Throws: `StoreError`.
-    public func check() throws(StoreError) -> Bool {
+    public func checkExistingFolders() throws(StoreError) -> Bool {
         do throws(FolderError) {
-            guard try PrivateFolder.isStore(path) else { return false }
-            try PrivateFolder.checkFiles(files, in: path)
+            guard try PrivateFolder.existsStore(path) else { return false }
+            try PrivateFolder.checkFiles(allFileNames, in: path)
             return true
         } catch {
             throw StoreError(error)
@@ -57,14 +57,14 @@ extension StoreFolder {
     /// Acquires the lock.
     ///
     /// - Throws: `StoreError`; its kind says whether another process holds the lock.
-    public func take() throws(StoreError) -> LockFile {
+    public func acquireLock() throws(StoreError) -> LockFile {
         let taken: LockFile?
         do throws(SystemError) {
-            taken = try LockFile.take(lock)
+            taken = try LockFile.acquire(lockPath)
         } catch {
-            throw StoreError("cannot lock \(Self.title) in \(path): \(error)")
+            throw StoreError("cannot lock \(Self.titleInMessages) in \(path): \(error)")
         }
-        guard let taken else { throw StoreError("another broker has \(Self.title) in \(path)", .taken) }
+        guard let taken else { throw StoreError("another broker has \(Self.titleInMessages) in \(path)", .lockHeld) }
         return taken
     }
 }
@@ -74,11 +74,11 @@ public struct StoreError: Error, CustomStringConvertible {
     /// Kinds of reasons, by their remedy.
     public enum Kind: Equatable, Sendable {
         /// Another process holds the lock.
-        case taken
+        case lockHeld
         /// Another user could have prepared or could change it.
-        case distrusted
+        case writableByOthers
         /// It belongs to a newer version or another program.
-        case foreign
+        case incompatible
         case other
     }
 
@@ -92,6 +92,6 @@ public struct StoreError: Error, CustomStringConvertible {
 
     /// Creates an error for an unusable folder.
     public init(_ error: FolderError) {
-        self.init(error.description, error.isDistrust ? .distrusted : .other)
+        self.init(error.description, error.isUntrustedFolder ? .writableByOthers : .other)
     }
 }

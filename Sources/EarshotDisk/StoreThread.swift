@@ -3,66 +3,66 @@ internal import Synchronization
 
 /// Dedicated thread for a store of the cache or of durable requests, so that no loop blocks on the disk.
 public final class StoreThread<Backend: StoreBackend>: Sendable {
-    private let requests = Mutex<[Backend.Request]>([])
+    private let pendingRequests = Mutex<[Backend.Request]>([])
     private let queue: DispatchQueue
     /// Keeper, used only on `queue`; nil before it is created.
     private let backend = Mutex<Backend?>(nil)
     /// Pause before a keeper that is behind goes on.
-    private let pauseMilliseconds: Int
+    private let retryPauseMilliseconds: Int
     /// Whether that pause runs.
-    private let isWaiting = Mutex(false)
+    private let isRetryScheduled = Mutex(false)
 
     /// - Parameters:
-    ///   - pauseMilliseconds: pause before a keeper that is behind goes on. A second: a full disk or a lock seldom ends
+    ///   - retryPauseMilliseconds: pause before a keeper that is behind goes on. A second: a full disk or a lock seldom ends
     ///     sooner.
-    ///   - make: Called on the thread. Requests wait until it returns.
+    ///   - makeBackend: Called on the thread. Requests wait until it returns.
     public init(
-        _ label: String, pauseMilliseconds: Int = 1_000, make: @escaping @Sendable () -> sending Backend
+        _ label: String, retryPauseMilliseconds: Int = 1_000, makeBackend: @escaping @Sendable () -> sending Backend
     ) {
-        self.pauseMilliseconds = pauseMilliseconds
+        self.retryPauseMilliseconds = retryPauseMilliseconds
         queue = DispatchQueue(label: label)
         queue.async { [self] in
-            backend.withLock { $0 = make() }
-            goOnIfBehind()
+            backend.withLock { $0 = makeBackend() }
+            scheduleRetryIfPending()
         }
     }
 
     /// Submits a request. All calls come from one thread, which defines the order.
     public func submit(_ request: Backend.Request) {
-        let isFirst = requests.withLock { requests in
+        let isFirst = pendingRequests.withLock { requests in
             requests.append(request)
             return requests.count == 1
         }
-        if isFirst { queue.async { [self] in work() } }
+        if isFirst { queue.async { [self] in carryOutPendingRequests() } }
     }
 
     /// Blocks until the keeper has executed all submitted requests and tried rejected changes again.
-    public func finish() { queue.sync { work(goesOn: true) } }
+    public func finish() { queue.sync { carryOutPendingRequests(withoutPause: true) } }
 
-    /// - Parameter goesOn: whether a keeper that is behind goes on without a pause.
-    private func work(goesOn: Bool = false) {
-        let taken = requests.withLock { requests in
+    /// - Parameter withoutPause: whether a keeper that is behind goes on without a pause.
+    private func carryOutPendingRequests(withoutPause: Bool = false) {
+        let taken = pendingRequests.withLock { requests in
             let taken = requests
             requests = []
             return taken
         }
         backend.withLock { backend in
             if !taken.isEmpty { backend?.carryOut(taken) }
-            if goesOn, backend?.isBehind == true { backend?.carryOut([]) }
+            if withoutPause, backend?.hasPendingWork == true { backend?.carryOut([]) }
         }
-        goOnIfBehind()
+        scheduleRetryIfPending()
     }
 
-    private func goOnIfBehind() {
-        guard backend.withLock({ $0?.isBehind }) == true else { return }
-        let isFirst = isWaiting.withLock { isWaiting in
+    private func scheduleRetryIfPending() {
+        guard backend.withLock({ $0?.hasPendingWork }) == true else { return }
+        let isFirst = isRetryScheduled.withLock { isWaiting in
             defer { isWaiting = true }
             return !isWaiting
         }
         guard isFirst else { return }
-        queue.asyncAfter(deadline: .now() + .milliseconds(pauseMilliseconds)) { [weak self] in
-            self?.isWaiting.withLock { $0 = false }
-            self?.work(goesOn: true)
+        queue.asyncAfter(deadline: .now() + .milliseconds(retryPauseMilliseconds)) { [weak self] in
+            self?.isRetryScheduled.withLock { $0 = false }
+            self?.carryOutPendingRequests(withoutPause: true)
         }
     }
 }
@@ -77,9 +77,9 @@ public protocol StoreBackend: AnyObject, SendableMetatype {
 
     /// Whether work is left: a transaction to end, or changes that the disk rejected. A `carryOut` without requests
     /// follows after a pause.
-    var isBehind: Bool { get }
+    var hasPendingWork: Bool { get }
 }
 
 extension StoreBackend {
-    public var isBehind: Bool { false }
+    public var hasPendingWork: Bool { false }
 }

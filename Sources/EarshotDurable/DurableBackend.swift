@@ -18,17 +18,17 @@ final class DurableBackend: StoreBackend {
     /// Table; nil if it cannot be opened, in which case all requests are refused.
     private var table: DurableTable?
     private var bodies: BodyFolder?
-    private var limit = Int.max
+    private var limitBytes = Int.max
     /// Total cost of all rows.
-    private var cost = 0
+    private var totalCostBytes = 0
     /// Requests forgotten by the loop but still in the table, because the disk rejected the change.
-    private var unforgotten: [UInt64] = []
+    private var undeletedRequestIDs: [UInt64] = []
 
     /// Whether an acknowledged or removed request is still in the table, where the next broker would find it.
-    var isBehind: Bool { !unforgotten.isEmpty }
+    var hasPendingWork: Bool { !undeletedRequestIDs.isEmpty }
 
     /// Time of the last report of a failure, in seconds since 1970.
-    private var reportedAt = 0
+    private var lastFaultReportTime = 0
 
     init(_ folder: DurableFolder, spool: String, _ answers: Mailbox<DurableAnswer>) {
         self.folder = folder
@@ -36,9 +36,9 @@ final class DurableBackend: StoreBackend {
         self.answers = answers
         do throws(StoreError) {
             let files = try open()
-            answers.put(.opened(files: files, hasRows: cost > 0))
+            answers.put(.tableOpened(files: files, hasRows: totalCostBytes > 0))
         } catch {
-            answers.put(.foreign(error.description))
+            answers.put(.tableIncompatible(error.description))
         }
     }
 
@@ -47,40 +47,40 @@ final class DurableBackend: StoreBackend {
     /// - Throws: `StoreError` of the kind `foreign`. After other errors this process has no durable requests.
     private func open() throws(StoreError) -> Set<String> {
         do {
-            bodies = try BodyFolder(folder.bodies)
-            return try load()
-        } catch let error as StoreError where error.kind == .foreign {
+            bodies = try BodyFolder(folder.bodiesPath)
+            return try loadTable()
+        } catch let error as StoreError where error.kind == .incompatible {
             throw error
-        } catch let error as DatabaseError where error.isDamage {
-            return begin(resetAfter: error)
+        } catch let error as DatabaseError where error.isCorruption {
+            return replaceTable(after: error)
         } catch {
-            return abandon(after: error)
+            return stopStoring(after: error)
         }
     }
 
     /// Opens the table.
     /// - Returns: the digests of all body files.
-    private func load() throws -> Set<String> {
-        let table = try DurableTable(folder.database)
+    private func loadTable() throws -> Set<String> {
+        let table = try DurableTable(folder.databasePath)
         guard let bodies else { throw StoreError("there is no folder for bodies") }
         let files = try bodies.list()
         // Bodies without a table are results of a lost table.
         guard !table.isNew || files.isEmpty else {
-            try quarantine(["bodies"])
+            try moveToQuarantine(["bodies"])
             answers.put(.fault(.tableMissing(movedTo: quarantinePath)))
-            return try load()
+            return try loadTable()
         }
         let lengths = Dictionary(files.map { ($0.name, $0.length) }) { first, _ in first }
         var named: Set<String> = []
         try table.transaction {
-            for row in try table.files() {
+            for row in try table.requestsWithBodyFiles() {
                 if lengths[row.sha256] == row.length {
                     named.insert(row.sha256)
                 } else {
                     try table.reopen(row.id, acceptedAt: row.acceptedAt)
                 }
             }
-            cost = try table.cost()
+            totalCostBytes = try table.totalCostBytes()
         }
         for file in files where !named.contains(file.name) { bodies.remove(file.name) }
         self.table = table
@@ -89,16 +89,16 @@ final class DurableBackend: StoreBackend {
 
     /// Moves a corrupt table and its bodies aside, for recovery by an administrator, and creates a new one. If that
     /// fails, this process stores nothing.
-    private func begin(resetAfter error: any Error) -> Set<String> {
-        cost = 0
+    private func replaceTable(after error: any Error) -> Set<String> {
+        totalCostBytes = 0
         do {
             // Bodies first: after a crash in between, a table without bodies is read again, but bodies without a table
             // are not.
-            try quarantine(["bodies"] + DurableFolder.databaseFiles)
+            try moveToQuarantine(["bodies"] + DurableFolder.databaseFileNames)
             answers.put(.fault(.damaged(error: "\(error)", movedTo: quarantinePath)))
-            return try load()
+            return try loadTable()
         } catch {
-            return abandon(after: error)
+            return stopStoring(after: error)
         }
     }
 
@@ -106,8 +106,8 @@ final class DurableBackend: StoreBackend {
     private lazy var quarantinePath = "\(folder.path)/damaged-\(CalendarTime.now())-\(getpid())"
 
     /// Moves files and folders of `folder` to `quarantinePath`, in which their names are unused.
-    private func quarantine(_ names: [String]) throws {
-        try PrivateFolder.make(quarantinePath)
+    private func moveToQuarantine(_ names: [String]) throws {
+        try PrivateFolder.createWithParents(quarantinePath)
         for name in names {
             guard unsafe rename("\(folder.path)/\(name)", "\(quarantinePath)/\(name)") != 0, errno != ENOENT else {
                 continue
@@ -115,11 +115,11 @@ final class DurableBackend: StoreBackend {
             throw StoreError(
                 "cannot move \(folder.path)/\(name) to \(quarantinePath): \(SystemError("rename", number: errno))")
         }
-        try PrivateFolder.make(folder.bodies)
-        bodies = try BodyFolder(folder.bodies)
+        try PrivateFolder.createWithParents(folder.bodiesPath)
+        bodies = try BodyFolder(folder.bodiesPath)
     }
 
-    private func abandon(after error: any Error) -> Set<String> {
+    private func stopStoring(after error: any Error) -> Set<String> {
         table = nil
         answers.put(.fault(.unavailable(error: "\(error)")))
         return []
@@ -132,24 +132,24 @@ final class DurableBackend: StoreBackend {
         for request in requests {
             switch request {
             case .rows(let id, let principal):
-                write(&writes)
+                writeTransaction(&writes)
                 answers.put(.rows(rows(after: id, principal)))
             case .read(let id):
-                write(&writes)
-                answers.put(.read(id: id, read(id)))
-            case .limit(let bytes):
-                write(&writes)
-                limit = bytes
-            case .store, .record, .reopen, .forget: writes.append(request)
+                writeTransaction(&writes)
+                answers.put(.resultRead(id: id, readResult(of: id)))
+            case .setLimit(let bytes):
+                writeTransaction(&writes)
+                limitBytes = bytes
+            case .store, .storeResult, .reopen, .deleteRequest: writes.append(request)
             }
         }
-        write(&writes)
+        writeTransaction(&writes)
     }
 
     private func reportFault(_ error: any Error) {
-        guard time(nil) >= reportedAt + Self.reportIntervalSeconds else { return }
-        reportedAt = time(nil)
-        answers.put(.fault(.failing(error: "\(error)")))
+        guard time(nil) >= lastFaultReportTime + Self.reportIntervalSeconds else { return }
+        lastFaultReportTime = time(nil)
+        answers.put(.fault(.diskOperationFailing(error: "\(error)")))
     }
 
     /// Returns the next slice of rows; none after the last, and if they cannot be read.
@@ -159,7 +159,7 @@ final class DurableBackend: StoreBackend {
             var next = id
             while true {
                 let rows = try table.rows(after: next, principal: principal)
-                let left = isBehind ? rows.filter { !unforgotten.contains($0.id) } : rows
+                let left = hasPendingWork ? rows.filter { !undeletedRequestIDs.contains($0.id) } : rows
                 guard left.isEmpty, let last = rows.last else { return left }
                 next = last.id
             }
@@ -169,15 +169,19 @@ final class DurableBackend: StoreBackend {
         }
     }
 
-    private func read(_ id: UInt64) -> DurableReading? {
+    private func readResult(of id: UInt64) -> DurableStoredResult? {
         do {
-            guard let end = try table?.end(of: id) else { return nil }
-            if let bytes = end.body { return DurableReading(head: end.head, body: .bytes(bytes)) }
-            guard let sha256 = end.sha256 else { return DurableReading(head: end.head, body: .none) }
-            guard let part = bodies?.provide(sha256, length: end.length, toSpool: spoolPath, for: "durable") else {
+            guard let end = try table?.result(of: id) else { return nil }
+            if let bytes = end.body { return DurableStoredResult(terminalHead: end.terminalHead, body: .bytes(bytes)) }
+            guard let sha256 = end.sha256 else {
+                return DurableStoredResult(terminalHead: end.terminalHead, body: .noBody)
+            }
+            guard let part = bodies?.linkOrCopyBody(sha256, length: end.bodyLength, toSpool: spoolPath, for: "durable")
+            else {
                 return nil
             }
-            return DurableReading(head: end.head, body: .file(part: part, sha256: sha256, length: end.length))
+            return DurableStoredResult(
+                terminalHead: end.terminalHead, body: .spoolFile(name: part, sha256: sha256, length: end.bodyLength))
         } catch {
             reportFault(error)
             return nil
@@ -189,35 +193,36 @@ final class DurableBackend: StoreBackend {
     /// Effects of a transaction outside the table, applied after its commit.
     private struct Changes {
         var answers: [DurableAnswer] = []
-        var cost: Int
+        var costBytes: Int
         /// Body files of deleted rows.
-        var released: [String] = []
+        var releasedBodyFiles: [String] = []
     }
 
-    private func write(_ requests: inout [DurableRequest]) {
-        guard !requests.isEmpty || isBehind else { return }
+    private func writeTransaction(_ requests: inout [DurableRequest]) {
+        guard !requests.isEmpty || hasPendingWork else { return }
         let bodiesTaken = storeBodyFiles(of: requests)
         do {
             guard let table else { throw StoreError("there is no table") }
             guard table.isInPlace else {
-                throw StoreError(DurableFolder.removalNotice(folder.database))
+                throw StoreError(DurableFolder.removalNotice(folder.databasePath))
             }
-            var changes = Changes(cost: cost)
+            var changes = Changes(costBytes: totalCostBytes)
             try table.transaction {
-                for id in unforgotten { try forget(id, table, &changes) }
+                for id in undeletedRequestIDs { try deleteRequest(id, table, &changes) }
                 for (index, request) in requests.enumerated() {
                     try carryOut(request, hasFile: bodiesTaken[index], table, &changes)
                 }
             }
-            cost = changes.cost
-            unforgotten = []
-            removeFiles(changes.released)
+            totalCostBytes = changes.costBytes
+            undeletedRequestIDs = []
+            removeUnreferencedFiles(changes.releasedBodyFiles)
             for answer in changes.answers { answers.put(answer) }
         } catch {
             if table != nil { reportFault(error) }
-            refuse(requests)
+            refuseRequests(requests)
         }
-        removeFiles(requests.compactMap { if case .record(_, let end, _?) = $0 { end.sha256 } else { nil } })
+        removeUnreferencedFiles(
+            requests.compactMap { if case .storeResult(_, let end, _?) = $0 { end.sha256 } else { nil } })
         requests = []
     }
 
@@ -226,15 +231,15 @@ final class DurableBackend: StoreBackend {
     private func storeBodyFiles(of requests: [DurableRequest]) -> [Bool] {
         var hasTaken = false
         var isStored = requests.map { request in
-            guard case .record(_, let end, let file?) = request else { return true }
+            guard case .storeResult(_, let end, let file?) = request else { return true }
             defer { close(file) }
-            guard table != nil, let sha256 = end.sha256, end.length <= limit else { return false }
+            guard table != nil, let sha256 = end.sha256, end.bodyLength <= limitBytes else { return false }
             hasTaken = true
-            return bodies?.take(file, as: sha256, isForGood: true) ?? false
+            return bodies?.storeFile(file, as: sha256, isFlushed: true) ?? false
         }
         if hasTaken, bodies?.flush() != true {
             for index in requests.indices {
-                if case .record(_, _, _?) = requests[index] { isStored[index] = false }
+                if case .storeResult(_, _, _?) = requests[index] { isStored[index] = false }
             }
         }
         return isStored
@@ -245,65 +250,68 @@ final class DurableBackend: StoreBackend {
     ) throws {
         switch request {
         case .store(let id, let principal, let acceptedAt, let head):
-            let cost = DurableTable.cost(ofHead: head)
-            guard changes.cost + cost <= limit else {
+            let cost = DurableTable.costBytes(ofHead: head)
+            guard changes.costBytes + cost <= limitBytes else {
                 changes.answers.append(.refused(id: id, isFull: true))
                 return
             }
             try table.insert(id, principal: principal, acceptedAt: acceptedAt, head: head)
-            changes.cost += cost
+            changes.costBytes += cost
             changes.answers.append(.stored(id: id))
-        case .record(let id, let end, _):
-            let more = end.head.count + end.length
-            guard hasFile, try table.storedResult(id) != nil, changes.cost + more <= limit else {
-                changes.answers.append(.recorded(id: id, isStored: false))
+        case .storeResult(let id, let end, _):
+            let more = end.terminalHead.count + end.bodyLength
+            guard hasFile, try table.storedResult(of: id) != nil, changes.costBytes + more <= limitBytes else {
+                changes.answers.append(.resultRecorded(id: id, isStored: false))
                 return
             }
-            try table.update(id, end)
-            changes.cost += more
-            changes.answers.append(.recorded(id: id, isStored: true))
-        case .reopen(let id, let acceptedAt): try reopen(id, acceptedAt, table, &changes)
-        case .forget(let id): try forget(id, table, &changes)
-        case .rows, .read, .limit: preconditionFailure("a request that writes nothing is carried out as one that does")
+            try table.setResult(of: id, end)
+            changes.costBytes += more
+            changes.answers.append(.resultRecorded(id: id, isStored: true))
+        case .reopen(let id, let acceptedAt): try reopenRequest(id, acceptedAt, table, &changes)
+        case .deleteRequest(let id): try deleteRequest(id, table, &changes)
+        case .rows, .read, .setLimit:
+            preconditionFailure("a request that writes nothing is carried out as one that does")
         }
     }
 
-    private func reopen(_ id: UInt64, _ acceptedAt: Int64, _ table: DurableTable, _ changes: inout Changes) throws {
-        guard let held = try table.storedResult(id), let head = try table.reopen(id, acceptedAt: acceptedAt)
+    private func reopenRequest(_ id: UInt64, _ acceptedAt: Int64, _ table: DurableTable, _ changes: inout Changes)
+        throws
+    {
+        guard let held = try table.storedResult(of: id), let head = try table.reopen(id, acceptedAt: acceptedAt)
         else {
             changes.answers.append(.reopened(id: id, head: nil))
             return
         }
-        changes.cost -= held.cost - (try table.storedResult(id)?.cost ?? 0)
-        if let file = held.file { changes.released.append(file) }
+        changes.costBytes -= held.costBytes - (try table.storedResult(of: id)?.costBytes ?? 0)
+        if let file = held.bodyFile { changes.releasedBodyFiles.append(file) }
         changes.answers.append(.reopened(id: id, head: head))
     }
 
-    private func forget(_ id: UInt64, _ table: DurableTable, _ changes: inout Changes) throws {
-        guard let held = try table.storedResult(id) else { return }
+    private func deleteRequest(_ id: UInt64, _ table: DurableTable, _ changes: inout Changes) throws {
+        guard let held = try table.storedResult(of: id) else { return }
         try table.delete(id)
-        changes.cost -= held.cost
-        if let file = held.file { changes.released.append(file) }
+        changes.costBytes -= held.costBytes
+        if let file = held.bodyFile { changes.releasedBodyFiles.append(file) }
     }
 
     /// Reports a failure of requests whose transaction was rolled back.
-    private func refuse(_ requests: [DurableRequest]) {
+    private func refuseRequests(_ requests: [DurableRequest]) {
         for request in requests {
             switch request {
             case .store(let id, _, _, _): answers.put(.refused(id: id, isFull: false))
-            case .record(let id, _, _): answers.put(.recorded(id: id, isStored: false))
+            case .storeResult(let id, _, _): answers.put(.resultRecorded(id: id, isStored: false))
             case .reopen(let id, _): answers.put(.reopened(id: id, head: nil))
-            case .forget(let id): if table != nil { unforgotten.append(id) }
-            case .rows, .read, .limit: preconditionFailure("a request that writes nothing was to be written")
+            case .deleteRequest(let id): if table != nil { undeletedRequestIDs.append(id) }
+            case .rows, .read, .setLimit: preconditionFailure("a request that writes nothing was to be written")
             }
         }
     }
 
     /// Removes those of the given files that no row names.
-    private func removeFiles(_ sums: [String]) {
+    private func removeUnreferencedFiles(_ sums: [String]) {
         guard !sums.isEmpty, let table else { return }
         do {
-            for sum in try Set(sums).filter({ try !table.names($0) }) { bodies?.remove(sum) }
+            for sum in try Set(sums).filter({ try !table.hasRow(withBodyFile: $0) }) { bodies?.remove(sum) }
         } catch {
             reportFault(error)
         }

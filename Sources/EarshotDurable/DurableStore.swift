@@ -31,13 +31,13 @@ public final class DurableStore: Sendable {
 /// Files of durable requests on disk: a database, body files, and a lock.
 public struct DurableFolder: StoreFolder {
     /// Name in messages.
-    public static let title = "the durable requests"
+    public static let titleInMessages = "the durable requests"
     /// File name of the database.
     public static let databaseName = "requests.sqlite"
     /// File name of the lock.
     public static let lockName = "durable.lock"
     /// None.
-    public static let otherFiles: [String] = []
+    public static let otherFileNames: [String] = []
 
     /// Absolute path without trailing slash.
     public let path: String
@@ -61,7 +61,7 @@ public enum DurableFault: Equatable, Sendable {
     /// Bodies exist without a table. They were moved aside.
     case tableMissing(movedTo: String)
     /// Reading or writing fails. Reported at most once per minute.
-    case failing(error: String)
+    case diskOperationFailing(error: String)
 
     /// Message for the log.
     public var message: String {
@@ -69,14 +69,14 @@ public enum DurableFault: Equatable, Sendable {
         case .unavailable: "cannot store durable requests; they are refused"
         case .damaged: "the table of durable requests is corrupt; it was moved aside with its bodies and replaced"
         case .tableMissing: "the table of durable requests is missing; its bodies were moved aside"
-        case .failing: "cannot read or write durable requests"
+        case .diskOperationFailing: "cannot read or write durable requests"
         }
     }
 
     /// Names and values of the details.
     public var details: [String: String] {
         switch self {
-        case .unavailable(let error), .failing(let error): ["error": error]
+        case .unavailable(let error), .diskOperationFailing(let error): ["error": error]
         case .damaged(let error, let path): ["error": error, "moved-to": path]
         case .tableMissing(let path): ["moved-to": path]
         }

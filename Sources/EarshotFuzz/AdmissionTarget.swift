@@ -6,57 +6,63 @@ internal import EarshotLoop
 struct AdmissionTarget {
     private var gate = AdmissionGate(now: LoopTime(nanoseconds: 0))
     private var now = LoopTime(nanoseconds: 0)
-    private var open: [(number: UInt64, network: UInt8)] = []
-    private var last: UInt64 = 0
-    private var admitted = 0
+    private var openConnections: [(number: UInt64, network: UInt8)] = []
+    private var lastConnectionNumber: UInt64 = 0
+    private var admittedCount = 0
 
     static func run(_ choices: inout ByteSource) {
         var target = AdmissionTarget()
         while !choices.isEmpty { target.step(&choices) }
-        for (number, _) in target.open { target.gate.ended(number) }
-        precondition(target.gate.count == 0, "\(target.gate.count) handshakes are left")
+        for (number, _) in target.openConnections { target.gate.handshakeEnded(number) }
+        precondition(target.gate.handshakeCount == 0, "\(target.gate.handshakeCount) handshakes are left")
     }
 
     private mutating func step(_ choices: inout ByteSource) {
-        switch choices.number(4) {
+        switch choices.number(below: 4) {
         case 0, 1:
             let network = choices.byte()
             let pause = Int(choices.byte())
-            for _ in 0..<choices.byte() where last < 2_000 { call(from: network, after: pause) }
+            for _ in 0..<choices.byte() where lastConnectionNumber < 2_000 { connect(from: network, after: pause) }
         case 2:
-            let number = choices.flag() ? open.first?.number : UInt64(choices.byte())
-            gate.ended(number ?? 0)
-            open.removeAll { $0.number == number }
+            let number = choices.boolean() ? openConnections.first?.number : UInt64(choices.byte())
+            gate.handshakeEnded(number ?? 0)
+            openConnections.removeAll { $0.number == number }
         default: now = now.advanced(milliseconds: Int(choices.byte()) * 10)
         }
-        precondition(gate.count == open.count && open.count <= AdmissionGate.mostHandshakes, "\(gate.count) handshakes")
+        precondition(
+            gate.handshakeCount == openConnections.count && openConnections.count <= AdmissionGate.maximumHandshakes,
+            "\(gate.handshakeCount) handshakes")
     }
 
-    private mutating func call(from network: UInt8, after pause: Int) {
+    private mutating func connect(from network: UInt8, after pause: Int) {
         now = now.advanced(milliseconds: pause % 8)
         switch gate.decision(now: now) {
-        case .wait(nil): precondition(open.count == AdmissionGate.mostHandshakes, "a wait without a reason")
-        case .wait(let moment?):
+        case .waitUntil(nil):
+            precondition(openConnections.count == AdmissionGate.maximumHandshakes, "a wait without a reason")
+        case .waitUntil(let moment?):
             precondition(moment > now, "a wait without a duration")
             now = moment
             precondition(gate.decision(now: now) == .admit, "a wait that is too short")
         case .admit:
-            admitted += 1
+            admittedCount += 1
             let seconds = now.nanoseconds / 1_000_000_000 + 1
             precondition(
-                admitted <= AdmissionGate.mostAtOnce + Int(seconds) * AdmissionGate.mostPerSecond, "too many at once")
-            last += 1
+                admittedCount <= AdmissionGate.maximumAcceptBurst + Int(seconds)
+                    * AdmissionGate.maximumAcceptsPerSecond, "too many at once")
+            lastConnectionNumber += 1
             // Two machines of each network.
-            let host = UInt8(truncatingIfNeeded: last & 1)
+            let host = UInt8(truncatingIfNeeded: lastConnectionNumber & 1)
             let prefix: [UInt8] = network & 1 == 0 ? [10, 0, 0, network] : [32, 1, 0, 0, 0, 0, 0, network]
             let address =
                 network & 1 == 0
-                ? TCPSocket.Address.four(prefix) : .six(prefix + [0, 0, 0, 0, 0, 0, 0, host])
-            let own = open.filter { $0.network == network }
-            let expected = own.count >= AdmissionGate.mostOfNetwork ? own.first?.number : nil
-            precondition(gate.connectionAccepted(last, from: address) == expected, "the wrong connection gives way")
-            open.removeAll { $0.number == expected }
-            open.append((last, network))
+                ? TCPSocket.Address.ipv4(prefix) : .ipv6(prefix + [0, 0, 0, 0, 0, 0, 0, host])
+            let own = openConnections.filter { $0.network == network }
+            let expected = own.count >= AdmissionGate.maximumHandshakesPerNetwork ? own.first?.number : nil
+            precondition(
+                gate.connectionAccepted(lastConnectionNumber, from: address) == expected,
+                "the wrong connection gives way")
+            openConnections.removeAll { $0.number == expected }
+            openConnections.append((lastConnectionNumber, network))
         }
     }
 }

@@ -11,18 +11,18 @@ internal import EarshotWire
 /// - `4`: connections at the admission gate.
 /// - `5`: bytes of clients in the memory of the relay.
 enum GatewayTarget {
-    private static let name = KeyName("laptop") ?? { preconditionFailure("a valid name") }()
-    private static let proof =
+    private static let keyName = KeyName("laptop") ?? { preconditionFailure("a valid name") }()
+    private static let gatewayProof =
         GatewayProof(String(repeating: "0a", count: 32)) ?? { preconditionFailure("a valid proof") }()
 
     static func run(_ bytes: [UInt8]) {
         var choices = ByteSource(bytes)
         let kind = choices.byte()
         switch kind % 6 {
-        case 0: client(choices.flag(), choices.takeRest())
-        case 1: worker(choices.flag(), choices.takeRest())
-        case 2: text(String(decoding: choices.takeRest(), as: UTF8.self))
-        case 3: keyFile(choices.takeRest())
+        case 0: checkClientMessage(isFirst: choices.boolean(), head: choices.takeRemainingBytes())
+        case 1: checkWorkerMessage(isFirst: choices.boolean(), head: choices.takeRemainingBytes())
+        case 2: checkTextParsers(String(decoding: choices.takeRemainingBytes(), as: UTF8.self))
+        case 3: checkKeyFile(choices.takeRemainingBytes())
         case 4: AdmissionTarget.run(&choices)
         default: RelayMemoryTarget.run(&choices)
         }
@@ -30,14 +30,14 @@ enum GatewayTarget {
 
     // MARK: Messages
 
-    private static func verdict(_ role: ClientKey.Role, _ isFirst: Bool, _ head: [UInt8]) -> RelayRule.Verdict {
-        RelayRule(role: role, principal: name.principal).verdict(on: head, isFirst: isFirst, proof: proof)
+    private static func relayVerdict(role: ClientKey.Role, isFirst: Bool, head: [UInt8]) -> RelayRule.Verdict {
+        RelayRule(role: role, principal: keyName.principal).verdict(on: head, isFirst: isFirst, proof: gatewayProof)
     }
 
     /// The broker takes a HELLO only with the principal of the key.
-    private static func client(_ isFirst: Bool, _ head: [UInt8]) {
+    private static func checkClientMessage(isFirst: Bool, head: [UInt8]) {
         let original = try? ClientMessage(head: head)
-        switch verdict(.client, isFirst, head) {
+        switch relayVerdict(role: .client, isFirst: isFirst, head: head) {
         case .refuse(let reply):
             guard case .error? = try? BrokerMessage(head: reply) else {
                 preconditionFailure("a refusal that is no ERROR")
@@ -45,10 +45,11 @@ enum GatewayTarget {
         case .forward(let passed):
             guard case .hello(let hello)? = try? ClientMessage(head: passed) else {
                 precondition(passed == head, "a message other than HELLO was changed")
-                if head.starts(with: "HELLO".utf8) { checkUnknown(head) }
+                if head.starts(with: "HELLO".utf8) { checkUnknownVerb(head) }
                 return
             }
-            precondition(hello.principal == name.principal && hello.proof == proof, "the principal of another")
+            precondition(
+                hello.principal == keyName.principal && hello.proof == gatewayProof, "the principal of another")
             guard case .hello(var own) = original else { preconditionFailure("HELLO of the gateway itself") }
             precondition(own.principal == nil && own.proof == nil, "a HELLO that names a principal")
             (own.principal, own.proof) = (hello.principal, hello.proof)
@@ -56,7 +57,7 @@ enum GatewayTarget {
         }
     }
 
-    private static func checkUnknown(_ head: [UInt8]) {
+    private static func checkUnknownVerb(_ head: [UInt8]) {
         do throws(WireError) {
             _ = try ClientMessage(head: head)
         } catch {
@@ -64,9 +65,9 @@ enum GatewayTarget {
         }
     }
 
-    private static func worker(_ isFirst: Bool, _ head: [UInt8]) {
+    private static func checkWorkerMessage(isFirst: Bool, head: [UInt8]) {
         let original = try? WorkerMessage(head: head)
-        switch verdict(.worker, isFirst, head) {
+        switch relayVerdict(role: .worker, isFirst: isFirst, head: head) {
         case .refuse(let reply):
             guard case .error? = try? PoolMessage(head: reply) else {
                 preconditionFailure("a refusal that is no ERROR")
@@ -78,20 +79,21 @@ enum GatewayTarget {
                 return
             }
             precondition(
-                ready.principal == name.principal && ready.proof == proof && ready.secret == nil,
+                ready.principal == keyName.principal && ready.proof == gatewayProof && ready.supervisorSecret == nil,
                 "the principal of another")
-            precondition(ready.pid == 0 && !ready.needsFiles, "a process of this machine")
+            precondition(ready.pid == 0 && !ready.needsFileContents, "a process of this machine")
             precondition(!ready.schemes.contains { $0 == "http" || $0 == "https" }, "a worker for http")
             guard case .ready(var own) = original else { preconditionFailure("READY of the gateway itself") }
-            precondition(own.principal == nil && own.proof == nil && own.secret == nil, "a READY with a principal")
-            (own.principal, own.proof, own.pid, own.needsFiles) = (ready.principal, ready.proof, 0, false)
+            precondition(
+                own.principal == nil && own.proof == nil && own.supervisorSecret == nil, "a READY with a principal")
+            (own.principal, own.proof, own.pid, own.needsFileContents) = (ready.principal, ready.proof, 0, false)
             precondition(own == ready, "the gateway changed \(own)")
         }
     }
 
     // MARK: Texts
 
-    private static func text(_ text: String) {
+    private static func checkTextParsers(_ text: String) {
         if let address = GatewayAddress(text) {
             precondition(GatewayAddress(address.description) == address, "\(address) is read again as another")
         }
@@ -104,12 +106,12 @@ enum GatewayTarget {
         if let name = KeyName(text) {
             precondition(name.principal.description == "key:" + text && text.utf8.count <= 60, "\(name) is no name")
         }
-        if let expiry = KeyExpiry(text) { check(expiry, text) }
+        if let expiry = KeyExpiry(text) { checkExpiry(expiry, text) }
         _ = BusEndpoint.words(text)
     }
 
     /// Compares an expiry with another formula of the Gregorian calendar: eras of 400 years that begin in March.
-    private static func check(_ expiry: KeyExpiry, _ text: String) {
+    private static func checkExpiry(_ expiry: KeyExpiry, _ text: String) {
         let parts = text.split { !"0123456789".contains($0) }.compactMap { Int64($0) } + [0, 0, 0]
         let (month, day) = (parts[1], parts[2])
         let year = parts[0] - (month <= 2 ? 1 : 0)
@@ -117,11 +119,11 @@ enum GatewayTarget {
         let ofEra = year % 400 * 365 + year % 400 / 4 - year % 400 / 100 + ofYear
         let days = year / 400 * 146_097 + ofEra - 719_468
         let seconds = days * 86_400 + parts[3] * 3_600 + parts[4] * 60 + parts[5]
-        precondition(seconds == expiry.seconds && expiry.description == text, "\(text) is \(seconds)")
+        precondition(seconds == expiry.secondsSince1970 && expiry.description == text, "\(text) is \(seconds)")
     }
 
-    private static func keyFile(_ bytes: [UInt8]) {
-        for (name, value) in BusKey.pairs(String(decoding: bytes, as: UTF8.self)) {
+    private static func checkKeyFile(_ bytes: [UInt8]) {
+        for (name, value) in BusKey.quotedValues(in: String(decoding: bytes, as: UTF8.self)) {
             precondition(!name.contains(where: \.isNewline) && !value.contains(where: \.isNewline), "more than a line")
         }
     }

@@ -14,7 +14,7 @@ struct PullTarget {
     private static let steps = 300
     private static let handlers = ["h", "h/1", "g"].compactMap { HandlerID($0) }
     private static let requests = ["1", "2", "3"].compactMap { RequestID($0) }
-    private static let codes = ["reset", "timeout", "too-large", "worker-failed", "cancelled"]
+    private static let failureCodes = ["reset", "timeout", "too-large", "worker-failed", "cancelled"]
 
     /// A client: its connection and the READs that it has sent.
     struct Peer {
@@ -23,18 +23,18 @@ struct PullTarget {
         var token: SessionToken
         /// Letter of the user in URLs and names of files.
         let user: Character
-        let pulls: Bool
+        let isPulling: Bool
         /// Whether it reads the bodies of the first client's terminals instead of its own.
-        var readsOther = false
-        var open: [OpenRead] = []
+        var readsFirstClientsBodies = false
+        var openReads: [OpenRead] = []
         /// READs of lost bodies, which will be refused.
-        var lost: [BodyReference] = []
+        var lostBodies: [BodyReference] = []
         /// Received terminals by number, except those that were in a file.
         var terminals: [UInt64: (handler: HandlerID, request: RequestID, length: Int)] = [:]
-        var last: UInt64 = 0
-        var acknowledged: UInt64 = 0
+        var lastDelivered: UInt64 = 0
+        var lastAcknowledged: UInt64 = 0
         /// Number of the last message.
-        var number: UInt64 = 0
+        var lastMessageNumber: UInt64 = 0
         var isClosed = false
     }
 
@@ -44,7 +44,7 @@ struct PullTarget {
         /// Serial of the request whose body grows.
         var serial: UInt64?
         /// Whether the client has unsubscribed meanwhile.
-        var mayBeVoid = false
+        var mayNeedNoAnswer = false
     }
 
     struct Attempt {
@@ -54,107 +54,109 @@ struct PullTarget {
     }
 
     var core: BrokerCore
-    private var choices: ByteSource
-    private var now = Tick(nanoseconds: 0)
+    private var randomChoices: ByteSource
+    private var now = MonotonicTime(nanoseconds: 0)
     var peers: [Peer] = []
     private var workers: [WorkerID] = []
     private var attempts: [Attempt] = []
     private var lastPeer: UInt64 = 0
     private var lastBody: UInt64 = 0
     /// Bytes of each file, as reported by a worker, and its user.
-    private var files: [String: (bytes: Int, user: Character)] = [:]
-    private var bodies: [BodyID: (bytes: Int, user: Character)] = [:]
-    var isRefusing = false
+    private var fileSizesAndUsers: [String: (bytes: Int, user: Character)] = [:]
+    private var bodySizesAndUsers: [BodyID: (bytes: Int, user: Character)] = [:]
+    var refusesDeliveries = false
     var losesPieces = false
     var hasLostPieces = false
     /// READ that the core is carrying out, and its sender.
-    private var current: (peer: Int, read: BodyRead)?
+    private var currentRead: (peer: Int, read: BodyRead)?
     /// Codes of the ERRORs since the last READ.
-    private var errors: [String] = []
+    private var errorCodes: [String] = []
     /// Client whose REMOVE the core is carrying out.
-    private var remover: Int?
+    private var removingPeer: Int?
 
     static func run(_ bytes: [UInt8]) {
         var target = PullTarget(bytes)
-        for _ in 0..<steps where !target.choices.isEmpty {
-            target.step()
-            target.check()
+        for _ in 0..<steps where !target.randomChoices.isEmpty {
+            target.performRandomStep()
+            target.checkCoreAudit()
         }
-        target.checkIdle()
+        target.checkAllReadsAnswered()
     }
 
     private init(_ bytes: [UInt8]) {
-        choices = ByteSource(bytes)
+        randomChoices = ByteSource(bytes)
         var limits = CoreLimits()
-        limits.requests = 64
-        limits.origins.limit = 4
-        limits.removalsPerPass = 1
-        limits.departuresPerPass = 1
-        limits.withdrawalsPerPass = 1
-        limits.readsPerPass = 2
-        limits.waitingBytes = 2_000
-        limits.waitingTerminals = 5
+        limits.maximumOpenRequests = 64
+        limits.originRules.defaultMaximumTransfers = 4
+        limits.maximumRequestRemovalsPerPass = 1
+        limits.maximumSessionCleanupsPerPass = 1
+        limits.maximumWithdrawalChecksPerPass = 1
+        limits.maximumBodyReadsPerPass = 2
+        limits.maximumWaitingBodyBytes = 2_000
+        limits.maximumWaitingTerminals = 5
         core = BrokerCore(
-            workerLimits: WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool"), secret: nil,
+            workerLimits: WorkerLimits(broker: BrokerInstance(rawValue: 1), spoolPath: "/spool"), secret: nil,
             limits: limits, answering: Queries.answer, seed: 1)
         for (user, pulls) in [("a", true), ("a", true), ("b", true), ("a", false)] as [(Character, Bool)] {
             peers.append(
-                Peer(id: ClientID(rawValue: 0), token: SessionToken(high: 0, low: 0), user: user, pulls: pulls))
+                Peer(
+                    id: ClientID(rawValue: 0), token: SessionToken(highBits: 0, lowBits: 0), user: user,
+                    isPulling: pulls))
             connect(peers.count - 1, resumes: false)
         }
         for index in 0..<2 {
             workers.append(WorkerID(rawValue: 0))
             connectWorker(index)
         }
-        pass()
+        runPass()
     }
 
     // MARK: Steps
 
-    private mutating func step() {
-        let kind = choices.byte()
-        let peer = choices.number(peers.count)
+    private mutating func performRandomStep() {
+        let kind = randomChoices.byte()
+        let peer = randomChoices.number(below: peers.count)
         switch kind % 20 {
-        case 0, 1: fetch(peer)
-        case 2, 3, 4, 5: read(peer)
-        case 6, 7, 8: progress()
-        case 9, 10: done()
-        case 11: failed()
+        case 0, 1: sendFetch(peer)
+        case 2, 3, 4, 5: sendRead(peer)
+        case 6, 7, 8: reportProgress()
+        case 9, 10: completeAttempt()
+        case 11: failAttempt()
         case 12:
-            let sequence = peers[peer].acknowledged + UInt64(choices.number(4))
-            if sequence <= peers[peer].last {
-                peers[peer].acknowledged = max(sequence, peers[peer].acknowledged)
-                for reader in peers.indices where owner(reader) == peer {
-                    peers[reader].open.removeAll {
+            let sequence = peers[peer].lastAcknowledged + UInt64(randomChoices.number(below: 4))
+            if sequence <= peers[peer].lastDelivered {
+                peers[peer].lastAcknowledged = max(sequence, peers[peer].lastAcknowledged)
+                for reader in peers.indices where bodyOwner(ofReader: reader) == peer {
+                    peers[reader].openReads.removeAll {
                         if case .terminal(let number) = $0.read.body { number <= sequence } else { false }
                     }
                 }
             }
-            send(.acknowledge(sequence), peer)
-        case 13: remove(.removeRequest(handler(), request()), peer)
+            sendToCore(.acknowledge(sequence), peer)
+        case 13: sendRemoval(.removeRequest(chooseHandler(), chooseRequest()), peer)
         case 14:
-            let pattern = HandlerPattern(choices.flag() ? "h/*" : handler().description)
-            if let pattern { remove(.remove(pattern), peer) }
+            let pattern = HandlerPattern(randomChoices.boolean() ? "h/*" : chooseHandler().description)
+            if let pattern { sendRemoval(.removeHandlers(pattern), peer) }
         case 15:
-            let choice = choices.byte()
+            let choice = randomChoices.byte()
             reconnect(peer, resumes: choice & 1 != 0, reads: choice & 2 != 0)
             // A session of the first client that is not resumed has another token.
             if peer == 0, choice & 1 == 0 {
-                for reader in peers.indices where owner(reader) != reader {
+                for reader in peers.indices where bodyOwner(ofReader: reader) != reader {
                     reconnect(reader, resumes: true, reads: choice & 4 != 0)
                 }
             }
         case 16:
-            isRefusing.toggle()
-            if !isRefusing { for peer in peers { core.clientWritable(peer.id) } }
+            refusesDeliveries.toggle()
+            if !refusesDeliveries { for peer in peers { core.clientSocketWritable(peer.id) } }
         case 17: losesPieces.toggle()
         case 18:
-            let handler = handler()
-            if choices.flag() { return send(.subscribe(.handler(handler)), peer) }
-            send(.unsubscribe(.handler(handler)), peer)
-            for index in peers[peer].open.indices { peers[peer].open[index].mayBeVoid = true }
+            let handler = chooseHandler()
+            if randomChoices.boolean() { return sendToCore(.subscribe(.handler(handler)), peer) }
+            sendToCore(.unsubscribe(.handler(handler)), peer)
+            for index in peers[peer].openReads.indices { peers[peer].openReads[index].mayNeedNoAnswer = true }
         default:
-            let choice = choices.byte()
+            let choice = randomChoices.byte()
             if choice & 1 == 0 {
                 now = now.advanced(byMilliseconds: Int(choice) * 20)
             } else {
@@ -165,116 +167,125 @@ struct PullTarget {
             }
         }
         // Several events can be in one pass.
-        if kind < 200 { pass() }
+        if kind < 200 { runPass() }
     }
 
-    private mutating func handler() -> HandlerID { Self.handlers[choices.number(Self.handlers.count)] }
+    private mutating func chooseHandler() -> HandlerID {
+        Self.handlers[randomChoices.number(below: Self.handlers.count)]
+    }
 
-    private mutating func request() -> RequestID { Self.requests[choices.number(Self.requests.count)] }
+    private mutating func chooseRequest() -> RequestID {
+        Self.requests[randomChoices.number(below: Self.requests.count)]
+    }
 
-    private mutating func fetch(_ peer: Int) {
+    private mutating func sendFetch(_ peer: Int) {
         var fetch = Fetch(
-            handler: handler(), request: request(), url: "http://o/\(peers[peer].user)\(choices.number(4))")
-        let options = choices.byte()
+            handler: chooseHandler(), request: chooseRequest(),
+            url: "http://o/\(peers[peer].user)\(randomChoices.number(below: 4))")
+        let options = randomChoices.byte()
         fetch.options.streams = options & 1 == 1
         fetch.options.replacesHandler = options % 16 == 14
         fetch.options.subscribes = options % 16 != 12
-        send(.fetch(fetch), peer)
+        sendToCore(.fetch(fetch), peer)
     }
 
-    private mutating func read(_ peer: Int) {
-        let form = choices.byte()
+    private mutating func sendRead(_ peer: Int) {
+        let form = randomChoices.byte()
         let body: BodyReference =
             form & 1 == 0
-            ? .terminal(peers[owner(peer)].acknowledged &+ UInt64(form >> 6)) : .request(handler(), request())
-        var read = BodyRead(body, offset: choices.size(), length: choices.size())
-        if form & 2 != 0, let attempt = choices.element(of: attempts) { read.generation = Generation(attempt.id) }
-        let bytes = ClientMessage.read(read).encoded()
-        while core.isRemoving(peers[peer].id) { pass() }
-        carryOut()
-        errors = []
+            ? .terminal(peers[bodyOwner(ofReader: peer)].lastAcknowledged &+ UInt64(form >> 6))
+            : .request(chooseHandler(), chooseRequest())
+        var read = BodyRead(body, offset: randomChoices.sizeNearLimits(), maximumBytes: randomChoices.sizeNearLimits())
+        if form & 2 != 0, let attempt = randomChoices.element(of: attempts) { read.generation = Generation(attempt.id) }
+        let bytes = ClientMessage.readBody(read).encoded()
+        while core.hasPendingRemoval(by: peers[peer].id) { runPass() }
+        carryOutActions()
+        errorCodes = []
         do throws(WireError) {
-            guard case .read(let decoded) = try ClientMessage(head: bytes) else { return }
+            guard case .readBody(let decoded) = try ClientMessage(head: bytes) else { return }
             read = decoded
         } catch {
-            core.receivedMalformed(error, from: peers[peer].id, now: now)
-            carryOut()
-            precondition(errors == [error.code.rawValue] || peers[peer].isClosed, "\(errors) for \(error)")
+            core.malformedClientMessageReceived(error, from: peers[peer].id, now: now)
+            carryOutActions()
+            precondition(errorCodes == [error.code.rawValue] || peers[peer].isClosed, "\(errorCodes) for \(error)")
             return
         }
         var open = OpenRead(read: read)
-        if case .request(let handler, let request) = body { open.serial = serial(handler, request, peer) }
-        peers[peer].open.append(open)
-        current = (peer, read)
-        send(.read(read), peer)
-        carryOut()
-        current = nil
-        precondition(errors.isEmpty, "\(errors) for \(read)")
+        if case .request(let handler, let request) = body { open.serial = openGeneration(handler, request, of: peer) }
+        peers[peer].openReads.append(open)
+        currentRead = (peer, read)
+        sendToCore(.readBody(read), peer)
+        carryOutActions()
+        currentRead = nil
+        precondition(errorCodes.isEmpty, "\(errorCodes) for \(read)")
     }
 
-    private mutating func remove(_ message: ClientMessage, _ peer: Int) {
-        carryOut()
-        remover = peer
-        send(message, peer)
-        while core.isRemoving(peers[peer].id) { pass() }
-        carryOut()
-        remover = nil
+    private mutating func sendRemoval(_ message: ClientMessage, _ peer: Int) {
+        carryOutActions()
+        removingPeer = peer
+        sendToCore(message, peer)
+        while core.hasPendingRemoval(by: peers[peer].id) { runPass() }
+        carryOutActions()
+        removingPeer = nil
     }
 
-    private mutating func send(_ message: ClientMessage, _ peer: Int) {
-        while core.isRemoving(peers[peer].id) { pass() }
-        if message.canHaveNumber { peers[peer].number += 1 }
-        core.received(
-            message, number: message.canHaveNumber ? peers[peer].number : nil, from: peers[peer].id, now: now)
+    private mutating func sendToCore(_ message: ClientMessage, _ peer: Int) {
+        while core.hasPendingRemoval(by: peers[peer].id) { runPass() }
+        if message.canHaveNumber { peers[peer].lastMessageNumber += 1 }
+        core.clientMessageReceived(
+            message, number: message.canHaveNumber ? peers[peer].lastMessageNumber : nil, from: peers[peer].id, now: now
+        )
     }
 
-    private mutating func report(_ message: WorkerMessage, _ attempt: Attempt) {
+    private mutating func reportToCore(_ message: WorkerMessage, _ attempt: Attempt) {
         lastBody += 1
         // The shell reports one form of a body.
-        let isFiled = if case .done(let completion) = message { completion.file != nil } else { false }
-        core.received(
+        let isFiled = if case .completed(let completion) = message { completion.fileName != nil } else { false }
+        core.workerMessageReceived(
             message, body: isFiled ? nil : BodyID(rawValue: lastBody), from: workers[attempt.worker], now: now)
     }
 
-    private mutating func progress() {
-        guard let attempt = choices.element(of: attempts) else { return }
-        let received = choices.size()
+    private mutating func reportProgress() {
+        guard let attempt = randomChoices.element(of: attempts) else { return }
+        let received = randomChoices.sizeNearLimits()
         let file = "9-\(attempt.id).part"
-        files[file] = (max(files[file]?.bytes ?? 0, received), attempt.user)
-        let part = choices.number(8) == 0 ? nil : BodyPart(file: file, httpFields: [])
-        let total = choices.flag() ? nil : received
-        report(.progress(attempt.id, received: received, total: total, part: part), attempt)
+        fileSizesAndUsers[file] = (max(fileSizesAndUsers[file]?.bytes ?? 0, received), attempt.user)
+        let part = randomChoices.number(below: 8) == 0 ? nil : BodyPart(fileName: file, httpFields: [])
+        let total = randomChoices.boolean() ? nil : received
+        reportToCore(.progress(attempt.id, received: received, total: total, part: part), attempt)
     }
 
-    private mutating func done() {
-        guard let index = attempts.isEmpty ? nil : choices.number(attempts.count) else { return }
+    private mutating func completeAttempt() {
+        guard let index = attempts.isEmpty ? nil : randomChoices.number(below: attempts.count) else { return }
         let attempt = attempts.remove(at: index)
-        var completion = Completion(attempt: attempt.id, status: choices.number(8) == 0 ? 503 : 200)
-        completion.length = min(choices.size(), WireLimits.bodyBytes)
+        var completion = Completion(attempt: attempt.id, status: randomChoices.number(below: 8) == 0 ? 503 : 200)
+        completion.bodyByteCount = min(randomChoices.sizeNearLimits(), WireLimits.responseBodyBytes)
         let letters = String(repeating: "ab", count: 20) + (attempt.user == "a" ? "aaaaaaaa" : "bbbbbbbb")
-        let digits = String(completion.length, radix: 16)
+        let digits = String(completion.bodyByteCount, radix: 16)
         completion.sha256 = letters + String(repeating: "0", count: 16 - digits.count) + digits
-        if choices.number(4) != 0 { completion.file = completion.sha256 }
-        if let file = completion.file { files[file] = (completion.length, attempt.user) }
-        bodies[BodyID(rawValue: lastBody + 1)] = (completion.length, attempt.user)
-        report(.done(completion), attempt)
+        if randomChoices.number(below: 4) != 0 { completion.fileName = completion.sha256 }
+        if let file = completion.fileName { fileSizesAndUsers[file] = (completion.bodyByteCount, attempt.user) }
+        bodySizesAndUsers[BodyID(rawValue: lastBody + 1)] = (completion.bodyByteCount, attempt.user)
+        reportToCore(.completed(completion), attempt)
     }
 
-    private mutating func failed() {
-        guard let index = attempts.isEmpty ? nil : choices.number(attempts.count) else { return }
+    private mutating func failAttempt() {
+        guard let index = attempts.isEmpty ? nil : randomChoices.number(below: attempts.count) else { return }
         let attempt = attempts.remove(at: index)
-        report(
-            .failed(attempt.id, code: Self.codes[choices.number(Self.codes.count)], detail: nil, receivedBytes: 0),
+        reportToCore(
+            .failed(
+                attempt.id, code: Self.failureCodes[randomChoices.number(below: Self.failureCodes.count)], detail: nil,
+                receivedBytes: 0),
             attempt)
     }
 
     // MARK: Connections
 
     /// Client whose terminals name the bodies that a client reads.
-    func owner(_ peer: Int) -> Int { peers[peer].readsOther ? 0 : peer }
+    func bodyOwner(ofReader peer: Int) -> Int { peers[peer].readsFirstClientsBodies ? 0 : peer }
 
     private mutating func reconnect(_ peer: Int, resumes: Bool, reads: Bool) {
-        while core.isRemoving(peers[peer].id) { pass() }
+        while core.hasPendingRemoval(by: peers[peer].id) { runPass() }
         core.clientLost(peers[peer].id, now: now)
         connect(peer, resumes: resumes, reads: reads)
     }
@@ -282,21 +293,21 @@ struct PullTarget {
     private mutating func connect(_ peer: Int, resumes: Bool, reads: Bool = false) {
         lastPeer += 1
         peers[peer].id = ClientID(rawValue: lastPeer)
-        peers[peer].open = []
-        peers[peer].lost = []
+        peers[peer].openReads = []
+        peers[peer].lostBodies = []
         peers[peer].isClosed = false
-        let token = SessionToken(high: 0, low: lastPeer)
+        let token = SessionToken(highBits: 0, lowBits: lastPeer)
         core.clientConnected(
             peers[peer].id, token: token,
             user: peers[peer].user == "a" ? nil : PrincipalName("uid:7"))
         var hello = Hello(window: peer == 0 ? 3 : 8)
-        hello.isPulling = peers[peer].pulls
+        hello.pullsBodies = peers[peer].isPulling
         hello.leaseMilliseconds = 2_000
         hello.token = resumes ? peers[peer].token : nil
-        hello.bodiesOf = reads && peer != 0 ? peers[0].token : nil
-        carryOut()
-        send(.hello(hello), peer)
-        carryOut()
+        hello.bodySessionToken = reads && peer != 0 ? peers[0].token : nil
+        carryOutActions()
+        sendToCore(.hello(hello), peer)
+        carryOutActions()
     }
 
     private mutating func connectWorker(_ index: Int) {
@@ -305,45 +316,48 @@ struct PullTarget {
         core.workerConnected(workers[index], now: now)
         var ready = Ready(slots: 3)
         ready.pid = 9
-        core.received(.ready(ready), body: nil, from: workers[index], now: now)
+        core.workerMessageReceived(.ready(ready), body: nil, from: workers[index], now: now)
     }
 
     // MARK: The pass
 
-    mutating func pass() {
+    mutating func runPass() {
         core.timePassed(now: now)
         core.dispatch(now: now)
-        carryOut()
+        carryOutActions()
     }
 
-    private mutating func carryOut() {
+    private mutating func carryOutActions() {
         while true {
             let actions = core.takeActions()
             if actions.isEmpty { return }
             var refused: Set<ClientID> = []
-            for action in actions { carryOut(action, &refused) }
+            for action in actions { carryOutAction(action, &refused) }
         }
     }
 
-    private mutating func carryOut(_ action: Action, _ refused: inout Set<ClientID>) {
+    private mutating func carryOutAction(_ action: Action, _ refused: inout Set<ClientID>) {
         switch action {
-        case .client(.deliver(let client, let terminal, _)):
-            guard take(terminal.sequence, by: client, &refused), let peer = index(of: client) else { return }
-            let length = terminal.response?.length ?? 0
-            if peers[peer].pulls, case .terminal(let reported)? = try? BrokerMessage(head: terminal.encoded()) {
-                precondition(reported.response?.file == nil, "a session that pulls gets the path of a file")
-                precondition(!terminal.hasFile || reported.response?.isPulled == true, "a body that cannot be read")
+        case .client(.deliverTerminal(let client, let terminal, _)):
+            guard acceptDelivery(terminal.sequence, by: client, &refused), let peer = peerIndex(of: client) else {
+                return
+            }
+            let length = terminal.response?.bodyByteCount ?? 0
+            if peers[peer].isPulling, case .terminal(let reported)? = try? BrokerMessage(head: terminal.encoded()) {
+                precondition(reported.response?.bodyFilePath == nil, "a session that pulls gets the path of a file")
+                precondition(!terminal.hasBodyFile || reported.response?.isPulled == true, "a body that cannot be read")
             }
             peers[peer].terminals[terminal.sequence] = (terminal.handler, terminal.request, length)
-            dropVoid(peer, terminal.handler, terminal.request)
-        case .client(.sendPiece(let client, let piece)): send(piece, to: client)
-        case .client(.send(let client, let message)), .client(.reply(let client, let message, _, _)):
-            if let peer = index(of: client) { received(message, peer) }
+            removeUnanswerableReads(peer, terminal.handler, terminal.request)
+        case .client(.sendBodyPiece(let client, let piece)): receivePiece(piece, to: client)
+        case .client(.send(let client, let message)), .client(.replyToNumberedMessage(let client, let message, _, _)):
+            if let peer = peerIndex(of: client) { handleBrokerMessage(message, peer) }
         case .client(.close(let client, _)):
-            guard let peer = index(of: client) else { return }
-            peers[peer].open = []
+            guard let peer = peerIndex(of: client) else { return }
+            peers[peer].openReads = []
             peers[peer].isClosed = true
-        case .spool(.spill(let body, let file)), .spool(.write(let body, let file)): files[file] = bodies[body]
+        case .spool(.spillBody(let body, let file)), .spool(.writeBody(let body, let file)):
+            fileSizesAndUsers[file] = bodySizesAndUsers[body]
         case .worker(.send(let worker, .job(let job))):
             guard let index = workers.firstIndex(of: worker) else { return }
             attempts.append(
@@ -352,116 +366,124 @@ struct PullTarget {
         }
     }
 
-    private func index(of client: ClientID) -> Int? { peers.firstIndex { $0.id == client } }
+    private func peerIndex(of client: ClientID) -> Int? { peers.firstIndex { $0.id == client } }
 
-    private mutating func take(_ sequence: UInt64, by client: ClientID, _ refused: inout Set<ClientID>) -> Bool {
+    private mutating func acceptDelivery(_ sequence: UInt64, by client: ClientID, _ refused: inout Set<ClientID>)
+        -> Bool
+    {
         guard !refused.contains(client) else { return false }
-        guard !isRefusing else {
+        guard !refusesDeliveries else {
             refused.insert(client)
-            core.deliveryRefused(sequence, by: client)
+            core.socketRefusedTerminal(sequence, by: client)
             return false
         }
-        if let peer = index(of: client) { peers[peer].last = max(peers[peer].last, sequence) }
+        if let peer = peerIndex(of: client) { peers[peer].lastDelivered = max(peers[peer].lastDelivered, sequence) }
         return true
     }
 
-    private mutating func received(_ message: BrokerMessage, _ peer: Int) {
+    private mutating func handleBrokerMessage(_ message: BrokerMessage, _ peer: Int) {
         switch message {
         case .welcome(let welcome):
-            peers[peer].readsOther = welcome.readsOther
-            precondition(!welcome.readsOther || peers[peer].user == peers[0].user, "the session of another user")
+            peers[peer].readsFirstClientsBodies = welcome.readsOtherSession
+            precondition(!welcome.readsOtherSession || peers[peer].user == peers[0].user, "the session of another user")
             if let token = welcome.token { peers[peer].token = token }
-            if welcome.lastReceived == nil {
-                (peers[peer].last, peers[peer].acknowledged, peers[peer].terminals) = (0, 0, [:])
+            if welcome.lastReceivedNumber == nil {
+                (peers[peer].lastDelivered, peers[peer].lastAcknowledged, peers[peer].terminals) = (0, 0, [:])
             }
-        case .data(let data) where data.error != nil: refused(data, peer)
-        case .data(let data): answerEmpty(data, peer)
-        case .error(let reply): errors.append(reply.code)
-        case .requestRemoved(let handler, let request, _) where remover == peer:
-            drop(peer) { $0 == handler && $1 == request }
-        case .removed(let pattern, _) where remover == peer: drop(peer) { handler, _ in pattern.matches(handler) }
+        case .bodyData(let data) where data.errorCode != nil: handleRefusal(data, to: peer)
+        case .bodyData(let data): handleEmptyData(data, peer)
+        case .error(let reply): errorCodes.append(reply.code)
+        case .requestRemoved(let handler, let request, _) where removingPeer == peer:
+            removeOpenReads(peer) { $0 == handler && $1 == request }
+        case .handlersRemoved(let pattern, _) where removingPeer == peer:
+            removeOpenReads(peer) { handler, _ in pattern.matches(handler) }
         default: return
         }
     }
 
     // MARK: Answers
 
-    private mutating func send(_ piece: BodyPiece, to client: ClientID) {
-        guard let peer = index(of: client) else { preconditionFailure("DATA for \(client), which has gone") }
-        precondition((1...WireLimits.dataBytes).contains(piece.length), "\(piece.length) bytes in a DATA")
-        let end = piece.data.offset.addingReportingOverflow(piece.length)
-        guard let file = files[piece.file] else { preconditionFailure("\(piece.file) is no file of a worker") }
+    private mutating func receivePiece(_ piece: BodyPiece, to client: ClientID) {
+        guard let peer = peerIndex(of: client) else { preconditionFailure("DATA for \(client), which has gone") }
+        precondition((1...WireLimits.dataBytes).contains(piece.maximumBytes), "\(piece.maximumBytes) bytes in a DATA")
+        let end = piece.dataHead.offset.addingReportingOverflow(piece.maximumBytes)
+        guard let file = fileSizesAndUsers[piece.file] else {
+            preconditionFailure("\(piece.file) is no file of a worker")
+        }
         precondition(
             !end.overflow && end.partialValue <= file.bytes,
             "bytes up to \(end.partialValue) of \(piece.file), which has \(file.bytes)")
         precondition(file.user == peers[peer].user, "the body of another user")
         // READs of the same part may be answered in any order, and DATA without bytes names none of them.
-        let exact = openRead(of: peer) { $0 == piece.read.message }
-        guard let index = exact ?? openRead(for: piece.data, of: peer) else {
-            preconditionFailure("DATA \(piece.data) without a READ, but \(peers[peer].open)")
+        let exact = openReadIndex(of: peer) { $0 == piece.read.message }
+        guard let index = exact ?? openReadIndex(for: piece.dataHead, of: peer) else {
+            preconditionFailure("DATA \(piece.dataHead) without a READ, but \(peers[peer].openReads)")
         }
         precondition(
-            piece.data.body == piece.read.message.body && piece.data.offset == piece.read.message.offset,
-            "DATA \(piece.data) for \(piece.read)")
-        precondition(piece.length <= piece.read.message.length, "more bytes than the READ asked for")
-        if isRefusing {
-            core.pieceRefused(piece, by: client)
+            piece.dataHead.body == piece.read.message.body && piece.dataHead.offset == piece.read.message.offset,
+            "DATA \(piece.dataHead) for \(piece.read)")
+        precondition(piece.maximumBytes <= piece.read.message.maximumBytes, "more bytes than the READ asked for")
+        if refusesDeliveries {
+            core.socketRefusedPiece(piece, by: client)
         } else if losesPieces {
             hasLostPieces = true
-            if case .terminal = piece.data.body {
-                peers[peer].lost.append(piece.data.body)
-                peers[peer].open.remove(at: index)
+            if case .terminal = piece.dataHead.body {
+                peers[peer].lostBodies.append(piece.dataHead.body)
+                peers[peer].openReads.remove(at: index)
             }
-            core.pieceLost(piece, by: client, now: now)
+            core.bodyPieceUnreadable(piece, by: client, now: now)
         } else {
-            peers[peer].open.remove(at: index)
+            peers[peer].openReads.remove(at: index)
         }
     }
 
-    private func openRead(for data: BodyData, of peer: Int) -> Int? {
-        openRead(of: peer) { $0.body == data.body && $0.offset == data.offset }
+    private func openReadIndex(for data: BodyData, of peer: Int) -> Int? {
+        openReadIndex(of: peer) { $0.body == data.body && $0.offset == data.offset }
     }
 
     /// Index of an open READ that an answer may be for. Of several, one that must be answered goes first.
-    private func openRead(of peer: Int, where isMeant: (BodyRead) -> Bool) -> Int? {
-        let open = peers[peer].open
-        return open.firstIndex { isMeant($0.read) && !$0.mayBeVoid } ?? open.firstIndex { isMeant($0.read) }
+    private func openReadIndex(of peer: Int, where isMeant: (BodyRead) -> Bool) -> Int? {
+        let open = peers[peer].openReads
+        return open.firstIndex { isMeant($0.read) && !$0.mayNeedNoAnswer } ?? open.firstIndex { isMeant($0.read) }
     }
 
-    private mutating func answerEmpty(_ data: BodyData, _ peer: Int) {
-        guard let index = openRead(for: data, of: peer) else {
-            preconditionFailure("DATA \(data) without a READ, but \(peers[peer].open)")
+    private mutating func handleEmptyData(_ data: BodyData, _ peer: Int) {
+        guard let index = openReadIndex(for: data, of: peer) else {
+            preconditionFailure("DATA \(data) without a READ, but \(peers[peer].openReads)")
         }
-        if case .terminal(let sequence) = data.body, let terminal = peers[owner(peer)].terminals[sequence] {
+        if case .terminal(let sequence) = data.body, let terminal = peers[bodyOwner(ofReader: peer)].terminals[sequence]
+        {
             precondition(data.offset >= terminal.length, "the end at \(data.offset) of \(terminal.length)")
         }
-        peers[peer].open.remove(at: index)
+        peers[peer].openReads.remove(at: index)
     }
 
-    private mutating func refused(_ data: BodyData, _ peer: Int) {
-        if let index = peers[peer].lost.firstIndex(of: data.body), data.error == "unknown-body" {
-            peers[peer].lost.remove(at: index)
+    private mutating func handleRefusal(_ data: BodyData, to peer: Int) {
+        if let index = peers[peer].lostBodies.firstIndex(of: data.body), data.errorCode == "unknown-body" {
+            peers[peer].lostBodies.remove(at: index)
             return
         }
-        guard let current, current.peer == peer, current.read.body == data.body, current.read.offset == data.offset
+        guard let currentRead, currentRead.peer == peer, currentRead.read.body == data.body,
+            currentRead.read.offset == data.offset
         else {
             preconditionFailure("\(data) answers no READ")
         }
-        switch data.error {
-        case "unknown-body": precondition(peers[peer].pulls, "a session with paths has bodies to read")
-        case "limit": precondition(core(peer).count == WireLimits.openReads, "the limit is too low")
-        case "bad-message": precondition(!peers[peer].pulls, "a session that pulls may send READ")
+        switch data.errorCode {
+        case "unknown-body": precondition(peers[peer].isPulling, "a session with paths has bodies to read")
+        case "limit":
+            precondition(readsHeldByCore(of: peer).count == WireLimits.openReadsPerSession, "the limit is too low")
+        case "bad-message": precondition(!peers[peer].isPulling, "a session that pulls may send READ")
         default: preconditionFailure("\(data) has another code")
         }
-        self.current = nil
-        peers[peer].open.removeLast()
+        self.currentRead = nil
+        peers[peer].openReads.removeLast()
     }
 
-    private mutating func drop(_ peer: Int, where isRemoved: (HandlerID, RequestID) -> Bool) {
+    private mutating func removeOpenReads(_ peer: Int, where isRemoved: (HandlerID, RequestID) -> Bool) {
         let terminals = peers[peer].terminals
-        for reader in peers.indices where owner(reader) == peer || reader == peer {
-            let readsRemoved = owner(reader) == peer
-            peers[reader].open.removeAll {
+        for reader in peers.indices where bodyOwner(ofReader: reader) == peer || reader == peer {
+            let readsRemoved = bodyOwner(ofReader: reader) == peer
+            peers[reader].openReads.removeAll {
                 switch $0.read.body {
                 case .terminal(let sequence):
                     readsRemoved && terminals[sequence].map { isRemoved($0.handler, $0.request) } ?? false
@@ -472,9 +494,9 @@ struct PullTarget {
     }
 
     /// Drops the READs of a growing body that ended.
-    private mutating func dropVoid(_ peer: Int, _ handler: HandlerID, _ request: RequestID) {
-        let serial = serial(handler, request, peer)
-        peers[peer].open.removeAll {
+    private mutating func removeUnanswerableReads(_ peer: Int, _ handler: HandlerID, _ request: RequestID) {
+        let serial = openGeneration(handler, request, of: peer)
+        peers[peer].openReads.removeAll {
             $0.read.body == .request(handler, request) && (serial == nil || $0.serial != serial)
         }
     }

@@ -17,12 +17,12 @@ enum RequestTarget {
     }
 
     private static func readHead(_ input: [UInt8], _ step: Int) {
-        let whole = RequestHead.read(input)
+        let whole = RequestHead.parse(input)
         var (read, searched) = ([UInt8](), 0)
         var reading = RequestHead.Reading.incomplete
         while reading == .incomplete, read.count < input.count {
             read += input[read.count..<min(read.count + step, input.count)]
-            reading = RequestHead.read(read, searched: searched)
+            reading = RequestHead.parse(read, searched: searched)
             searched = read.count
         }
         // A head that is split at the limit may be rejected for its size before a later fault is seen.
@@ -37,18 +37,26 @@ enum RequestTarget {
     /// Carries out a request without a broker.
     private static func carryOut(_ head: RequestHead, _ body: [UInt8]) {
         guard let handler = HandlerID("a"), let id = RequestID("1") else { return }
-        let proxy = ProxyRequest(pseudonym: "earshot-x", ports: [5_768], rewrites: ["b"], waitMilliseconds: 1)
-        if case .fetch(let fetch) = proxy.read(head, body, handler: handler, id: id) { check(fetch) }
+        let proxy = ProxyRequest(
+            pseudonym: "earshot-x", ports: [5_768], rewrittenHosts: ["b"], maximumWaitMilliseconds: 1)
+        if case .fetchRequest(let fetch) = proxy.read(head, body: body, handler: handler, id: id) { check(fetch) }
         guard head.target.hasPrefix("/v1"), let loop = try? EventLoop(), let ends = try? UnixSocket.makePair() else {
             return
         }
         defer { UnixSocket.close(ends.1) }
-        let rules = WebPeer.Rules(reject: { WebResponse($0, text: "") }, request: { _, _, _ in }, closed: { _ in })
-        guard let peer = try? WebPeer(ends.0, rules, loop: loop) else { return UnixSocket.close(ends.0) }
+        let rules = WebPeer.Rules(
+            rejectionResponse: { WebResponse($0, text: "") }, onRequest: { _, _, _ in }, onClose: { _ in })
+        guard let peer = try? WebPeer(descriptor: ends.0, rules: rules, loop: loop) else {
+            return UnixSocket.close(ends.0)
+        }
         defer { peer.close() }
         let api = API(origins: [], ownUser: 1, via: "1.1 earshot-x", loop: loop) { _, _, _ in nil }
         for user in 1...2 as ClosedRange<UInt32> where api.refusal(of: head, isProved: false) == nil {
-            if case .fetch(let fetch)? = api.answer(peer, head, body, user: user, handler, id) { check(fetch) }
+            if case .responseToFetch(let fetch)? = api.answer(
+                peer, head: head, body: body, user: user, handler: handler, id: id)
+            {
+                check(fetch)
+            }
         }
     }
 
@@ -61,7 +69,7 @@ enum RequestTarget {
 
     private static func readBody(_ input: [UInt8], _ step: Int) {
         var (all, rest) = (input, [UInt8]())
-        var (one, other) = (ChunkedBody(limit: 1_000), ChunkedBody(limit: 1_000))
+        var (one, other) = (ChunkedBody(maximumBytes: 1_000), ChunkedBody(maximumBytes: 1_000))
         let whole = one.read(&all)
         var reading = ChunkedBody.Reading.incomplete
         var taken = 0
@@ -71,7 +79,7 @@ enum RequestTarget {
             reading = other.read(&rest)
         }
         precondition(reading == whole, "\(reading), and \(whole)")
-        precondition(one.bytes.count <= 1_000 && one.bytes == other.bytes, "other data")
+        precondition(one.decodedBytes.count <= 1_000 && one.decodedBytes == other.decodedBytes, "other data")
         if whole == .complete { precondition(all == rest + input[taken...], "another end of the body") }
     }
 }

@@ -15,16 +15,16 @@ enum StreamTarget {
     }
 
     /// Maximum number of pieces per input, so that inputs stay fast.
-    private static let pieces = 64
-    private static let opening: [UInt8] =
+    private static let maximumPieces = 64
+    private static let greetingBytes: [UInt8] =
         [0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 1] + Array("NULL".utf8) + [UInt8](repeating: 0, count: 48)
         + [4, 28] + Array("\u{5}READY\u{b}Socket-Type\0\0\0\u{6}DEALER".utf8)
 
     static func run(_ bytes: [UInt8]) {
         guard let first = bytes.first else { return }
-        let input = (first & 1 == 0 ? opening : []) + bytes.dropFirst()
+        let input = (first & 1 == 0 ? greetingBytes : []) + bytes.dropFirst()
         guard let whole = outcome(of: input, pieceBytes: input.count),
-            let cut = outcome(of: input, pieceBytes: max(Int(first / 2) + 1, input.count / pieces + 1))
+            let cut = outcome(of: input, pieceBytes: max(Int(first / 2) + 1, input.count / maximumPieces + 1))
         else { return }
         precondition(whole == cut, "\(whole), and cut \(cut)")
     }
@@ -40,7 +40,7 @@ enum StreamTarget {
                 ends[0], as: .router, frameBytes: 2_000, mostMessages: 10, loop: loop, onReady: {})
         else { return nil }
         // Makes the loop poll once for the written bytes without blocking.
-        _ = loop.addHook { .none }
+        _ = loop.addHook { .noSleep }
         var outcome = Outcome()
         var rest = input[...]
         while !rest.isEmpty, !stream.isEnded {

@@ -4,13 +4,13 @@ internal import EarshotWire
 /// The node and its cluster in the answers to QUERY.
 extension CoreView {
     /// Whether requests wait because the engine is unreachable, and may soon start without it.
-    var isWaitingForEngine: Bool {
-        records.cluster.map { !$0.value.book.isMember && !$0.value.book.isUncoordinated } ?? false
+    var isWaitingForClusterEngine: Bool {
+        records.clusterState.map { !$0.value.book.isMember && !$0.value.book.isUncoordinated } ?? false
     }
 
     /// Mode of a node: `member`; `waiting` for its engine; or `alone`, when it fetches without the engine.
     private var clusterMode: String {
-        guard let book = records.cluster?.value.book else { return "none" }
+        guard let book = records.clusterState?.value.book else { return "none" }
         return book.isMember ? "member" : book.isUncoordinated ? "alone" : "waiting"
     }
 
@@ -19,19 +19,19 @@ extension CoreView {
         json.member("cluster") { json in
             json.object { json in
                 json.member("mode", clusterMode)
-                guard let state = records.cluster?.value else { return }
-                write(state, to: &json)
-                guard withMembers, let survey = state.book.traffic.survey else { return }
-                write(survey, of: state.node, to: &json)
+                guard let state = records.clusterState?.value else { return }
+                writeClusterState(state, to: &json)
+                guard withMembers, let survey = state.book.engineTraffic.latestSurvey else { return }
+                writeEngineSurvey(survey, of: state.node, to: &json)
             }
         }
     }
 
-    private func write(_ state: ClusterState, to json: inout JSONText) {
+    private func writeClusterState(_ state: ClusterState, to json: inout JSONText) {
         if let node = state.node { json.member("node", node.description) }
         json.member("address", state.services.address)
-        let members = state.book.members
-        json.member("members-count", state.book.isUncoordinated ? members.divisor : members.presentCount)
+        let members = state.book.memberCount
+        json.member("members-count", state.book.isUncoordinated ? members.limitDivisor : members.presentCount)
         json.member("share-between-users", records.settings[.shareBetweenUsers] == 1)
         if let fault = state.engineFault {
             json.member("reason", fault.description)
@@ -44,36 +44,36 @@ extension CoreView {
         json.member("suspended") { json in
             json.array(state.health.suspensions) { $0.value($1.description) }
         }
-        json.member("unreadable-nodes", state.health.unreadable.count)
-        json.member("claims", state.book.openClaims)
-        json.member("running", state.book.claims.count - state.book.openClaims)
+        json.member("unreadable-nodes", state.health.unreadableAddresses.count)
+        json.member("claims", state.book.openClaimCount)
+        json.member("running", state.book.claims.count - state.book.openClaimCount)
         json.member("held-bodies", state.heldResults.count)
         json.member("held-bytes", state.heldResults.memoryBytes)
-        if let survey = state.book.traffic.survey {
+        if let survey = state.book.engineTraffic.latestSurvey {
             json.member("engine-latency-us", survey.latencyMicroseconds)
             json.member("flights", survey.flights)
         }
         json.member("counts") { json in
             json.object { json in
                 let counts = state.counts
-                json.member("granted", counts.granted)
-                json.member("hosted", counts.hosted)
-                json.member("results", counts.results)
-                json.member("pulled", counts.pulled)
+                json.member("granted", counts.grantedFlights)
+                json.member("hosted", counts.hostedFlights)
+                json.member("results", counts.receivedResults)
+                json.member("pulled", counts.pulledBodies)
                 json.member("pulled-bytes", counts.pulledBytes)
-                json.member("missed", counts.missed)
-                json.member("given", counts.served)
-                json.member("uncoordinated", counts.uncoordinated)
-                json.member("stale", state.book.staleEnds)
-                json.member("losses", counts.losses)
+                json.member("missed", counts.missedBodies)
+                json.member("given", counts.servedBodies)
+                json.member("uncoordinated", counts.uncoordinatedAttempts)
+                json.member("stale", state.book.staleCompletionCount)
+                json.member("losses", counts.membershipLosses)
             }
         }
     }
 
-    private func write(_ survey: EngineSurvey, of node: NodeID?, to json: inout JSONText) {
+    private func writeEngineSurvey(_ survey: EngineSurvey, of node: NodeID?, to json: inout JSONText) {
         json.member("origins", survey.origins)
         json.member("paused-origins", survey.pausedOrigins)
-        let unreadable = records.cluster?.value.health.unreadable ?? []
+        let unreadable = records.clusterState?.value.health.unreadableAddresses ?? []
         json.member("members") { json in
             json.array(survey.members) { json, member in
                 json.object { json in

@@ -8,18 +8,18 @@ internal import HeapModule
 extension CoreView {
     /// Writes the requests of a principal by the names of their handlers, then by their IDs.
     ///
-    /// A page examines the handlers of at most `examinedRequests` requests. So it may be empty, and have a next one all
+    /// A page examines the handlers of at most `maximumExaminedRequestsPerPage` requests. So it may be empty, and have a next one all
     /// the same. O(requests of the examined handlers).
     func writeRequests(_ page: QueryPage, of principal: Handle<Principal>, to json: inout JSONText) {
         let most = page.limit ?? WireLimits.queryEntries
-        let after = page.after.map { RequestCursor($0) }
-        let order = records.handlers.nameOrder
-        var position = records.handlers.position(
+        let after = page.cursor.map { RequestCursor($0) }
+        let order = records.handlers.handlersInNameOrder
+        var position = records.handlers.namePosition(
             of: max(after?.handler ?? "", page.handler?.description ?? ""), principal)
         var cursor: RequestCursor?
         json.member("requests") { json in
             json.list { json in
-                let end = json.bytes.count + records.limits.answerBytes
+                let end = json.bytes.count + records.limits.maximumQueryPageBytes
                 var room = most
                 var examined = 0
                 while let handler = order[position], records.handlers[handler].principal == principal,
@@ -36,7 +36,7 @@ extension CoreView {
                     }
                     examined += Int(records.handlers[handler].interests.count)
                     position = order.position(after: position)
-                    guard examined < records.limits.examinedRequests else {
+                    guard examined < records.limits.maximumExaminedRequestsPerPage else {
                         cursor = RequestCursor(handler: name, request: nil)
                         return
                     }
@@ -44,7 +44,7 @@ extension CoreView {
                 cursor = nil
             }
         }
-        if let cursor { json.member("requests-next", cursor.text) }
+        if let cursor { json.member("requests-next", cursor.cursorText) }
     }
 
     /// Requests of a handler in the byte order of their IDs, at most `most`.
@@ -52,7 +52,7 @@ extension CoreView {
         of handler: Handle<HandlerEntry>, after: RequestCursor.Start?, _ state: RequestState?, atMost most: Int
     ) -> [Handle<Interest>] {
         var found = Heap<ListedRequest>()
-        for interest in records.handlers.requests(of: handler) where !records.isDoomed(interest) {
+        for interest in records.handlers.requests(of: handler) where !records.isAwaitingRemoval(interest) {
             let listed = ListedRequest(id: records.requests[interest].request.description, interest: interest)
             if let after, !after.admits(listed.id) { continue }
             if let state, state != self.state(of: interest) { continue }
@@ -116,5 +116,5 @@ struct RequestCursor: Equatable {
     }
 
     /// The `after` of the next page.
-    var text: String { "\(handler)//\(request ?? "")" }
+    var cursorText: String { "\(handler)//\(request ?? "")" }
 }

@@ -10,13 +10,13 @@ extension CoreView {
     private static let namedHandlers = 5
 
     /// - Parameter seesAll: whether the reason may count the requests of all principals.
-    func writeReason(
+    func writeWaitReason(
         _ key: HandlerKey, _ request: RequestID, seesAll: Bool, to json: inout JSONText
     ) {
         json.member("handler", key.id.description)
         json.member("request", request.description)
         guard let number = records.handlers.handle(of: key),
-            let interest = records.listedInterest(request, of: number)
+            let interest = records.interestHoldingID(request, of: number)
         else {
             json.member("state", "unknown")
             json.member("reason", "unknown request; its result may be acknowledged already")
@@ -27,137 +27,158 @@ extension CoreView {
         let state = state(of: interest)
         if records.requests[interest].phase != .open {
             json.member("state", state.rawValue)
-            writeEnd(of: interest, to: &json)
+            writeRequestEnd(of: interest, to: &json)
         }
         let hasListeners = !records.listeners(of: records.requests[interest].handler).isEmpty
         switch records.requests[interest].phase {
-        case .entering, .recording:
-            writeWait("disk", "the broker writes the request to disk", to: &json)
-        case .resting where records.durables.isUnread(interest) && records.durables.failure(of: interest) != nil:
-            writeWait("retry", "it has failed; its failure stays on disk until it is repeated or removed", to: &json)
-        case .held where end(of: interest)?.failure != nil:
-            writeWait("listener", "it has failed, and no subscriber has received the failure", to: &json)
-        case .held where hasListeners, .resting where hasListeners:
-            writeWait("window", "its result is stored, and too many terminals wait for its subscribers", to: &json)
-        case .held, .resting:
-            writeWait("listener", "it has ended, and the handler has no subscriber for its result", to: &json)
+        case .awaitingDurableAcceptance, .writingOutcome:
+            writeWait(for: "disk", reason: "the broker writes the request to disk", to: &json)
+        case .outcomeOnlyOnDisk
+        where records.durables.hasUnreadResult(interest) && records.durables.storedFailure(of: interest) != nil:
+            writeWait(
+                for: "retry", reason: "it has failed; its failure stays on disk until it is repeated or removed",
+                to: &json)
+        case .awaitingListener where requestEnd(of: interest)?.failure != nil:
+            writeWait(for: "listener", reason: "it has failed, and no subscriber has received the failure", to: &json)
+        case .awaitingListener where hasListeners, .outcomeOnlyOnDisk where hasListeners:
+            writeWait(
+                for: "window", reason: "its result is stored, and too many terminals wait for its subscribers",
+                to: &json)
+        case .awaitingListener, .outcomeOnlyOnDisk:
+            writeWait(
+                for: "listener", reason: "it has ended, and the handler has no subscriber for its result", to: &json)
         case .delivering:
             writeWait(
-                "acknowledgement", "its result waits for an acknowledgement, or for room in the window of a client",
+                for: "acknowledgement",
+                reason: "its result waits for an acknowledgement, or for room in the window of a client",
                 to: &json)
-        case .open: writeReason(ofOpen: interest, state, seesAll: seesAll, to: &json)
+        case .open: writeWaitReason(ofOpen: interest, state, seesAll: seesAll, to: &json)
         }
     }
 
-    private func writeReason(
+    private func writeWaitReason(
         ofOpen interest: Handle<Interest>, _ state: RequestState, seesAll: Bool, to json: inout JSONText
     ) {
-        let leaf = records.leaf(ofOpen: interest)
+        let leaf = records.lastRedirectedFlight(ofOpen: interest)
         let flight = records.flights[leaf]
         json.member("url", flight.url.redacted)
         json.member("state", state.rawValue)
-        json.member("attempts", Int(flight.attempts))
+        json.member("attempts", Int(flight.assignedAttemptCount))
         switch flight.phase {
-        case .asking where records.cachePlans[leaf]?.waitsForRoom == true:
-            writeWait("window", "its response is stored, and too many terminals wait for its client", to: &json)
-        case .asking: writeWait("cache", "the broker looks it up in the cache", to: &json)
-        case .queued: writeReason(ofQueued: interest, leaf, seesAll: seesAll, to: &json)
-        case .claiming: writeReason(ofClaiming: leaf, to: &json)
+        case .asking where records.cachePlans[leaf]?.waitsForReceiverRoom == true:
+            writeWait(
+                for: "window", reason: "its response is stored, and too many terminals wait for its client", to: &json)
+        case .asking: writeWait(for: "cache", reason: "the broker looks it up in the cache", to: &json)
+        case .queued: writeWaitReason(ofQueued: interest, leaf, seesAll: seesAll, to: &json)
+        case .claiming: writeWaitReason(ofClaiming: leaf, to: &json)
         case .running(let worker):
-            let isResuming = records.workers[worker].leases[records.attempt(of: leaf)]?.resumedBytes ?? 0 > 0
+            let isResuming = records.workers[worker].leases[records.currentAttempt(of: leaf)]?.resumedBytes ?? 0 > 0
             json.member("reason", isResuming ? "a worker resumes its partial body" : "a worker transfers it")
-            json.member("worker", records.workers[worker].pid)
-            json.member("received", records.workers[worker].leases[records.attempt(of: leaf)]?.receivedBytes ?? 0)
+            json.member("worker", records.workers[worker].workerProcessID)
+            json.member(
+                "received", records.workers[worker].leases[records.currentAttempt(of: leaf)]?.receivedBytes ?? 0)
         case .backingOff:
-            writeWait("retry", "an attempt failed; the broker retries after a delay", to: &json)
-            json.member("retry-in-ms", (records.flights.pauses[leaf] ?? now).milliseconds(since: now))
+            writeWait(for: "retry", reason: "an attempt failed; the broker retries after a delay", to: &json)
+            json.member("retry-in-ms", (records.flights.backOffEnds[leaf] ?? now).milliseconds(since: now))
         case .following: json.member("reason", "it follows a redirect")
         case .ended: json.member("reason", "its transfer has ended, and its result is being sent")
         }
     }
 
-    private func writeReason(ofClaiming flight: Handle<Flight>, to json: inout JSONText) {
-        guard let cluster = records.cluster else { return }
+    private func writeWaitReason(ofClaiming flight: Handle<Flight>, to json: inout JSONText) {
+        guard let cluster = records.clusterState else { return }
         if !cluster.value.book.isMember {
-            writeWait("engine", "the engine of the cluster is unreachable; the broker waits for it", to: &json)
+            writeWait(
+                for: "engine", reason: "the engine of the cluster is unreachable; the broker waits for it", to: &json)
         } else if cluster.value.book.claims[LocalFlight(records.flights.name(of: flight).reference)]?.isFetchedElsewhere
             == true
         {
-            writeWait("node", "another node of the cluster fetches it", to: &json)
+            writeWait(for: "node", reason: "another node of the cluster fetches it", to: &json)
         } else {
-            writeWait("cluster", "the cluster assigns it to a node when its origin has room", to: &json)
+            writeWait(for: "cluster", reason: "the cluster assigns it to a node when its origin has room", to: &json)
         }
     }
 
-    private func writeWait(_ wait: String, _ reason: String, to json: inout JSONText) {
+    private func writeWait(for wait: String, reason: String, to json: inout JSONText) {
         json.member("waits-for", wait)
         json.member("reason", reason)
     }
 
     // MARK: Queued requests
 
-    private func writeReason(
+    private func writeWaitReason(
         ofQueued interest: Handle<Interest>, _ flight: Handle<Flight>, seesAll: Bool, to json: inout JSONText
     ) {
-        let pool = records.governor.origins[records.governor.scopes[records.flights[flight].scope].origin].pool
+        let pool = records.originGovernor.origins[
+            records.originGovernor.scopes[records.flights[flight].originScope].origin
+        ].workerPool
         let slots = records.workers.slotCount(of: pool)
-        let rateSource = rateSource(of: flight, for: interest)
-        let scope = records.governor.scopes[records.flights[flight].scope]
+        let rateSource = classDeterminingInterest(of: flight, for: interest)
+        let scope = records.originGovernor.scopes[records.flights[flight].originScope]
         if records.isDraining {
-            writeWait("next-broker", "the broker is draining and starts no transfers", to: &json)
-        } else if records.workers.isAwaiting {
-            writeWait("earlier-workers", "workers end their transfers for a broker that died", to: &json)
-        } else if slots.total == 0 {
-            let scheme = records.pools[pool].scheme.map { " for the scheme \($0)" } ?? ""
-            let mayKnow = records.pools[pool].scheme == nil && seesAll
-            let loop = mayKnow ? childFailures.first { $0.role == "worker" } : nil
-            let cause = loop.map { "; \($0.deaths) workers ended in a row, the last one with \($0.lastEnd)" } ?? ""
-            writeWait("worker", "no worker\(scheme) is connected\(cause)", to: &json)
-        } else if records.flights[flight].isSuspect, scope.admits, records.governor.origins[scope.origin].admits(.high)
+            writeWait(for: "next-broker", reason: "the broker is draining and starts no transfers", to: &json)
+        } else if records.workers.isAwaitingEarlierProcesses {
+            writeWait(for: "earlier-workers", reason: "workers end their transfers for a broker that died", to: &json)
+        } else if slots.totalSlots == 0 {
+            let scheme = records.workerPools[pool].scheme.map { " for the scheme \($0)" } ?? ""
+            let mayKnow = records.workerPools[pool].scheme == nil && seesAll
+            let loop = mayKnow ? childFailures.first { $0.childRole == "worker" } : nil
+            let cause =
+                loop.map {
+                    "; \($0.consecutiveDeathCount) workers ended in a row, the last one with \($0.lastExitDescription)"
+                } ?? ""
+            writeWait(for: "worker", reason: "no worker\(scheme) is connected\(cause)", to: &json)
+        } else if records.flights[flight].isSuspectedOfWorkerDeath, scope.canTakeRequest,
+            records.originGovernor.origins[scope.origin].admitsTransfer(.high)
         {
-            writeWait("isolation", "its workers died; it runs in isolation, after other such requests", to: &json)
-        } else if let rateSource, records.quotas.isFull(records.principal(of: rateSource)) {
-            writeWait("quota", "its user has reached the setting transfers-per-user", to: &json)
-            json.member("running", records.quotas.use(by: records.principal(of: rateSource)).transfers)
-            json.member("limit", records.quotas.limits.transfers)
+            writeWait(
+                for: "isolation", reason: "its workers died; it runs in isolation, after other such requests", to: &json
+            )
+        } else if let rateSource, records.quotaUse.isTransferQuotaFull(records.principal(of: rateSource)) {
+            writeWait(for: "quota", reason: "its user has reached the setting transfers-per-user", to: &json)
+            json.member("running", records.quotaUse.currentUse(by: records.principal(of: rateSource)).transfers)
+            json.member("limit", records.quotaUse.limits.transfers)
         } else if let rateSource {
-            writeObstacle(
-                to: records.requests[rateSource].priority, of: records.flights[flight].scope, slots, seesAll: seesAll,
+            writeOriginWaitReason(
+                to: records.requests[rateSource].priority, of: records.flights[flight].originScope, slots,
+                seesAll: seesAll,
                 to: &json)
         } else if let owner = records.requests[interest].owner {
-            writeWindow(of: owner, to: &json)
+            writeDeliveryWindowWait(of: owner, to: &json)
         }
-        if let rateSource { writeClass(from: rateSource, for: interest, seesAll: seesAll, to: &json) }
+        if let rateSource { writeEffectiveClass(from: rateSource, for: interest, seesAll: seesAll, to: &json) }
     }
 
-    private func writeObstacle(
-        to priority: PriorityClass, of number: Handle<OriginScope>, _ slots: SlotCount, seesAll: Bool,
+    private func writeOriginWaitReason(
+        to priority: PriorityClass, of number: Handle<OriginScope>, _ slots: PoolSlotCounts, seesAll: Bool,
         to json: inout JSONText
     ) {
-        let scope = records.governor.scopes[number]
-        let origin = records.governor.origins[scope.origin]
-        if let until = scope.coolDown?.end {
+        let scope = records.originGovernor.scopes[number]
+        let origin = records.originGovernor.origins[scope.origin]
+        if let until = scope.coolDown?.pauseEnd {
             let pause = until.milliseconds(since: now)
-            writeWait("cool-down", "its origin is in cool-down for another \(pause) ms", to: &json)
+            writeWait(for: "cool-down", reason: "its origin is in cool-down for another \(pause) ms", to: &json)
             json.member("origin", origin.origin.description)
             json.member("cooling-ms", pause)
-        } else if !scope.admits {
-            writeWait("probe", "after a cool-down, one request probes its origin first", to: &json)
+        } else if !scope.canTakeRequest {
+            writeWait(for: "probe", reason: "after a cool-down, one request probes its origin first", to: &json)
             json.member("origin", origin.origin.description)
-        } else if !origin.hasRoom(for: priority) {
-            writeFull(scope.origin, seesAll: seesAll, to: &json)
-        } else if origin.isPaused {
+        } else if !origin.hasTransferSlot(for: priority) {
+            writeFullOrigin(scope.origin, seesAll: seesAll, to: &json)
+        } else if origin.isInSpacingPause {
             let pause = origin.pauseEnd.milliseconds(since: now)
-            writeWait("spacing", "the next transfer from its origin starts in \(pause) ms at the earliest", to: &json)
+            writeWait(
+                for: "spacing", reason: "the next transfer from its origin starts in \(pause) ms at the earliest",
+                to: &json)
             json.member("origin", origin.origin.description)
             json.member("spacing-ms", Int(origin.spacingMilliseconds))
             json.member("starts-in-ms", pause)
         } else {
-            write(slots, for: priority, seesAll: seesAll, to: &json)
+            writeSlotWait(slots, for: priority, seesAll: seesAll, to: &json)
         }
     }
 
-    private func writeWindow(of owner: Handle<ClientSession>, to json: inout JSONText) {
+    private func writeDeliveryWindowWait(of owner: Handle<ClientSession>, to json: inout JSONText) {
         let window = records.clients[owner].deliveries
         let reason: String
         switch window.phase {
@@ -165,49 +186,51 @@ extension CoreView {
         case .open: reason = "the client's window is full until it acknowledges results"
         case .blocked: reason = "the client's socket is full until it reads"
         case .ended:
-            writeWait("removal", "its owner is disconnected, and its removal is pending", to: &json)
+            writeWait(for: "removal", reason: "its owner is disconnected, and its removal is pending", to: &json)
             return
         }
-        writeWait("window", reason, to: &json)
-        json.member("outstanding", window.count)
-        json.member("window", window.size)
+        writeWait(for: "window", reason: reason, to: &json)
+        json.member("outstanding", window.dueTerminalCount)
+        json.member("window", window.maximumSentTerminals)
     }
 
-    private func write(_ slots: SlotCount, for priority: PriorityClass, seesAll: Bool, to json: inout JSONText) {
-        if slots.free == 0 {
-            writeWait("slot", "all worker slots are in use", to: &json)
-        } else if slots.areForHigh, priority != .high {
-            writeWait("slot", "the free slots are reserved for class high", to: &json)
+    private func writeSlotWait(
+        _ slots: PoolSlotCounts, for priority: PriorityClass, seesAll: Bool, to json: inout JSONText
+    ) {
+        if slots.freeSlots == 0 {
+            writeWait(for: "slot", reason: "all worker slots are in use", to: &json)
+        } else if slots.onlyHighMayStart, priority != .high {
+            writeWait(for: "slot", reason: "the free slots are reserved for class high", to: &json)
         } else {
-            writeWait("turn", "it is the next one for a worker", to: &json)
+            writeWait(for: "turn", reason: "it is the next one for a worker", to: &json)
         }
         guard seesAll else { return }
-        json.member("slots", slots.total)
-        json.member("slots-free", slots.free)
-        json.member("slots-for-high", slots.forHigh)
+        json.member("slots", slots.totalSlots)
+        json.member("slots-free", slots.freeSlots)
+        json.member("slots-for-high", slots.slotsReservedForHigh)
     }
 
     /// Writes the handlers that fill an origin. Each transfer counts for the first interest in its flight. O(running).
-    private func writeFull(_ number: Handle<OriginEntry>, seesAll: Bool, to json: inout JSONText) {
-        let origin = records.governor.origins[number]
+    private func writeFullOrigin(_ number: Handle<OriginEntry>, seesAll: Bool, to json: inout JSONText) {
+        let origin = records.originGovernor.origins[number]
         guard seesAll else {
-            writeWait("origin", "its origin has reached its limit of transfers", to: &json)
+            writeWait(for: "origin", reason: "its origin has reached its limit of transfers", to: &json)
             json.member("origin", origin.origin.description)
             return
         }
-        let isKept = origin.hasRoom(for: .high)
+        let isKept = origin.hasTransferSlot(for: .high)
         writeWait(
-            "origin",
-            "its origin has \(origin.running) of \(origin.limit) transfers"
+            for: "origin",
+            reason: "its origin has \(origin.runningTransferCount) of \(origin.transferLimit) transfers"
                 + (isKept ? ", and the last slot is reserved for class high" : ""),
             to: &json)
         json.member("origin", origin.origin.description)
-        json.member("running", Int(origin.running))
-        json.member("limit", Int(origin.limit))
+        json.member("running", Int(origin.runningTransferCount))
+        json.member("limit", Int(origin.transferLimit))
         var counts: [Handle<HandlerEntry>: Int] = [:]
         var cancelling = 0
         for worker in records.workers.indices {
-            for lease in records.workers[worker].leases.values where lease.origin == number {
+            for lease in records.workers[worker].leases.allLeases where lease.origin == number {
                 guard let flight = lease.flight else {
                     cancelling += 1
                     continue
@@ -235,7 +258,7 @@ extension CoreView {
 
     /// Returns the interest that determines a flight's class: the one with the highest class that can be served now.
     /// Prefers `own` among equals. O(interests).
-    private func rateSource(of flight: Handle<Flight>, for own: Handle<Interest>) -> Handle<Interest>? {
+    private func classDeterminingInterest(of flight: Handle<Flight>, for own: Handle<Interest>) -> Handle<Interest>? {
         var rateSource = isServed(own) ? own : nil
         for other in records.flights.interests(of: flight) where isServed(other) {
             guard rateSource.map({ records.requests[$0].priority < records.requests[other].priority }) ?? true else {
@@ -247,11 +270,11 @@ extension CoreView {
     }
 
     private func isServed(_ interest: Handle<Interest>) -> Bool {
-        !records.isDoomed(interest)
+        !records.isAwaitingRemoval(interest)
             && records.requests[interest].owner.map { records.clients[$0].deliveries.isClosed } != true
     }
 
-    private func writeClass(
+    private func writeEffectiveClass(
         from rateSource: Handle<Interest>, for own: Handle<Interest>, seesAll: Bool, to json: inout JSONText
     ) {
         json.member("effective-class", records.requests[rateSource].priority.name)

@@ -6,20 +6,23 @@ internal import EarshotWire
 extension CoreView {
     /// Writes requests of all principals for the administrator, by record number, so that a request that exists during all pages is in exactly one of them.
     ///
-    /// A page examines at most `examinedRequests` records. So it may be empty, and have a next one all the same.
+    /// A page examines at most `maximumExaminedRequestsPerPage` records. So it may be empty, and have a next one all the same.
     func writeRequests(_ page: QueryPage, to json: inout JSONText) {
-        let bound = records.requests.bound
+        let bound = records.requests.placeBound
         let filter = RequestFilter(page, records.handlers)
-        var next = page.after.flatMap { Int32($0) }.map { max(0, Int($0)) + 1 } ?? 0
+        var next = page.cursor.flatMap { Int32($0) }.map { max(0, Int($0)) + 1 } ?? 0
         if filter.isEmpty { next = bound }
         json.member("requests") { json in
             json.list { json in
                 var room = page.limit ?? WireLimits.queryEntries
-                let end = json.bytes.count + records.limits.answerBytes
-                let last = min(bound, next.addingReportingOverflow(records.limits.examinedRequests).partialValue)
+                let end = json.bytes.count + records.limits.maximumQueryPageBytes
+                let last = min(
+                    bound, next.addingReportingOverflow(records.limits.maximumExaminedRequestsPerPage).partialValue)
                 while next < last, room > 0, json.bytes.count < end {
                     defer { next += 1 }
-                    guard let interest = records.requests.handle(at: next), isListed(interest, filter) else { continue }
+                    guard let interest = records.requests.interest(atPlace: next), isListed(interest, by: filter) else {
+                        continue
+                    }
                     room -= 1
                     writeRequest(interest, to: &json)
                 }
@@ -34,7 +37,7 @@ extension CoreView {
         /// The handler; nil for any.
         let handler: Handle<HandlerEntry>?
         /// Handlers below a name; nil for any.
-        let subtree: HandlerPattern?
+        let handlerPattern: HandlerPattern?
         let state: RequestState?
         /// Whether there is no such handler.
         let isEmpty: Bool
@@ -44,21 +47,21 @@ extension CoreView {
             switch page.handler {
             case .handler(let id):
                 handler = handlers.handle(of: HandlerKey(PrincipalTable.administrator, id))
-                subtree = nil
+                handlerPattern = nil
                 isEmpty = handler == nil
             case .subtree, nil:
                 handler = nil
-                subtree = page.handler
+                handlerPattern = page.handler
                 isEmpty = false
             }
         }
     }
 
-    private func isListed(_ number: Handle<Interest>, _ filter: RequestFilter) -> Bool {
-        guard records.requests[number].isListed, !records.isDoomed(number) else { return false }
+    private func isListed(_ number: Handle<Interest>, by filter: RequestFilter) -> Bool {
+        guard records.requests[number].isRequestIDTaken, !records.isAwaitingRemoval(number) else { return false }
         let handler = records.requests[number].handler
         if let only = filter.handler, only != handler { return false }
-        if let subtree = filter.subtree {
+        if let subtree = filter.handlerPattern {
             guard records.handlers[handler].principal == PrincipalTable.administrator,
                 subtree.matches(records.handlers[handler].id)
             else { return false }
@@ -80,27 +83,28 @@ extension CoreView {
             json.member("class", record.priority.name)
             json.member("age-ms", now.milliseconds(since: record.requestedAt))
             if record.phase == .open {
-                let leaf = records.leaf(ofOpen: interest)
+                let leaf = records.lastRedirectedFlight(ofOpen: interest)
                 json.member("url", records.flights[leaf].url.redacted)
-                json.member("attempts", Int(records.flights[leaf].attempts))
+                json.member("attempts", Int(records.flights[leaf].assignedAttemptCount))
                 if case .running(let worker) = records.flights[leaf].phase {
-                    json.member("worker", records.workers[worker].pid)
+                    json.member("worker", records.workers[worker].workerProcessID)
                     json.member(
-                        "received", records.workers[worker].leases[records.attempt(of: leaf)]?.receivedBytes ?? 0)
+                        "received", records.workers[worker].leases[records.currentAttempt(of: leaf)]?.receivedBytes ?? 0
+                    )
                 }
             } else {
-                writeEnd(of: interest, to: &json)
+                writeRequestEnd(of: interest, to: &json)
                 if let number = record.outcome, let response = records.outcomes[number].response {
-                    json.member("received", response.length)
+                    json.member("received", response.bodyLength)
                 }
             }
         }
     }
 
     /// Writes URL, attempts, status and code of a request that is not open, as far as they are known.
-    func writeEnd(of interest: Handle<Interest>, to json: inout JSONText) {
-        guard let end = end(of: interest) else {
-            if let fetch = records.durables.entering(interest)?.fetch { writeURL(fetch.url, to: &json) }
+    func writeRequestEnd(of interest: Handle<Interest>, to json: inout JSONText) {
+        guard let end = requestEnd(of: interest) else {
+            if let fetch = records.durables.unacceptedRequest(interest)?.fetch { writeURL(fetch.url, to: &json) }
             return
         }
         if let url = end.url { writeURL(url, to: &json) }
@@ -118,9 +122,9 @@ extension CoreView {
     }
 
     /// The end of a request; nil without one.
-    func end(of interest: Handle<Interest>) -> End? {
+    func requestEnd(of interest: Handle<Interest>) -> End? {
         guard let number = records.requests[interest].outcome else {
-            return records.durables.summary(of: interest).map {
+            return records.durables.storedResultSummary(of: interest).map {
                 End(failure: $0.failure, status: $0.status, attempts: $0.attempts, url: $0.url)
             }
         }
@@ -137,16 +141,16 @@ extension CoreView {
     /// State of a request that has a record.
     func state(of interest: Handle<Interest>) -> RequestState {
         switch records.requests[interest].phase {
-        case .entering, .recording: return .storing
-        case .held, .resting: return .held
+        case .awaitingDurableAcceptance, .writingOutcome: return .writingToDisk
+        case .awaitingListener, .outcomeOnlyOnDisk: return .awaitingSubscriber
         case .delivering: return .delivering
         case .open:
-            switch records.flights[records.leaf(ofOpen: interest)].phase {
-            case .asking: return .asking
+            switch records.flights[records.lastRedirectedFlight(ofOpen: interest)].phase {
+            case .asking: return .lookingUpCache
             case .queued, .claiming: return .queued
             case .running, .ended: return .running
             case .backingOff: return .backingOff
-            case .following: return .following
+            case .following: return .followingRedirect
             }
         }
     }

@@ -18,7 +18,7 @@ extension CoreView {
         var last: Entries.Element?
         json.member(name) { json in
             json.list { json in
-                let end = json.bytes.count + records.limits.answerBytes
+                let end = json.bytes.count + records.limits.maximumQueryPageBytes
                 for _ in 0..<(page.limit ?? WireLimits.queryEntries) {
                     guard json.bytes.count < end, let entry = rest.next() else { break }
                     write(entry, &json)
@@ -31,8 +31,8 @@ extension CoreView {
 
     /// Records after the one whose number a page names.
     private func records<Record>(of slab: Slab<Record>, after page: QueryPage) -> some Sequence<Handle<Record>> {
-        let start = page.after.flatMap { Int32($0) }.map { max(0, Int($0) + 1) } ?? 0
-        return (start..<max(start, slab.bound)).lazy.compactMap { slab.handle(at: $0) }
+        let start = page.cursor.flatMap { Int32($0) }.map { max(0, Int($0) + 1) } ?? 0
+        return (start..<max(start, slab.bound)).lazy.compactMap { slab.handle(atPlace: $0) }
     }
 
     /// Writes handlers in the byte order of their names: those of a principal, and for the administrator those of all
@@ -42,10 +42,10 @@ extension CoreView {
     ) {
         let isOfAll = seesAll && page.handler == nil
         let after =
-            page.after.map { HandlerCursor($0, for: principal) } ?? HandlerCursor(principal: principal, name: "")
-        let order = records.handlers.nameOrder
+            page.cursor.map { HandlerCursor($0, for: principal) } ?? HandlerCursor(principal: principal, name: "")
+        let order = records.handlers.handlersInNameOrder
         let start = order.firstPosition { handler in
-            let other = records.handlers[handler].principal.index
+            let other = records.handlers[handler].principal.slabIndex
             guard other == after.principal else { return other < after.principal }
             let name = records.handlers[handler].id.description
             return name <= after.name || name < page.handler?.description ?? ""
@@ -61,14 +61,14 @@ extension CoreView {
             "handlers", page, of: entries, to: &json,
             cursor: {
                 HandlerCursor(principal: records.handlers[$0].principal, name: records.handlers[$0].id.description)
-                    .text(principal)
+                    .cursorText(for: principal)
             },
             write: { handler, json in
                 json.object { json in
                     json.member("handler", records.handlers[handler].id.description)
                     writePrincipal(of: handler, for: principal, to: &json)
                     json.member("listeners", records.listeners(of: handler).count)
-                    json.member("requests") { writeCounts(of: records.handlers[handler].requests, to: &$0) }
+                    json.member("requests") { writeRequestCounts(of: records.handlers[handler].requestCounts, to: &$0) }
                 }
             })
     }
@@ -84,42 +84,44 @@ extension CoreView {
     /// Writes origins by record number, so that an origin that exists during all pages is in exactly one of them.
     func writeOrigins(_ page: QueryPage, to json: inout JSONText) {
         let most = (page.limit ?? WireLimits.queryEntries) + 1
-        let listed = Array(records(of: records.governor.origins, after: page).prefix(most))
-        let scopes = self.scopes(of: listed)
+        let listed = Array(records(of: records.originGovernor.origins, after: page).prefix(most))
+        let scopes = self.scopesByOrigin(of: listed)
         writePage(
             "origins", page, of: listed, to: &json, cursor: { $0.description },
             write: { origin, json in
                 let scopes = scopes[origin, default: []]
                 json.object { json in
-                    json.member("origin", records.governor.origins[origin].origin.description)
+                    json.member("origin", records.originGovernor.origins[origin].origin.description)
                     if let name = records.principals.name(
-                        of: records.pools[records.governor.origins[origin].pool].principal)
+                        of: records.workerPools[records.originGovernor.origins[origin].workerPool].principal)
                     {
                         json.member("principal", name.description)
                     }
-                    json.member("running", Int(records.governor.origins[origin].running))
-                    json.member("limit", Int(records.governor.origins[origin].limit))
-                    json.member("spacing-ms", Int(records.governor.origins[origin].spacingMilliseconds))
-                    json.member("flights", scopes.reduce(0) { $0 + $1.flights })
-                    let waits = scopes.compactMap { $0.coolDown?.end?.milliseconds(since: now) }
+                    json.member("running", Int(records.originGovernor.origins[origin].runningTransferCount))
+                    json.member("limit", Int(records.originGovernor.origins[origin].transferLimit))
+                    json.member("spacing-ms", Int(records.originGovernor.origins[origin].spacingMilliseconds))
+                    json.member("flights", scopes.reduce(0) { $0 + $1.flightCount })
+                    let waits = scopes.compactMap { $0.coolDown?.pauseEnd?.milliseconds(since: now) }
                     if let wait = waits.max() { json.member("cooling-ms", wait) }
                 }
             })
     }
 
     /// Scopes of the listed origins, by origin. O(scopes) if one of the origins has requests with credentials.
-    private func scopes(of listed: [Handle<OriginEntry>]) -> [Handle<OriginEntry>: [OriginScope]] {
-        let (origins, scopes) = (records.governor.origins, records.governor.scopes)
+    private func scopesByOrigin(of listed: [Handle<OriginEntry>]) -> [Handle<OriginEntry>: [OriginScope]] {
+        let (origins, scopes) = (records.originGovernor.origins, records.originGovernor.scopes)
         var found: [Handle<OriginEntry>: [OriginScope]] = [:]
         var hasOthers = false
         for origin in listed {
             let shared = origins[origin].sharedScope
             found[origin] = shared.map { [scopes[$0]] } ?? []
-            if origins[origin].scopes > (shared == nil ? 0 : 1) { hasOthers = true }
+            if origins[origin].scopeCount > (shared == nil ? 0 : 1) { hasOthers = true }
         }
         guard hasOthers else { return found }
         for place in 0..<scopes.bound {
-            guard let scope = scopes.handle(at: place), !scopes[scope].scope.isShared else { continue }
+            guard let scope = scopes.handle(atPlace: place), !scopes[scope].trustScope.isCredentialFree else {
+                continue
+            }
             found[scopes[scope].origin]?.append(scopes[scope])
         }
         return found
@@ -128,37 +130,38 @@ extension CoreView {
     /// Writes workers by record number, and the failing children of the supervisor.
     func writeWorkers(_ page: QueryPage, to json: inout JSONText) {
         writePage(
-            "workers", page, of: records(of: records.workers.records, after: page), to: &json,
+            "workers", page, of: records(of: records.workers.sessionRecords, after: page), to: &json,
             cursor: { $0.description },
             write: { worker, json in
                 json.object { json in
-                    json.member("pid", records.workers[worker].pid)
+                    json.member("pid", records.workers[worker].workerProcessID)
                     json.member("phase", records.workers[worker].phase.rawValue)
                     if let name = records.principals.name(of: records.workers[worker].principal) {
                         json.member("principal", name.description)
                     }
                     json.member("schemes") { json in
                         let schemes = records.workers[worker].pools.flatMap {
-                            records.pools[$0].scheme.map { [$0] } ?? ["http", "https"]
+                            records.workerPools[$0].scheme.map { [$0] } ?? ["http", "https"]
                         }
                         json.array(schemes) { $0.value($1) }
                     }
                     json.member("http2", records.workers[worker].speaksHTTP2)
-                    if !records.workers[worker].isOwn {
-                        json.member("sandbox", records.workers[worker].sandbox?.description ?? "off")
+                    if !records.workers[worker].isUserProvided {
+                        json.member("sandbox", records.workers[worker].effectiveSandboxParts?.description ?? "off")
                     }
-                    json.member("slots", records.workers[worker].slots)
-                    json.member("running", records.workers[worker].leases.count - records.workers[worker].cancelling)
-                    json.member("cancelling", records.workers[worker].cancelling)
+                    json.member("slots", records.workers[worker].usableSlots)
+                    json.member(
+                        "running", records.workers[worker].leases.count - records.workers[worker].cancellingLeaseCount)
+                    json.member("cancelling", records.workers[worker].cancellingLeaseCount)
                 }
             })
         json.member("failing") { json in
             json.array(childFailures) { json, failure in
                 json.object { json in
-                    json.member("role", failure.role)
-                    json.member("deaths", failure.deaths)
-                    json.member("last-end", failure.lastEnd)
-                    json.member("since", failure.since)
+                    json.member("role", failure.childRole)
+                    json.member("deaths", failure.consecutiveDeathCount)
+                    json.member("last-end", failure.lastExitDescription)
+                    json.member("since", failure.firstDeathAt)
                 }
             }
         }
@@ -167,7 +170,7 @@ extension CoreView {
     /// Writes settings in the order of their table, then the rules.
     func writeSettings(_ page: QueryPage, to json: inout JSONText) {
         let rows = records.settings.rows
-        let start = page.after.flatMap { Int($0) }.map { min(max(0, $0), rows.count) } ?? 0
+        let start = page.cursor.flatMap { Int($0) }.map { min(max(0, $0), rows.count) } ?? 0
         writePage(
             "settings", page, of: zip(rows[start...], (start + 1)...), to: &json, cursor: { String($0.1) },
             write: { row, json in
@@ -190,7 +193,7 @@ struct HandlerCursor: Equatable {
     let name: String
 
     init(principal: Handle<Principal>, name: String) {
-        self.init(principal: principal.index, name: name)
+        self.init(principal: principal.slabIndex, name: name)
     }
 
     private init(principal: Int, name: String) {
@@ -202,7 +205,7 @@ struct HandlerCursor: Equatable {
     init(_ text: String, for principal: Handle<Principal>) {
         let words = text.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false)
         guard principal == PrincipalTable.administrator, words.count == 3, words[0].isEmpty,
-            let other = Int32(words[1]), other > principal.number
+            let other = Int32(words[1]), other > principal.recordNumber
         else {
             self.init(principal: principal, name: text)
             return
@@ -211,7 +214,43 @@ struct HandlerCursor: Equatable {
     }
 
     /// The `after` of the next page of this principal.
-    func text(_ principal: Handle<Principal>) -> String {
-        self.principal == principal.index ? name : "/\(self.principal)/\(name)"
+    func cursorText(for principal: Handle<Principal>) -> String {
+        self.principal == principal.slabIndex ? name : "/\(self.principal)/\(name)"
+    }
+}
+
+/// The cookies of a handler in answers to QUERY.
+extension CoreView {
+    /// Writes the cookies of a handler's root in the order of their creation. A page ends as that of a table. Cookies
+    /// that are not UTF-8 cannot be written.
+    func writeCookies(of key: HandlerKey, _ page: QueryPage, to json: inout JSONText) {
+        let root = HandlerRegistry.rootText(key.id, of: records.principals.name(of: key.principal))
+        let last = page.cursor.flatMap { UInt64($0) } ?? 0
+        let cookies = (records.cookieJars.jar(of: root)?.cookies(now: records.calendarSeconds) ?? [])
+            .filter { $0.created > last && $0.isUTF8 }.sorted { $0.created < $1.created }
+        var written = 0
+        json.member("cookies") { json in
+            json.list { json in
+                let end = json.bytes.count + records.limits.maximumQueryPageBytes
+                for cookie in cookies.prefix(page.limit ?? WireLimits.queryEntries) where json.bytes.count < end {
+                    writeCookie(cookie, to: &json)
+                    written += 1
+                }
+            }
+        }
+        if written < cookies.count, written > 0 { json.member("cookies-next", String(cookies[written - 1].created)) }
+    }
+
+    private func writeCookie(_ cookie: Cookie, to json: inout JSONText) {
+        json.object { json in
+            json.member("domain", cookie.domain)
+            json.member("subdomains", !cookie.isHostOnly)
+            json.member("path", String(decoding: cookie.path, as: UTF8.self))
+            json.member("secure", cookie.isSecure)
+            json.member("http-only", cookie.isHTTPOnly)
+            if let expires = cookie.expires { json.member("expires", Int(expires)) }
+            json.member("name", String(decoding: cookie.name, as: UTF8.self))
+            json.member("value", String(decoding: cookie.value, as: UTF8.self))
+        }
     }
 }

@@ -4,29 +4,29 @@ internal import EarshotWire
 /// Answers to QUERY, as JSON, composed from the tables of the core.
 ///
 /// A session without the rights of the administrator learns of the handlers of its principal only.
-/// `Principals.reservation` refuses the tables of the whole bus. A new query is a case of `Query` in EarshotWire, with its
+/// `Principals.administratorOnlyDetail` refuses the tables of the whole bus. A new query is a case of `Query` in EarshotWire, with its
 /// words there, and a case of the switch below.
 public enum Queries {
     /// Returns the answer to a query.
     @Sendable
     public static func answer(_ scoped: ScopedQuery, from view: CoreView) -> [UInt8] {
         var json = JSONText()
-        view.write(scoped, to: &json)
+        view.writeAnswer(scoped, to: &json)
         return json.bytes
     }
 }
 
 extension CoreView {
-    fileprivate func write(_ scoped: ScopedQuery, to json: inout JSONText) {
+    fileprivate func writeAnswer(_ scoped: ScopedQuery, to json: inout JSONText) {
         let (page, principal, isAdministrator) = (scoped.page, scoped.principal, scoped.isAdministrator)
         json.object { json in
-            json.member("broker", instance.description)
+            json.member("broker", brokerInstance.description)
             switch scoped.query {
             case .ping: break
             case .status where !isAdministrator: writeStatus(of: principal, to: &json)
             case .status: writeStatus(page.limit, to: &json)
             case .ledger where !isAdministrator: writeLedger(of: principal, to: &json)
-            case .ledger: write(records.ledger, to: &json)
+            case .ledger: writeLedger(records.ledger, to: &json)
             case .handlers: writeHandlers(page, for: principal, seesAll: isAdministrator, to: &json)
             case .origins: writeOrigins(page, to: &json)
             case .workers: writeWorkers(page, to: &json)
@@ -34,8 +34,8 @@ extension CoreView {
             case .requests: writeRequests(page, to: &json)
             case .settings: writeSettings(page, to: &json)
             case .cluster: writeCluster(withMembers: true, to: &json)
-            case .why(let handler, let request):
-                writeReason(HandlerKey(principal, handler), request, seesAll: isAdministrator, to: &json)
+            case .explainRequest(let handler, let request):
+                writeWaitReason(HandlerKey(principal, handler), request, seesAll: isAdministrator, to: &json)
             case .cookies(let handler): writeCookies(of: HandlerKey(principal, handler), page, to: &json)
             }
         }
@@ -43,9 +43,9 @@ extension CoreView {
 
     private func writeStatus(_ limit: Int?, to json: inout JSONText) {
         let page = QueryPage(limit: limit)
-        write(records.ledger, to: &json)
+        writeLedger(records.ledger, to: &json)
         json.member("phase", records.isDraining ? "draining" : "serving")
-        json.member("admission", records.limits.isAdmitting ? "open" : "closed")
+        json.member("admission", records.limits.acceptsNewRequests ? "open" : "closed")
         json.member("ready", isReady)
         if isLoadingDurables { json.member("durable", "loading") }
         json.member("queue") { json in
@@ -56,7 +56,7 @@ extension CoreView {
             }
         }
         json.member("flights-now") { json in
-            let cancelling = records.workers.indices.reduce(0) { $0 + records.workers[$1].cancelling }
+            let cancelling = records.workers.indices.reduce(0) { $0 + records.workers[$1].cancellingLeaseCount }
             json.object { json in
                 json.member("asking", records.flights.phaseCounts.asking)
                 json.member("queued", records.flights.phaseCounts.queued + records.flights.phaseCounts.claiming)
@@ -69,24 +69,24 @@ extension CoreView {
         json.member("clients", records.clients.connectedCount)
         json.member("clients-away", records.clients.awaySessions.count)
         json.member("handlers", records.handlers.namedCount)
-        writeTimes(to: &json)
-        writeFaults(to: &json)
-        if let door { write(door, to: &json) }
-        if records.cluster != nil { writeCluster(withMembers: false, to: &json) }
+        writeDurationHistograms(to: &json)
+        writePathFaults(to: &json)
+        if let doorReport { writeDoorReport(doorReport, to: &json) }
+        if records.clusterState != nil { writeCluster(withMembers: false, to: &json) }
         writeWorkers(page, to: &json)
         writeOrigins(page, to: &json)
     }
 
     /// Writes the part of the status that a principal may know. O(its handlers, and sessions).
     private func writeStatus(of principal: Handle<Principal>, to json: inout JSONText) {
-        let own = records.handlers.all(of: principal)
-        write(requests(of: own), to: &json)
+        let own = records.handlers.namedHandlers(of: principal)
+        writeRequestTotals(requestTotals(of: own), to: &json)
         json.member("phase", records.isDraining ? "draining" : "serving")
-        json.member("admission", records.limits.isAdmitting ? "open" : "closed")
+        json.member("admission", records.limits.acceptsNewRequests ? "open" : "closed")
         json.member("ready", isReady)
         if isLoadingDurables { json.member("durable", "loading") }
-        let sessions = records.clients.indices.filter {
-            records.clients[$0].principal == principal && !records.clients[$0].isGone
+        let sessions = records.clients.handles.filter {
+            records.clients[$0].principal == principal && !records.clients[$0].hasEnded
         }
         let away = sessions.count { records.clients[$0].isAway }
         json.member("clients", sessions.count - away)
@@ -96,37 +96,42 @@ extension CoreView {
 
     /// Writes the requests of a principal, as far as its handlers still count them. O(its handlers).
     private func writeLedger(of principal: Handle<Principal>, to json: inout JSONText) {
-        write(requests(of: records.handlers.all(of: principal)), to: &json)
+        writeRequestTotals(requestTotals(of: records.handlers.namedHandlers(of: principal)), to: &json)
     }
 
     /// Sum of the requests of some handlers.
-    private func requests(of members: [Handle<HandlerEntry>]) -> Ledger.Requests {
-        members.reduce(into: Ledger.Requests()) { $0.add(records.handlers[$1].requests) }
+    private func requestTotals(of members: [Handle<HandlerEntry>]) -> Ledger.Requests {
+        members.reduce(into: Ledger.Requests()) { $0.add(records.handlers[$1].requestCounts) }
     }
 
-    private func write(_ requests: Ledger.Requests, to json: inout JSONText) {
-        json.member("requests") { writeCounts(of: requests, to: &$0) }
+    private func writeRequestTotals(_ requests: Ledger.Requests, to json: inout JSONText) {
+        json.member("requests") { writeRequestCounts(of: requests, to: &$0) }
     }
 
     /// Whether new requests for http and https can be served: admission is open, a worker accepts jobs, no place is lost,
     /// the gateway is in no crash loop, and the node of a cluster does not wait for its engine.
     private var isReady: Bool {
-        !records.isDraining && records.limits.isAdmitting && records.workers.slotCount(of: WorkerPool.web).total > 0
-            && pathFaults.allSatisfy { $0.reason == nil } && !childFailures.contains { $0.role == "gateway" }
-            && !isWaitingForEngine
+        !records.isDraining && records.limits.acceptsNewRequests
+            && records.workers.slotCount(of: WorkerPool.webPoolHandle).totalSlots > 0
+            && pathFaults.allSatisfy { $0.failureReason == nil }
+            && !childFailures.contains { $0.childRole == "gateway" }
+            && !isWaitingForClusterEngine
     }
 
-    private func writeTimes(to json: inout JSONText) {
+    private func writeDurationHistograms(to json: inout JSONText) {
         json.member("times") { json in
             json.object { json in
                 json.member("bounds-us") { json in
-                    json.array(DurationHistogram.boundsMicroseconds) { $0.value($1) }
+                    json.array(DurationHistogram.upperBoundsMicroseconds) { $0.value($1) }
                 }
-                for (name, histogram) in [("wait", times.wait), ("transfer", times.transfer), ("total", times.total)] {
+                for (name, histogram) in [
+                    ("wait", requestTimes.waitHistogram), ("transfer", requestTimes.transferHistogram),
+                    ("total", requestTimes.totalHistogram),
+                ] {
                     json.member(name) { json in
                         json.object { json in
                             json.member("sum-us", histogram.sumMicroseconds)
-                            json.member("buckets") { json in json.array(histogram.buckets) { $0.value($1) } }
+                            json.member("buckets") { json in json.array(histogram.bucketValues) { $0.value($1) } }
                         }
                     }
                 }
@@ -134,37 +139,37 @@ extension CoreView {
         }
     }
 
-    private func write(_ door: DoorReport, to json: inout JSONText) {
+    private func writeDoorReport(_ door: HTTPDoorState, to json: inout JSONText) {
         json.member("http") { json in
             json.object { json in
-                json.member("addresses") { json in json.array(door.addresses) { $0.value($1) } }
-                json.member("connections", door.connections)
-                json.member("requests", door.requests)
-                json.member("refused", door.refused)
+                json.member("addresses") { json in json.array(door.listeningAddresses) { $0.value($1) } }
+                json.member("connections", door.openConnectionCount)
+                json.member("requests", door.requestCount)
+                json.member("refused", door.refusedRequestCount)
             }
         }
     }
 
-    private func writeFaults(to json: inout JSONText) {
+    private func writePathFaults(to json: inout JSONText) {
         json.member("faults") { json in
             json.array(pathFaults) { json, fault in
                 json.object { json in
-                    json.member("place", fault.place)
+                    json.member("place", fault.pathRole)
                     json.member("path", fault.path)
-                    json.member("state", fault.reason == nil ? "restored" : "lost")
-                    json.member("count", fault.count)
-                    json.member("last", fault.last)
-                    if let reason = fault.reason { json.member("reason", reason) }
+                    json.member("state", fault.failureReason == nil ? "restored" : "lost")
+                    json.member("count", fault.lossCount)
+                    json.member("last", fault.lastDetectedAt)
+                    if let reason = fault.failureReason { json.member("reason", reason) }
                 }
             }
         }
     }
 
-    private func write(_ ledger: Ledger, to json: inout JSONText) {
-        write(ledger.requests, to: &json)
+    private func writeLedger(_ ledger: Ledger, to json: inout JSONText) {
+        writeRequestTotals(ledger.requests, to: &json)
         json.member("deliveries") { json in
             json.object { json in
-                json.member("due", ledger.deliveries.due)
+                json.member("due", ledger.deliveries.started)
                 json.member("acknowledged", ledger.deliveries.acknowledged)
                 json.member("lost", ledger.deliveries.lost)
                 json.member("outstanding", ledger.deliveries.outstanding)
@@ -173,37 +178,37 @@ extension CoreView {
         json.member("flights") { json in
             json.object { json in
                 json.member("started", ledger.flights.started)
-                json.member("joined", ledger.flights.joined)
-                json.member("assigned", ledger.flights.assigned)
+                json.member("joined", ledger.flights.joinedRequests)
+                json.member("assigned", ledger.flights.assignedAttempts)
                 json.member("cancelled", ledger.flights.cancelled)
-                json.member("bytes", ledger.flights.bytes)
-                json.member("bytes-unwanted", ledger.flights.unwantedBytes)
-                json.member("retried", ledger.flights.retried)
-                json.member("lost", ledger.flights.lost)
-                json.member("cool-downs", ledger.flights.coolDowns)
-                json.member("stale", ledger.flights.stale)
+                json.member("bytes", ledger.flights.responseBodyBytes)
+                json.member("bytes-unwanted", ledger.flights.bytesAfterCancel)
+                json.member("retried", ledger.flights.retriedAttempts)
+                json.member("lost", ledger.flights.lostAttempts)
+                json.member("cool-downs", ledger.flights.originCoolDowns)
+                json.member("stale", ledger.flights.staleCompletions)
             }
         }
         json.member("cache") { json in
             json.object { json in
                 json.member("asked", ledger.cache.lookups)
-                json.member("used", ledger.cache.used)
-                json.member("validated", ledger.cache.validated)
-                json.member("stored", ledger.cache.stored)
+                json.member("used", ledger.cache.usedResponses)
+                json.member("validated", ledger.cache.validatedResponses)
+                json.member("stored", ledger.cache.storedResponses)
             }
         }
         json.member("parts") { json in
             json.object { json in
                 json.member("count", storedParts.parts)
                 json.member("bytes", storedParts.bytes)
-                json.member("stored", ledger.parts.stored)
-                json.member("resumed", ledger.parts.resumed)
+                json.member("stored", ledger.parts.storedParts)
+                json.member("resumed", ledger.parts.resumedParts)
                 json.member("bytes-resumed", ledger.parts.resumedBytes)
             }
         }
     }
 
-    func writeCounts(of requests: Ledger.Requests, to json: inout JSONText) {
+    func writeRequestCounts(of requests: Ledger.Requests, to json: inout JSONText) {
         json.object { json in
             json.member("submitted", requests.submitted)
             json.member("answered", requests.answered)
@@ -215,7 +220,7 @@ extension CoreView {
             json.member("removed", requests.removed)
             json.member("orphaned", requests.orphaned)
             json.member("pending", requests.pending)
-            if requests.kept > 0 { json.member("failed-kept", requests.kept) }
+            if requests.keptFailures > 0 { json.member("failed-kept", requests.keptFailures) }
         }
     }
 }
@@ -229,6 +234,6 @@ extension Ledger.Requests {
         removed += other.removed
         orphaned += other.orphaned
         pending += other.pending
-        kept += other.kept
+        keptFailures += other.keptFailures
     }
 }

@@ -21,7 +21,7 @@ public enum Simulation {
     /// - Parameter budget: Maximum number of events passed to cores during the search.
     public static func explain(_ failure: Failure, of options: SimulationOptions, budget: Int) -> Explanation {
         var shrinker = Shrinker(failure.violation, budget: budget)
-        let (smaller, found) = shrinker.fewerFaults(options, failure)
+        let (smaller, found) = shrinker.removeUnneededFaults(options, failure)
         var world = World(smaller, keepsHistory: true)
         let limits = world.setting.limits
         let faults = world.setting.faults
@@ -29,10 +29,10 @@ public enum Simulation {
             try world.run(steps: smaller.steps)
         } catch {
             let history = world.history ?? []
-            let shorter = shrinker.fewerEvents(history, Replay(limits: limits, canary: smaller.canary))
+            let shorter = shrinker.removeUnneededEvents(history, Replay(limits: limits, canary: smaller.canary))
             return Explanation(
                 failure: found, faults: faults, violation: shorter?.violation ?? error,
-                history: shorter?.delivered ?? history)
+                history: shorter?.deliveredEvents ?? history)
         }
         preconditionFailure("seed \(smaller.seed) failed and then did not")
     }
@@ -43,9 +43,9 @@ public struct SimulationOptions: Sendable {
     public var seed: UInt64
     /// Number of events passed to the core before all work is allowed to finish.
     public var steps: Int
-    public var handlers = 200
+    public var handlerCount = 200
     /// Number of URLs.
-    public var keys = 100
+    public var keyCount = 100
     /// Faults disabled in addition to those that the seed disables.
     public var excludedFaults: Set<Fault> = []
     /// Deliberate fault between core and model that must be detected.
@@ -102,4 +102,26 @@ public struct Explanation: Sendable, CustomStringConvertible {
             \(violation)
             """
     }
+}
+
+/// The only source of randomness in a run, so that its seed determines everything.
+struct SeededGenerator: RandomNumberGenerator {
+    private var numbers: SplitMix64Generator
+
+    init(seed: UInt64) {
+        numbers = SplitMix64Generator(seed: seed)
+    }
+
+    mutating func next() -> UInt64 { numbers.next() }
+
+    /// Returns a number from 0 to `bound` - 1.
+    mutating func number(below bound: Int) -> Int {
+        Int(next().multipliedFullWidth(by: UInt64(bound)).high)
+    }
+
+    /// Returns true with a probability of `chance` per mille.
+    mutating func boolean(perMille chance: Int) -> Bool { number(below: 1_000) < chance }
+
+    /// Returns a random duration with the mean `mean` in nanoseconds, 0 to twice that.
+    mutating func nanoseconds(around mean: Int64) -> Int64 { Int64(number(below: Int(mean) * 2 + 1)) }
 }

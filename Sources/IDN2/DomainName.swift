@@ -13,7 +13,7 @@ public enum DomainName {
     /// a host name.
     ///
     /// - Throws: `DomainNameError` for an invalid name, or if the library is not installed.
-    public static func ascii(_ name: String) throws(DomainNameError) -> String {
+    public static func asciiForm(of name: String) throws(DomainNameError) -> String {
         if let loadFailure { throw DomainNameError(.notLoaded, detail: loadFailure) }
         guard !name.utf8.contains(0) else { throw DomainNameError(.invalidName, detail: "NUL in the name") }
         var result: UnsafeMutablePointer<CChar>?

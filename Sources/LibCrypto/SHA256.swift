@@ -50,7 +50,7 @@ internal import CLibCrypto
                 count = Digest.byteCount
             }
         }
-        return Digest(checked: bytes)
+        return Digest(checkedBytes: bytes)
     }
 
     /// Returns the digest of `bytes`.
@@ -72,7 +72,7 @@ public struct Digest: Hashable, Sendable {
     /// Digest in lower-case hexadecimal, 64 characters.
     public var hex: String { Hex.encode(bytes) }
 
-    init(checked bytes: [UInt8]) {
+    init(checkedBytes bytes: [UInt8]) {
         precondition(bytes.count == Self.byteCount, "a digest of \(bytes.count) bytes")
         self.bytes = bytes
     }
@@ -81,5 +81,34 @@ public struct Digest: Hashable, Sendable {
     public init?(hex: String) {
         guard let bytes = Hex.decode(hex), bytes.count == Self.byteCount else { return nil }
         self.bytes = bytes
+    }
+}
+
+/// HMAC with SHA-256 (RFC 2104), for keys of a cluster and of the folder of partial bodies.
+public struct HMAC: Sendable {
+    /// Length of a block of SHA-256 in bytes.
+    private static let blockBytes = 64
+
+    private let innerKey: [UInt8]
+    private let outerKey: [UInt8]
+
+    /// - Parameter key: Any number of bytes; more than 64 are hashed first.
+    public init(key: [UInt8]) {
+        var block = key.count > Self.blockBytes ? SHA256.digest(of: key.span).bytes : key
+        block += [UInt8](repeating: 0, count: Self.blockBytes - block.count)
+        innerKey = block.map { $0 ^ 0x36 }
+        outerKey = block.map { $0 ^ 0x5c }
+    }
+
+    /// Returns the authentication code of `message`.
+    public func authenticationCode(of message: [UInt8]) -> Digest {
+        var hash = SHA256()
+        hash.update(innerKey.span)
+        hash.update(message.span)
+        let digest = hash.finalize()
+        var last = SHA256()
+        last.update(outerKey.span)
+        last.update(digest.bytes.span)
+        return last.finalize()
     }
 }

@@ -5,7 +5,7 @@ public indirect enum Reply: Hashable, Sendable {
     /// Error text, which starts with a word in capital letters.
     case error(String)
     case integer(Int)
-    case bytes([UInt8])
+    case bulkString([UInt8])
     case array([Reply])
     case null
 
@@ -13,7 +13,7 @@ public indirect enum Reply: Hashable, Sendable {
     public var text: String? {
         switch self {
         case .status(let text): text
-        case .bytes(let bytes): String(decoding: bytes, as: UTF8.self)
+        case .bulkString(let bytes): String(decoding: bytes, as: UTF8.self)
         case .error, .integer, .array, .null: nil
         }
     }
@@ -26,31 +26,31 @@ public struct ReplyReader: Sendable {
 
     /// Array that lacks elements.
     private struct OpenArray {
-        let count: Int
+        let expectedCount: Int
         var elements: [Reply] = []
     }
 
     /// Maximum number of elements of an array: a batch of calls has fewer.
-    private static let mostElements = 4_096
+    private static let maximumElements = 4_096
     /// Maximum number of arrays in each other. Replies of the engine have three.
-    private static let mostDepth = 8
+    private static let maximumDepth = 8
 
     /// Maximum number of bytes of one reply.
-    private let mostBytes: Int
-    /// Received bytes; those before `place` are parsed.
-    private var bytes: [UInt8] = []
-    private var place = 0
+    private let maximumBytes: Int
+    /// Received bytes; those before `position` are parsed.
+    private var receivedBytes: [UInt8] = []
+    private var position = 0
     /// Bytes that have no end of a line.
-    private var searchedBytes = 0
+    private var bytesWithoutLineEnd = 0
     /// Number of parsed bytes of the incomplete reply.
-    private var parsed = 0
+    private var parsedReplyBytes = 0
     /// Incomplete arrays, the outermost first.
-    private var arrays: [OpenArray] = []
+    private var openArrays: [OpenArray] = []
     private var hasFailed = false
 
     /// - Parameter maximumReplyBytes: Bound of one reply; a larger one is an error.
     public init(maximumReplyBytes: Int) {
-        mostBytes = maximumReplyBytes
+        maximumBytes = maximumReplyBytes
     }
 
     /// Parses further bytes and appends the complete replies.
@@ -60,27 +60,27 @@ public struct ReplyReader: Sendable {
         guard !hasFailed else { throw MalformedReply() }
         // Reset below, unless an error ends the function.
         hasFailed = true
-        bytes += input
+        receivedBytes += input
         while let element = try nextElement() {
-            if let reply = complete(element) {
+            if let reply = addElement(element) {
                 replies.append(reply)
-                parsed = 0
+                parsedReplyBytes = 0
             }
         }
-        guard parsed + bytes.count - place <= mostBytes else { throw MalformedReply() }
-        bytes.removeFirst(place)
-        searchedBytes -= place
-        place = 0
+        guard parsedReplyBytes + receivedBytes.count - position <= maximumBytes else { throw MalformedReply() }
+        receivedBytes.removeFirst(position)
+        bytesWithoutLineEnd -= position
+        position = 0
         hasFailed = false
     }
 
     /// Adds an element to the innermost array. Returns the reply that it completes; nil if an array lacks elements.
-    private mutating func complete(_ element: Reply?) -> Reply? {
+    private mutating func addElement(_ element: Reply?) -> Reply? {
         guard var value = element else { return nil }
-        while var array = arrays.popLast() {
+        while var array = openArrays.popLast() {
             array.elements.append(value)
-            guard array.elements.count == array.count else {
-                arrays.append(array)
+            guard array.elements.count == array.expectedCount else {
+                openArrays.append(array)
                 return nil
             }
             value = .array(array.elements)
@@ -90,45 +90,52 @@ public struct ReplyReader: Sendable {
 
     /// Parses one element. Returns nil if its bytes are incomplete, and `.some(nil)` for an array whose elements follow.
     private mutating func nextElement() throws(MalformedReply) -> Reply?? {
-        guard place < bytes.count else { return .none }
-        let type = bytes[place]
+        guard position < receivedBytes.count else { return .none }
+        let type = receivedBytes[position]
         guard "+-:$*".utf8.contains(type) else { throw MalformedReply() }
-        guard let end = bytes[max(place, searchedBytes)...].firstIndex(of: UInt8(ascii: "\n")) else {
-            searchedBytes = bytes.count
+        guard let end = receivedBytes[max(position, bytesWithoutLineEnd)...].firstIndex(of: UInt8(ascii: "\n")) else {
+            bytesWithoutLineEnd = receivedBytes.count
             return .none
         }
-        guard bytes[end - 1] == UInt8(ascii: "\r"), end - 1 > place else { throw MalformedReply() }
-        let line = bytes[place + 1..<end - 1]
+        guard receivedBytes[end - 1] == UInt8(ascii: "\r"), end - 1 > position else { throw MalformedReply() }
+        let line = receivedBytes[position + 1..<end - 1]
         var next = end + 1
         var element: Reply?
         switch type {
         case UInt8(ascii: "+"): element = .status(String(decoding: line, as: UTF8.self))
         case UInt8(ascii: "-"): element = .error(String(decoding: line, as: UTF8.self))
-        case UInt8(ascii: ":"): element = .integer(try Self.number(line, in: .min ... .max))
+        case UInt8(ascii: ":"): element = .integer(try Self.parseNumber(line, in: .min ... .max))
         case UInt8(ascii: "$"):
-            let count = try Self.number(line, in: -1...mostBytes)
+            let count = try Self.parseNumber(line, in: -1...maximumBytes)
             if count >= 0 {
-                guard bytes.count - next >= count + 2 else { return .none }
-                guard bytes[next + count] == UInt8(ascii: "\r"), bytes[next + count + 1] == UInt8(ascii: "\n") else {
+                guard receivedBytes.count - next >= count + 2 else { return .none }
+                guard receivedBytes[next + count] == UInt8(ascii: "\r"),
+                    receivedBytes[next + count + 1] == UInt8(ascii: "\n")
+                else {
                     throw MalformedReply()
                 }
-                element = .bytes(Array(bytes[next..<next + count]))
+                element = .bulkString(Array(receivedBytes[next..<next + count]))
                 next += count + 2
             } else {
                 element = .null
             }
         default:
-            let count = try Self.number(line, in: -1...Self.mostElements)
-            guard arrays.count < Self.mostDepth else { throw MalformedReply() }
-            if count > 0 { arrays.append(OpenArray(count: count)) } else { element = count == 0 ? .array([]) : .null }
+            let count = try Self.parseNumber(line, in: -1...Self.maximumElements)
+            guard openArrays.count < Self.maximumDepth else { throw MalformedReply() }
+            if count > 0 {
+                openArrays.append(OpenArray(expectedCount: count))
+            } else {
+                element = count == 0 ? .array([]) : .null
+            }
         }
-        parsed += next - place
-        place = next
+        parsedReplyBytes += next - position
+        position = next
         return .some(element)
     }
 
     /// Parses a decimal number without a plus sign.
-    private static func number(_ text: ArraySlice<UInt8>, in range: ClosedRange<Int>) throws(MalformedReply) -> Int {
+    private static func parseNumber(_ text: ArraySlice<UInt8>, in range: ClosedRange<Int>) throws(MalformedReply) -> Int
+    {
         guard text.first != UInt8(ascii: "+"), let number = Int(String(decoding: text, as: UTF8.self)),
             range.contains(number)
         else { throw MalformedReply() }

@@ -16,7 +16,7 @@ internal import CLibSQLite
         let access = isReadOnly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
         let result = unsafe sqlite3_open_v2(path, &opened, access | SQLITE_OPEN_NOMUTEX, nil)
         guard result == SQLITE_OK, let opened = unsafe opened else {
-            let error = unsafe DatabaseError.latest(opened, result)
+            let error = unsafe DatabaseError.latestError(of: opened, code: result)
             unsafe sqlite3_close_v2(opened)
             throw error
         }
@@ -32,7 +32,7 @@ internal import CLibSQLite
     /// Runs statements without parameters that are separated by semicolons, and drops their rows. They are not kept.
     public func execute(_ script: String) throws(DatabaseError) {
         let result = unsafe sqlite3_exec(connection, script, nil, nil, nil)
-        guard result == SQLITE_OK else { throw unsafe .latest(connection, result) }
+        guard result == SQLITE_OK else { throw unsafe .latestError(of: connection, code: result) }
     }
 
     /// Runs a statement with values for its parameters, in order.
@@ -47,7 +47,7 @@ internal import CLibSQLite
     }
 
     /// Returns the results of `body` for the rows of a statement.
-    public func all<Element>(
+    public func mapRows<Element>(
         _ sql: String, _ values: [Value] = [], body: (borrowing Row) throws -> Element
     ) throws -> [Element] {
         var elements: [Element] = []
@@ -56,7 +56,7 @@ internal import CLibSQLite
     }
 
     /// Returns the result of `body` for the first row of a statement; nil without a row.
-    public func first<Element>(
+    public func mapFirstRow<Element>(
         _ sql: String, _ values: [Value] = [], body: (borrowing Row) throws -> Element
     ) throws -> Element? {
         var found: Element?
@@ -65,14 +65,14 @@ internal import CLibSQLite
     }
 
     /// Returns the integer in the first column of the first row; nil for NULL or without a row.
-    public func integer(_ sql: String, _ values: [Value] = []) throws -> Int? {
+    public func firstInteger(_ sql: String, _ values: [Value] = []) throws -> Int? {
         var found: Int?
-        try forEach(sql, values) { row in if !row.isNull(0) { found = row.number(0) } }
+        try forEach(sql, values) { row in if !row.isNull(0) { found = row.int(0) } }
         return found
     }
 
     /// Number of rows that the latest INSERT, UPDATE or DELETE changed.
-    public var changes: Int { Int(unsafe sqlite3_changes(connection)) }
+    public var changedRowCount: Int { Int(unsafe sqlite3_changes(connection)) }
 
     // MARK: Transactions
 
@@ -116,10 +116,10 @@ public struct DatabaseError: Error, Equatable, CustomStringConvertible {
     public var description: String { "SQLite error \(code): \(message)" }
 
     /// Whether the file is corrupt or not a database. SQLITE_ERROR concerns a statement, not the file.
-    public var isDamage: Bool { code == SQLITE_CORRUPT || code == SQLITE_NOTADB }
+    public var isCorruption: Bool { code == SQLITE_CORRUPT || code == SQLITE_NOTADB }
 
     /// Returns the error of the latest call for a connection.
-    @unsafe static func latest(_ connection: OpaquePointer?, _ code: Int32) -> DatabaseError {
+    @unsafe static func latestError(of connection: OpaquePointer?, code: Int32) -> DatabaseError {
         let message = unsafe connection.flatMap { unsafe sqlite3_errmsg($0) } ?? sqlite3_errstr(code)
         return unsafe DatabaseError(code: code & 0xff, message: message.map { unsafe String(cString: $0) } ?? "")
     }

@@ -10,7 +10,9 @@ internal import CLibSQLite
         var prepared: OpaquePointer?
         let result = unsafe sqlite3_prepare_v3(
             connection, sql, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, nil)
-        guard result == SQLITE_OK, let prepared = unsafe prepared else { throw unsafe .latest(connection, result) }
+        guard result == SQLITE_OK, let prepared = unsafe prepared else {
+            throw unsafe .latestError(of: connection, code: result)
+        }
         unsafe statement = unsafe prepared
         unsafe self.connection = unsafe connection
     }
@@ -28,7 +30,7 @@ internal import CLibSQLite
             switch unsafe sqlite3_step(statement) {
             case SQLITE_ROW: try body(unsafe Row(of: statement))
             case SQLITE_DONE: return
-            case let result: throw unsafe DatabaseError.latest(connection, result)
+            case let result: throw unsafe DatabaseError.latestError(of: connection, code: result)
             }
         }
     }
@@ -51,29 +53,29 @@ internal import CLibSQLite
                     unsafe sqlite3_bind_blob64(statement, index, $0.baseAddress, UInt64($0.count), sqlite_transient())
                 }
             }
-        guard result == SQLITE_OK else { throw unsafe .latest(connection, result) }
+        guard result == SQLITE_OK else { throw unsafe .latestError(of: connection, code: result) }
     }
 }
 
 /// Current row of a statement, valid during the call that gets it. Columns count from 0.
 @safe public struct Row: ~Copyable {
-    private let statement: OpaquePointer
+    private let statementHandle: OpaquePointer
 
     @unsafe init(of statement: OpaquePointer) {
-        unsafe self.statement = unsafe statement
+        unsafe self.statementHandle = unsafe statement
     }
 
     /// Returns the integer of a column; 0 for NULL.
-    public func integer(_ column: Int32) -> Int64 { unsafe sqlite3_column_int64(statement, column) }
+    public func int64(_ column: Int32) -> Int64 { unsafe sqlite3_column_int64(statementHandle, column) }
 
     /// Returns the integer of a column; 0 for NULL.
-    public func number(_ column: Int32) -> Int { Int(truncatingIfNeeded: integer(column)) }
+    public func int(_ column: Int32) -> Int { Int(truncatingIfNeeded: int64(column)) }
 
     /// Returns whether the integer of a column is not 0.
-    public func flag(_ column: Int32) -> Bool { integer(column) != 0 }
+    public func bool(_ column: Int32) -> Bool { int64(column) != 0 }
 
     /// Returns whether a column is NULL.
-    public func isNull(_ column: Int32) -> Bool { unsafe sqlite3_column_type(statement, column) == SQLITE_NULL }
+    public func isNull(_ column: Int32) -> Bool { unsafe sqlite3_column_type(statementHandle, column) == SQLITE_NULL }
 
     /// Returns the text of a column; nil for NULL.
     public func text(_ column: Int32) -> String? { bytes(column).map { String(decoding: $0, as: UTF8.self) } }
@@ -82,8 +84,8 @@ internal import CLibSQLite
     public func bytes(_ column: Int32) -> [UInt8]? {
         guard !isNull(column) else { return nil }
         // SQLite returns no address for an empty value.
-        guard let start = unsafe sqlite3_column_blob(statement, column) else { return [] }
-        let count = Int(unsafe sqlite3_column_bytes(statement, column))
+        guard let start = unsafe sqlite3_column_blob(statementHandle, column) else { return [] }
+        let count = Int(unsafe sqlite3_column_bytes(statementHandle, column))
         return unsafe [UInt8](UnsafeRawBufferPointer(start: start, count: count))
     }
 }

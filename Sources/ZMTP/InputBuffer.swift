@@ -16,11 +16,11 @@ internal import EarshotLoop
     var count: Int { end - start }
 
     /// The frame that starts with the next byte. One access answers all questions of ``MessageStream`` about it.
-    var next: NextFrame {
-        guard count >= Frame.leastBytes, let memory = unsafe memory else { return .incomplete }
+    var nextFrame: NextFrame {
+        guard count >= Frame.minimumHeaderBytes, let memory = unsafe memory else { return .incomplete }
         let start = start
         guard count >= Frame.headerBytes(flags: unsafe memory[start]) else { return .incomplete }
-        guard let header = Frame.header({ unsafe memory[start + $0] }) else { return .unknown }
+        guard let header = Frame.parseHeader({ unsafe memory[start + $0] }) else { return .invalidFlags }
         return .frame(header, isWhole: UInt64(count - header.headerBytes) >= header.count)
     }
 
@@ -28,7 +28,7 @@ internal import EarshotLoop
     ///
     /// - Parameter spare: Source of memory for an empty buffer.
     /// - Returns: Result of the read, and whether it filled the buffer.
-    mutating func read(_ descriptor: Int32, _ spare: SpareBuffer) -> (UnixSocket.Transfer, isFull: Bool) {
+    mutating func read(_ descriptor: Int32, _ spare: SpareBuffer) -> (UnixSocket.TransferResult, isFull: Bool) {
         let memory =
             unsafe self.memory ?? spare.take() ?? .allocate(byteCount: Self.capacity, alignment: 16)
         unsafe self.memory = memory
@@ -40,7 +40,7 @@ internal import EarshotLoop
         precondition(room > 0, "nothing of \(end) bytes was used")
         let outcome = unsafe UnixSocket.receive(
             descriptor, into: UnsafeMutableRawBufferPointer(rebasing: memory[end...]))
-        guard case .bytes(let count) = outcome else {
+        guard case .bytesTransferred(let count) = outcome else {
             release(to: spare)
             return (outcome, false)
         }
@@ -48,34 +48,34 @@ internal import EarshotLoop
         return (outcome, count == room)
     }
 
-    /// Consumes the next bytes and returns them. `passed + wanted` is at most `count`.
+    /// Consumes the next bytes and returns them. `passed + wanted` is at most `totalBytes`.
     ///
     /// - Parameter passed: Number of bytes before them to discard.
-    mutating func take(_ wanted: Int, behind passed: Int = 0) -> [UInt8] {
+    mutating func takeBytes(_ wanted: Int, discarding passed: Int = 0) -> [UInt8] {
         precondition(passed + wanted <= count, "\(passed) + \(wanted) bytes of \(count)")
-        if passed > 0 { drop(passed) }
+        if passed > 0 { discard(passed) }
         guard wanted > 0, let memory = unsafe memory else { return [] }
         let bytes = unsafe [UInt8](UnsafeRawBufferPointer(rebasing: memory[start..<start + wanted]))
-        drop(wanted)
+        discard(wanted)
         return bytes
     }
 
     /// Moves as many bytes as available and needed into `target`, starting at `offset`.
     ///
     /// - Returns: Number of bytes moved.
-    mutating func move(into target: inout [UInt8], at offset: Int) -> Int {
+    mutating func moveBytes(into target: inout [UInt8], at offset: Int) -> Int {
         let moved = min(count, target.count - offset)
         guard moved > 0, let memory = unsafe memory else { return 0 }
         unsafe target.withUnsafeMutableBytes {
             unsafe UnsafeMutableRawBufferPointer(rebasing: $0[offset..<offset + moved])
                 .copyMemory(from: UnsafeRawBufferPointer(rebasing: memory[start..<start + moved]))
         }
-        drop(moved)
+        discard(moved)
         return moved
     }
 
-    /// Discards the next bytes. `dropped` is at most `count`.
-    mutating func drop(_ dropped: Int) {
+    /// Discards the next bytes. `dropped` is at most `totalBytes`.
+    mutating func discard(_ dropped: Int) {
         start += dropped
         if start == end { (start, end) = (0, 0) }
     }
@@ -93,7 +93,7 @@ enum NextFrame {
     /// Its header is incomplete.
     case incomplete
     /// Its flags have no meaning.
-    case unknown
+    case invalidFlags
     case frame(Frame.Header, isWhole: Bool)
 }
 
@@ -114,10 +114,10 @@ enum NextFrame {
 /// Incomplete incoming frame.
 struct PartialFrame {
     /// Memory allocated before any content arrives, in bytes. A peer that only announces a long frame gets no more.
-    static let firstBytes = 65_536
+    static let initialCapacityBytes = 65_536
 
     let header: Frame.Header
-    private let count: Int
+    private let totalBytes: Int
     /// Received bytes, followed by unused space.
     var bytes: [UInt8]
     var filledBytes = 0
@@ -125,15 +125,15 @@ struct PartialFrame {
     /// - Parameter count: Length of the frame in bytes, from its header.
     init(_ header: Frame.Header, count: Int) {
         self.header = header
-        self.count = count
-        bytes = [UInt8](repeating: 0, count: min(count, Self.firstBytes))
+        self.totalBytes = count
+        bytes = [UInt8](repeating: 0, count: min(count, Self.initialCapacityBytes))
     }
 
-    var isWhole: Bool { filledBytes == count }
+    var isWhole: Bool { filledBytes == totalBytes }
 
     /// Doubles a full buffer, up to the length of the frame.
     mutating func makeRoom() {
         guard filledBytes == bytes.count else { return }
-        bytes += repeatElement(0, count: min(bytes.count, count - bytes.count))
+        bytes += repeatElement(0, count: min(bytes.count, totalBytes - bytes.count))
     }
 }

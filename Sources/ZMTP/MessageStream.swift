@@ -19,9 +19,9 @@ public final class MessageStream {
 
     /// Minimum missing part of a frame that is read directly into the frame, in bytes. Shorter rests are read through
     /// the input buffer.
-    private static let directBytes = 16_384
+    private static let minimumDirectReadBytes = 16_384
     /// Maximum number of bytes read per call of ``next()``.
-    private static let bytesPerCall = 4 << 20
+    private static let maximumBytesPerCall = 4 << 20
 
     /// The connection's socket, closed with this object.
     public let descriptor: Int32
@@ -33,38 +33,38 @@ public final class MessageStream {
     public private(set) var isHungUp = false
 
     private let type: SocketType
-    private let frameBytes: Int
-    private let mostMessages: Int
+    private let maximumFrameBytes: Int
+    private let maximumUnsentMessages: Int
     private let memory: ConnectionMemory
     private let owner: ConnectionMemory.Owner
     private let loop: EventLoop
     private let onReady: () -> Void
     private var registration: EventLoop.Registration?
     private var phase = Phase.greeting
-    private var input = InputBuffer()
+    private var inputBuffer = InputBuffer()
     /// Incomplete incoming frame.
-    private(set) var partial: PartialFrame?
+    private(set) var partialFrame: PartialFrame?
     /// Bytes still to be discarded of a surplus frame.
     private var surplusBytes: UInt64 = 0
-    private var message = Message(head: [])
+    private var currentMessage = Message(head: [])
     /// Number of received frames of the current message.
-    private var frames = 0
-    private var output = OutputQueue()
+    private var receivedFrames = 0
+    private var outputQueue = OutputQueue()
     /// Whether the kernel may have input.
     private var isReadable = true
     /// Whether a complete message may be available. False after ``next()`` needed more input than there was.
-    private var mayHaveMore = true
-    private var isWaitingForRoom = false
+    private var mayHaveMessage = true
+    private var awaitsWritability = false
     /// Whether the output contains a PONG that ``flush()`` has not tried to write.
-    private var hasNewPong = false
+    private var hasUnwrittenPong = false
     /// Reply to the newest PING that arrived while the kernel accepted no output.
-    private var latePong: [UInt8]?
+    private var deferredPong: [UInt8]?
     /// Bytes reserved for the current message.
     private var reservedBytes = 0
     /// Whether they include the next frame.
-    private var isNextReserved = false
+    private var isNextFrameReserved = false
     /// Whether the next frame waits for memory. Nothing is read meanwhile.
-    private(set) var awaitsRoom = false
+    private(set) var awaitsMemory = false
     /// Time of the last reservation; nil without reserved bytes.
     public private(set) var reservedAt: LoopTime?
 
@@ -84,23 +84,23 @@ public final class MessageStream {
     ) throws(SystemError) {
         self.descriptor = descriptor
         self.type = type
-        self.frameBytes = frameBytes
-        self.mostMessages = mostMessages
+        self.maximumFrameBytes = frameBytes
+        self.maximumUnsentMessages = mostMessages
         self.memory = memory
         self.owner = owner
         self.loop = loop
         self.onReady = onReady
-        output.append(Handshake.opening(as: type))
-        updateMemory()
+        outputQueue.appendRawBytes(Handshake.greetingAndReady(as: type))
+        reportUnsentBytes()
         registration = try loop.add(descriptor, .readable) { [unowned self] readiness in handleReadiness(readiness) }
     }
 
     deinit {
         if let registration { loop.remove(registration) }
         UnixSocket.close(descriptor)
-        output.removeAll()
-        updateMemory()
-        if awaitsRoom || reservedBytes > 0 { releaseRoom() }
+        outputQueue.removeAll()
+        reportUnsentBytes()
+        if awaitsMemory || reservedBytes > 0 { releaseReservation() }
     }
 
     /// Whether messages can be sent, which is the case after the handshake.
@@ -110,18 +110,18 @@ public final class MessageStream {
     public var isEnded: Bool { phase == .ended }
 
     /// Whether ``next()`` may return a message without a new event from the loop.
-    public var hasPending: Bool { phase != .ended && mayHaveMore }
+    public var mayHavePendingMessage: Bool { phase != .ended && mayHaveMessage }
 
     /// Whether input is read. While false, the peer can write until the kernel's buffer is full.
     public var isReading = true {
-        didSet { if isReading != oldValue { watch() } }
+        didSet { if isReading != oldValue { updateInterest() } }
     }
 
     // MARK: Receiving
 
     /// Returns the next message; nil if none is complete or the connection has ended.
     public func next() -> Message? {
-        var turn = Turn(items: .max, bytes: Self.bytesPerCall)
+        var turn = Turn(items: .max, bytes: Self.maximumBytesPerCall)
         return next(&turn)
     }
 
@@ -129,75 +129,75 @@ public final class MessageStream {
     ///
     /// PINGs before the message, or before the end of the input, are answered in one write.
     public func next(_ turn: inout Turn) -> Message? {
-        defer { if hasNewPong { flush() } }
+        defer { if hasUnwrittenPong { flush() } }
         while !turn.isOver {
-            if let message = takeFromInput(&turn) { return message }
+            if let message = takeMessageFromInput(&turn) { return message }
             guard !turn.isOver else { break }
-            guard phase != .ended, isReading, isReadable, !awaitsRoom else {
-                mayHaveMore = isReadable && !awaitsRoom
+            guard phase != .ended, isReading, isReadable, !awaitsMemory else {
+                mayHaveMessage = isReadable && !awaitsMemory
                 break
             }
             read(&turn)
         }
-        input.release(to: memory.spareBuffer)
+        inputBuffer.release(to: memory.spareBuffer)
         return nil
     }
 
     private func handleReadiness(_ readiness: EventLoop.Readiness) {
         if readiness.contains(.writable) { flush() }
-        if readiness.contains(.hangUp) || readiness.contains(.error) { hungUp() }
+        if readiness.contains(.hangUp) || readiness.contains(.error) { handleHangUp() }
         isReadable = true
-        mayHaveMore = true
+        mayHaveMessage = true
         onReady()
     }
 
     /// Handles the peer's hang-up. Output is dropped, and the loop need not report it again.
-    private func hungUp() {
+    private func handleHangUp() {
         isHungUp = true
-        output.removeAll()
-        updateMemory()
-        if awaitsRoom, let registration {
+        outputQueue.removeAll()
+        reportUnsentBytes()
+        if awaitsMemory, let registration {
             loop.remove(registration)
             self.registration = nil
         }
     }
 
     private func read(_ turn: inout Turn) {
-        let (outcome, isFull) = readFrame(turn.bytes) ?? input.read(descriptor, memory.spareBuffer)
-        if case .bytes(let count) = outcome { turn.read(count) }
+        let (outcome, isFull) = readFrame(turn.remainingBytes) ?? inputBuffer.read(descriptor, memory.spareBuffer)
+        if case .bytesTransferred(let count) = outcome { turn.spendBytes(count) }
         updateReadability(outcome, isFull: isFull)
     }
 
     /// Reads directly into an incomplete frame if enough of it is missing; nil otherwise.
-    private func readFrame(_ most: Int) -> (UnixSocket.Transfer, isFull: Bool)? {
-        guard input.count == 0, let filled = partial?.filledBytes, let room = partial?.bytes.count,
-            room - filled >= Self.directBytes, var frame = partial.take()
+    private func readFrame(_ most: Int) -> (UnixSocket.TransferResult, isFull: Bool)? {
+        guard inputBuffer.count == 0, let filled = partialFrame?.filledBytes, let room = partialFrame?.bytes.count,
+            room - filled >= Self.minimumDirectReadBytes, var frame = partialFrame.take()
         else { return nil }
-        let end = min(room, filled + max(most, Self.directBytes))
+        let end = min(room, filled + max(most, Self.minimumDirectReadBytes))
         let outcome = unsafe frame.bytes.withUnsafeMutableBytes {
             unsafe UnixSocket.receive(descriptor, into: UnsafeMutableRawBufferPointer(rebasing: $0[filled..<end]))
         }
-        if case .bytes(let count) = outcome { frame.filledBytes += count }
-        partial = frame
-        return (outcome, outcome == .bytes(end - filled))
+        if case .bytesTransferred(let count) = outcome { frame.filledBytes += count }
+        partialFrame = frame
+        return (outcome, outcome == .bytesTransferred(end - filled))
     }
 
-    private func updateReadability(_ outcome: UnixSocket.Transfer, isFull: Bool) {
+    private func updateReadability(_ outcome: UnixSocket.TransferResult, isFull: Bool) {
         switch outcome {
         // A short read means that the kernel's buffer is empty. The loop reports later input.
-        case .bytes: isReadable = isFull || isHungUp
+        case .bytesTransferred: isReadable = isFull || isHungUp
         case .wouldBlock: isReadable = false
-        case .ended: end()
+        case .connectionEnded: end()
         }
     }
 
     /// Takes frames from the input buffer until a message is complete. Returns nil if more input is needed or the turn
     /// is over.
-    private func takeFromInput(_ turn: inout Turn) -> Message? {
+    private func takeMessageFromInput(_ turn: inout Turn) -> Message? {
         if phase == .greeting {
-            guard input.count >= Handshake.greetingBytes else { return nil }
-            if let obstacle = Handshake.obstacle(in: input.take(Handshake.greetingBytes)) {
-                refuse(obstacle)
+            guard inputBuffer.count >= Handshake.greetingBytes else { return nil }
+            if let obstacle = Handshake.violation(in: inputBuffer.takeBytes(Handshake.greetingBytes)) {
+                endForViolation(obstacle)
                 return nil
             }
             phase = .handshake
@@ -208,8 +208,8 @@ public final class MessageStream {
                 turn.processedItem()
                 handleCommand(bytes)
             } else if phase == .handshake {
-                refuse("a peer sent a message before READY")
-            } else if let message = add(bytes, hasMore: header.hasMore) {
+                endForViolation("a peer sent a message before READY")
+            } else if let message = addFrame(bytes, hasMore: header.hasMore) {
                 turn.processedItem()
                 return message
             }
@@ -219,89 +219,89 @@ public final class MessageStream {
 
     /// Returns the next complete frame; nil if more input is needed or the turn is over.
     private func takeFrame(_ turn: inout Turn) -> (Frame.Header, [UInt8])? {
-        guard !awaitsRoom else { return nil }
-        if var frame = partial.take() {
+        guard !awaitsMemory else { return nil }
+        if var frame = partialFrame.take() {
             repeat {
                 frame.makeRoom()
-                frame.filledBytes += input.move(into: &frame.bytes, at: frame.filledBytes)
-            } while input.count > 0 && !frame.isWhole
+                frame.filledBytes += inputBuffer.moveBytes(into: &frame.bytes, at: frame.filledBytes)
+            } while inputBuffer.count > 0 && !frame.isWhole
             guard frame.isWhole else {
                 frame.makeRoom()
-                partial = frame
+                partialFrame = frame
                 return nil
             }
             return (frame.header, frame.bytes)
         }
         while !turn.isOver {
             if surplusBytes > 0 {
-                let count = Int(min(surplusBytes, UInt64(input.count)))
-                input.drop(count)
+                let count = Int(min(surplusBytes, UInt64(inputBuffer.count)))
+                inputBuffer.discard(count)
                 surplusBytes -= UInt64(count)
                 guard surplusBytes == 0 else { return nil }
             }
             let header: Frame.Header
             let isWhole: Bool
-            switch input.next {
+            switch inputBuffer.nextFrame {
             case .incomplete: return nil
-            case .unknown:
-                refuse("a peer sent a frame with unknown flags")
+            case .invalidFlags:
+                endForViolation("a peer sent a frame with unknown flags")
                 return nil
             case .frame(let next, let isThere): (header, isWhole) = (next, isThere)
             }
-            let most = header.isCommand ? Handshake.commandBytes : frameBytes
+            let most = header.isCommand ? Handshake.maximumCommandBytes : maximumFrameBytes
             guard header.count <= UInt64(most) else {
-                refuse("a peer sent a frame of \(header.count) bytes; \(most) are the most")
+                endForViolation("a peer sent a frame of \(header.count) bytes; \(most) are the most")
                 return nil
             }
             let count = Int(header.count)
-            if !header.isCommand, frames >= 2, phase == .open {
+            if !header.isCommand, receivedFrames >= 2, phase == .open {
                 // Surplus frames are discarded, so that an endless message needs no memory.
-                input.drop(header.headerBytes)
+                inputBuffer.discard(header.headerBytes)
                 surplusBytes = header.count
-                message.isLonger = true
+                currentMessage.hadSurplusFrames = true
                 guard header.hasMore else { return (header, []) }
                 turn.processedItem()
                 continue
             }
-            guard isWhole || reservesRoom(for: count) else { return nil }
-            isNextReserved = false
-            if isWhole { return (header, input.take(count, behind: header.headerBytes)) }
-            input.drop(header.headerBytes)
+            guard isWhole || reserveMemory(for: count) else { return nil }
+            isNextFrameReserved = false
+            if isWhole { return (header, inputBuffer.takeBytes(count, discarding: header.headerBytes)) }
+            inputBuffer.discard(header.headerBytes)
             var frame = PartialFrame(header, count: count)
-            frame.filledBytes = input.move(into: &frame.bytes, at: 0)
-            partial = frame
+            frame.filledBytes = inputBuffer.moveBytes(into: &frame.bytes, at: 0)
+            partialFrame = frame
             return nil
         }
         return nil
     }
 
     /// Adds a frame to the current message. Returns the message after its last frame.
-    private func add(_ bytes: [UInt8], hasMore: Bool) -> Message? {
-        switch frames {
+    private func addFrame(_ bytes: [UInt8], hasMore: Bool) -> Message? {
+        switch receivedFrames {
         case 0:
-            message.head = bytes
-            frames = 1
+            currentMessage.head = bytes
+            receivedFrames = 1
         case 1:
-            message.body = bytes
-            frames = 2
+            currentMessage.body = bytes
+            receivedFrames = 2
         default: break
         }
         guard !hasMore else { return nil }
-        if reservedBytes > 0 { releaseRoom() }
-        let whole = message
-        message = Message(head: [])
-        frames = 0
+        if reservedBytes > 0 { releaseReservation() }
+        let whole = currentMessage
+        currentMessage = Message(head: [])
+        receivedFrames = 0
         return whole
     }
 
     // MARK: Memory of incoming frames
 
     /// Returns whether an incomplete frame may be stored. Otherwise the stream waits for memory.
-    private func reservesRoom(for count: Int) -> Bool {
-        guard count > ConnectionMemory.freeBytes, !isNextReserved else { return true }
+    private func reserveMemory(for count: Int) -> Bool {
+        guard count > ConnectionMemory.unreservedFrameBytes, !isNextFrameReserved else { return true }
         guard memory.reserve(count, for: self, of: owner) else {
-            awaitsRoom = true
-            watch()
+            awaitsMemory = true
+            updateInterest()
             return false
         }
         reservedBytes += count
@@ -310,48 +310,50 @@ public final class MessageStream {
     }
 
     /// Grants the memory that the next frame waits for.
-    func roomGranted(_ bytes: Int) {
+    func memoryGranted(_ bytes: Int) {
         reservedBytes += bytes
         reservedAt = loop.now
-        isNextReserved = true
-        awaitsRoom = false
+        isNextFrameReserved = true
+        awaitsMemory = false
         isReadable = true
-        mayHaveMore = true
-        watch()
+        mayHaveMessage = true
+        updateInterest()
         onReady()
     }
 
-    private func releaseRoom() {
+    private func releaseReservation() {
         let bytes = reservedBytes
         (reservedBytes, reservedAt) = (0, nil)
-        (isNextReserved, awaitsRoom) = (false, false)
+        (isNextFrameReserved, awaitsMemory) = (false, false)
         memory.release(bytes, of: owner)
     }
 
     // MARK: Commands
 
     private func handleCommand(_ bytes: [UInt8]) {
-        guard let (name, rest) = Handshake.command(bytes) else { return refuse("a peer sent a command without a name") }
+        guard let (name, rest) = Handshake.splitCommand(bytes) else {
+            return endForViolation("a peer sent a command without a name")
+        }
         switch (name, phase) {
         case ("READY", .handshake):
-            guard let ready = Handshake.ready(rest), let other = ready.socketType, type.takes(other) else {
-                return refuse("a peer's socket is of no type that a \(type.rawValue) talks to")
+            guard let ready = Handshake.parseReady(rest), let other = ready.socketType, type.acceptsPeer(other) else {
+                return endForViolation("a peer's socket is of no type that a \(type.rawValue) talks to")
             }
             peerType = other
             phase = .open
         case ("ERROR", _): end()
         case ("PING", .open):
-            guard let pong = Handshake.pong(to: rest) else { return refuse("a peer sent a PING that is none") }
+            guard let pong = Handshake.pong(to: rest) else { return endForViolation("a peer sent a PING that is none") }
             // A peer that sends PINGs without reading gets one PONG, once it reads.
-            if isWaitingForRoom {
-                latePong = pong
+            if awaitsWritability {
+                deferredPong = pong
             } else {
-                output.append(pong)
-                hasNewPong = true
+                outputQueue.appendRawBytes(pong)
+                hasUnwrittenPong = true
             }
         default:
             // Commands of later versions are ignored, because this end announces 3.0.
-            if phase != .open { refuse("a peer sent another command than READY") }
+            if phase != .open { endForViolation("a peer sent another command than READY") }
         }
     }
 
@@ -363,9 +365,9 @@ public final class MessageStream {
     /// - Returns: false if the queue is full or the connection is not open. libzmq closes a connection if a message
     ///   arrives before it has sent its own READY.
     public func send(_ message: Message, isReply: Bool = false) -> Bool {
-        guard phase == .open, output.messages < mostMessages else { return false }
-        output.append(message, isReply: isReply)
-        updateMemory()
+        guard phase == .open, outputQueue.messageCount < maximumUnsentMessages else { return false }
+        outputQueue.append(message, isReply: isReply)
+        reportUnsentBytes()
         return true
     }
 
@@ -374,83 +376,83 @@ public final class MessageStream {
     ///
     /// - Returns: As ``send(_:isReply:)``.
     public func send(_ head: [UInt8], _ file: FilePart) -> Bool {
-        guard phase == .open, output.messages < mostMessages else { return false }
-        output.append(head, file)
-        updateMemory()
+        guard phase == .open, outputQueue.messageCount < maximumUnsentMessages else { return false }
+        outputQueue.append(head, file: file)
+        reportUnsentBytes()
         return true
     }
 
     /// Number of unsent messages.
-    public var unsentMessages: Int { output.messages }
+    public var unsentMessages: Int { outputQueue.messageCount }
 
     /// Number of unsent bytes.
-    public var unsentBytes: Int { output.bytes }
+    public var unsentBytes: Int { outputQueue.unsentBytes }
 
     /// Number of unsent replies.
-    public var unsentReplies: Int { output.replies }
+    public var unsentReplies: Int { outputQueue.replyCount }
 
     /// Bytes of replies in pieces of output that are not completely sent.
-    public var unsentReplyBytes: Int { output.replyBytes }
+    public var unsentReplyBytes: Int { outputQueue.replyBytes }
 
     /// Whether no output is queued.
-    public var isIdle: Bool { output.isEmpty }
+    public var isIdle: Bool { outputQueue.isEmpty }
 
     /// Writes queued output as far as the kernel accepts it. The loop continues when the socket becomes writable.
     public func flush() {
-        hasNewPong = false
-        defer { updateMemory() }
-        guard phase != .ended, !output.isEmpty else { return }
-        switch output.write(to: descriptor) {
-        case .bytes:
-            setWaiting(false)
-            guard let pong = latePong.take() else { return }
-            output.append(pong)
+        hasUnwrittenPong = false
+        defer { reportUnsentBytes() }
+        guard phase != .ended, !outputQueue.isEmpty else { return }
+        switch outputQueue.write(to: descriptor) {
+        case .bytesTransferred:
+            setAwaitsWritability(false)
+            guard let pong = deferredPong.take() else { return }
+            outputQueue.appendRawBytes(pong)
             flush()
-        case .wouldBlock: setWaiting(true)
-        case .ended:
+        case .wouldBlock: setAwaitsWritability(true)
+        case .connectionEnded:
             // The peer's last messages may still be readable.
             isHungUp = true
-            output.removeAll()
-            setWaiting(false)
+            outputQueue.removeAll()
+            setAwaitsWritability(false)
         }
     }
 
     /// Updates the shared account with this connection's output.
-    private func updateMemory() {
-        let (bytes, replyBytes) = output.takeGrowth()
+    private func reportUnsentBytes() {
+        let (bytes, replyBytes) = outputQueue.takeByteChanges()
         if bytes != 0 || replyBytes != 0 { memory.unsentChanged(by: bytes, replies: replyBytes) }
     }
 
     /// Writes queued output for at most `milliseconds`, blocking the caller. The socket is closed with this object.
     public func linger(milliseconds: Int32) {
         flush()
-        guard phase != .ended, !output.isEmpty else { return }
-        let end = LoopTime.read().advanced(by: .milliseconds(Int64(milliseconds)))
-        while phase != .ended, !output.isEmpty {
-            let rest = end.since(LoopTime.read())
+        guard phase != .ended, !outputQueue.isEmpty else { return }
+        let end = LoopTime.readClock().advanced(by: .milliseconds(Int64(milliseconds)))
+        while phase != .ended, !outputQueue.isEmpty {
+            let rest = end.since(LoopTime.readClock())
             guard rest > .zero else { return }
-            UnixSocket.awaitRoom(descriptor, milliseconds: Int32(rest / .milliseconds(1)) + 1)
+            UnixSocket.waitUntilWritable(descriptor, milliseconds: Int32(rest / .milliseconds(1)) + 1)
             flush()
         }
     }
 
-    private func setWaiting(_ isWaiting: Bool) {
-        guard isWaiting != isWaitingForRoom else { return }
-        isWaitingForRoom = isWaiting
-        watch()
+    private func setAwaitsWritability(_ isWaiting: Bool) {
+        guard isWaiting != awaitsWritability else { return }
+        awaitsWritability = isWaiting
+        updateInterest()
     }
 
-    private func watch() {
+    private func updateInterest() {
         guard let registration else { return }
-        var interest: EventLoop.Interest = isReading && !awaitsRoom ? .readable : []
-        if isWaitingForRoom { interest.insert(.writable) }
+        var interest: EventLoop.Interest = isReading && !awaitsMemory ? .readable : []
+        if awaitsWritability { interest.insert(.writable) }
         // Changing the interest of a registered descriptor fails only without memory.
-        do throws(SystemError) { try loop.change(registration, to: interest) } catch { end() }
+        do throws(SystemError) { try loop.changeInterest(of: registration, to: interest) } catch { end() }
     }
 
     // MARK: The end
 
-    private func refuse(_ reason: String) {
+    private func endForViolation(_ reason: String) {
         violation = reason
         end()
     }
@@ -462,10 +464,10 @@ public final class MessageStream {
         if let registration { loop.remove(registration) }
         registration = nil
         UnixSocket.shutDown(descriptor)
-        output.removeAll()
-        updateMemory()
-        partial = nil
-        message = Message(head: [])
-        if awaitsRoom || reservedBytes > 0 { releaseRoom() }
+        outputQueue.removeAll()
+        reportUnsentBytes()
+        partialFrame = nil
+        currentMessage = Message(head: [])
+        if awaitsMemory || reservedBytes > 0 { releaseReservation() }
     }
 }

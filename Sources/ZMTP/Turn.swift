@@ -4,22 +4,22 @@
 /// message, and bytes count when they are read from the socket.
 public struct Turn {
     /// Messages, commands and discarded frames that may still be processed.
-    public private(set) var items: Int
+    public private(set) var remainingItems: Int
     /// Bytes that may still be read. The last read may exceed them by one input buffer.
-    public private(set) var bytes: Int
+    public private(set) var remainingBytes: Int
 
     public init(items: Int, bytes: Int) {
-        self.items = items
-        self.bytes = bytes
+        self.remainingItems = items
+        self.remainingBytes = bytes
     }
 
     /// Whether the turn is over. Input already read waits for the next turn.
-    public var isOver: Bool { items <= 0 || bytes <= 0 }
+    public var isOver: Bool { remainingItems <= 0 || remainingBytes <= 0 }
 
     /// Counts extra work that a message caused.
-    public mutating func spend(_ items: Int) { self.items -= items }
+    public mutating func spendItems(_ items: Int) { self.remainingItems -= items }
 
-    mutating func processedItem() { items -= 1 }
+    mutating func processedItem() { remainingItems -= 1 }
 
-    mutating func read(_ count: Int) { bytes -= count }
+    mutating func spendBytes(_ count: Int) { remainingBytes -= count }
 }

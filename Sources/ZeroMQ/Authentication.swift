@@ -10,7 +10,7 @@ public struct Authentication: ~Copyable {
         public let domain: String
         /// Public key of the client; nil for a mechanism other than CURVE.
         public let publicKey: String?
-        fileprivate let envelope: [[UInt8]]
+        fileprivate let replyEnvelope: [[UInt8]]
     }
 
     /// Decision about a client.
@@ -23,14 +23,14 @@ public struct Authentication: ~Copyable {
     }
 
     /// Frames of a request: routing ID, delimiter, version, number, domain, address, identity, mechanism, key.
-    private static let requestFrames = 9
+    private static let requestFrameCount = 9
 
     private let socket: Socket
-    private var parts: Multipart
+    private var receivedParts: Multipart
 
     private init(socket: consuming Socket) {
         self.socket = socket
-        parts = Multipart(capacity: Self.requestFrames)
+        receivedParts = Multipart(capacity: Self.requestFrameCount)
     }
 
     /// Descriptor for epoll, under the rules of ``Socket/descriptor``.
@@ -48,22 +48,22 @@ public struct Authentication: ~Copyable {
 
     /// Returns the next request; nil if none is pending.
     public mutating func next() throws(ZeroMQError) -> Request? {
-        while try socket.receive(into: &parts) {
-            defer { parts.removeAll() }
+        while try socket.receive(into: &receivedParts) {
+            defer { receivedParts.removeAll() }
             // Only the servers of this process can send requests.
-            guard parts.count == Self.requestFrames, parts.surplusFrames == 0 else { continue }
-            let isCurve = String(decoding: parts.bytes(7), as: UTF8.self) == "CURVE"
+            guard receivedParts.count == Self.requestFrameCount, receivedParts.surplusFrames == 0 else { continue }
+            let isCurve = String(decoding: receivedParts.bytes(7), as: UTF8.self) == "CURVE"
             return Request(
-                domain: String(decoding: parts.bytes(4), as: UTF8.self),
-                publicKey: isCurve ? CurveKeyPair.text(of: parts.bytes(8)) : nil,
-                envelope: (0..<4).map { parts.bytes($0) })
+                domain: String(decoding: receivedParts.bytes(4), as: UTF8.self),
+                publicKey: isCurve ? CurveKeyPair.keyText(of: receivedParts.bytes(8)) : nil,
+                replyEnvelope: (0..<4).map { receivedParts.bytes($0) })
         }
         return nil
     }
 
     /// Accepts or refuses the client of a request.
     public func answer(_ request: Request, _ decision: Decision) throws(ZeroMQError) {
-        for frame in request.envelope {
+        for frame in request.replyEnvelope {
             // The server has ended meanwhile.
             guard try socket.send(frame, more: true) == .sent else { return }
         }

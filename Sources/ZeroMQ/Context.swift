@@ -51,12 +51,44 @@ public struct Context: ~Copyable {
 enum ZeroMQLibrary {
     /// Message of the dynamic linker if the library cannot be used; nil once it is loaded. The initializer of a static
     /// runs once, however many threads call.
-    private static let failure: String? = unsafe zmqshim_load().map { unsafe String(cString: $0) }
+    private static let loadFailure: String? = unsafe zmqshim_load().map { unsafe String(cString: $0) }
 
     /// Loads the library, unless it is loaded.
     ///
     /// - Throws: `ZeroMQError` if it is not installed, or lacks a function.
     static func load() throws(ZeroMQError) {
-        if let failure { throw ZeroMQError(notLoaded: failure) }
+        if let loadFailure { throw ZeroMQError(notLoaded: loadFailure) }
+    }
+}
+
+/// Failed libzmq call, with its error number.
+///
+/// Errors of normal operation (`EAGAIN`, `EHOSTUNREACH`, `EINTR`) are never thrown: see ``Socket/receiveFrame()`` and
+/// ``SendOutcome``.
+public struct ZeroMQError: Error, Equatable, CustomStringConvertible {
+    /// Name of the `zmq_…` function that failed.
+    public let functionName: String
+    /// Its `errno` value in libzmq's numbering. libzmq's own codes start at 156384712.
+    public let errorNumber: Int32
+
+    /// Captures the error of the preceding call. No other call may come between.
+    init(_ function: StaticString) {
+        errorNumber = zmq_errno()
+        self.functionName = function.description
+        loadFailure = nil
+    }
+
+    /// Message of the dynamic linker if libzmq itself is missing; nil otherwise.
+    public let loadFailure: String?
+
+    init(notLoaded message: String) {
+        functionName = "dlopen"
+        errorNumber = ENOENT
+        loadFailure = message
+    }
+
+    public var description: String {
+        if let loadFailure { return "cannot load libzmq (\(loadFailure)); install the package libzmq5" }
+        return unsafe "\(functionName): \(String(cString: zmq_strerror(errorNumber)))"
     }
 }

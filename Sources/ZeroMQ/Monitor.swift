@@ -48,7 +48,7 @@ public struct Monitor: ~Copyable {
         }
     }
 
-    private let monitored: SocketHandle
+    private let monitoredSocket: SocketHandle
     private let socket: Socket
 
     /// Descriptor for epoll, under the rules of ``Socket/descriptor``.
@@ -62,27 +62,27 @@ public struct Monitor: ~Copyable {
         var options = SocketOptions()
         options.receiveHighWaterMark = 0
         let socket = try Socket.make(.pair, in: handle.context, options)
-        guard unsafe zmq_socket_monitor(handle.pointer, endpoint, mask) == 0 else {
+        guard unsafe zmq_socket_monitor(handle.pointer, endpoint, eventMask) == 0 else {
             throw ZeroMQError("zmq_socket_monitor")
         }
         // From here on, `deinit` stops the monitor.
-        let monitor = Monitor(monitored: handle, socket: socket)
+        let monitor = Monitor(monitoredSocket: handle, socket: socket)
         try monitor.socket.connect(endpoint)
         return monitor
     }
 
     deinit {
         // Stops the sender before the receiver: events without a receiver would block the I/O thread.
-        if !monitored.isClosed { unsafe zmq_socket_monitor(monitored.pointer, nil, 0) }
+        if !monitoredSocket.isClosed { unsafe zmq_socket_monitor(monitoredSocket.pointer, nil, 0) }
     }
 
-    /// Returns the next event, or nil without one. libzmq is asked only for the kinds in ``Event/Kind``.
+    /// Returns the next event, or nil without one. libzmq is asked only for the kinds in ``Event/OptionType``.
     public func next() throws(ZeroMQError) -> Event? {
         while true {
             guard let head = try socket.receive() else { return nil }
             // The second frame is the endpoint. It is available, because libzmq delivers complete messages.
             if head.hasMore { _ = try socket.receive() }
-            if let event = Monitor.event(head) { return event }
+            if let event = Monitor.decodeEvent(head) { return event }
         }
     }
 
@@ -90,17 +90,17 @@ public struct Monitor: ~Copyable {
     public func isReadable() throws(ZeroMQError) -> Bool { try socket.readiness().contains(.readable) }
 
     /// zmq_socket_monitor(3): a 16-bit event and a 32-bit value in native byte order.
-    private static func event(_ head: borrowing MessageFrame) -> Event? {
+    private static func decodeEvent(_ head: borrowing MessageFrame) -> Event? {
         guard head.count >= 6 else { return nil }
         let (number, value) = unsafe head.withUnsafeBytes { bytes in
             unsafe (
                 bytes.loadUnaligned(as: UInt16.self), bytes.loadUnaligned(fromByteOffset: 2, as: Int32.self)
             )
         }
-        return kinds.first { $0.number == Int32(number) }.map { Event(kind: $0.kind, value: value) }
+        return eventKinds.first { $0.number == Int32(number) }.map { Event(kind: $0.kind, value: value) }
     }
 
-    private static let kinds: [(number: Int32, kind: Event.Kind)] = [
+    private static let eventKinds: [(number: Int32, kind: Event.Kind)] = [
         (ZMQ_EVENT_ACCEPTED, .accepted),
         (ZMQ_EVENT_CONNECTED, .connected),
         (ZMQ_EVENT_CONNECT_RETRIED, .connectRetried),
@@ -113,5 +113,5 @@ public struct Monitor: ~Copyable {
         (ZMQ_EVENT_ACCEPT_FAILED, .acceptFailed),
     ]
 
-    private static let mask = kinds.reduce(0) { $0 | $1.number }
+    private static let eventMask = eventKinds.reduce(0) { $0 | $1.number }
 }

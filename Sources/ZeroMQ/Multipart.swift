@@ -2,7 +2,7 @@ internal import CLibZMQ
 
 /// Frames of one received message. The storage is reused, so that receiving allocates nothing.
 ///
-/// See ``Socket/receive(into:)``. An index outside `0..<count` is a programming error.
+/// See ``Socket/receiveFrame(into:)``. An index outside `0..<count` is a programming error.
 @safe public struct Multipart: ~Copyable {
     /// `capacity + 1` initialized frames; the last one receives surplus frames.
     private let frames: UnsafeMutablePointer<zmq_msg_t>
@@ -28,7 +28,7 @@ internal import CLibZMQ
 
     /// Returns the number of bytes in frame `index`.
     public func byteCount(_ index: Int) -> Int {
-        unsafe zmq_msg_size(frame(index))
+        unsafe zmq_msg_size(framePointer(at: index))
     }
 
     /// Returns a copy of the bytes of frame `index`.
@@ -40,15 +40,15 @@ internal import CLibZMQ
     public func withUnsafeBytes<Result: ~Copyable, Failure: Error>(
         _ index: Int, _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
-        let frame = unsafe frame(index)
+        let frame = unsafe framePointer(at: index)
         return try unsafe body(UnsafeRawBufferPointer(start: zmq_msg_data(frame), count: zmq_msg_size(frame)))
     }
 
     /// Moves frame `index` out without copying its bytes, and leaves an empty one.
-    public mutating func take(_ index: Int) -> MessageFrame {
+    public mutating func takeFrame(at index: Int) -> MessageFrame {
         let message = MessageFrame()
         // Fails only for an invalid message; both are initialized.
-        unsafe zmq_msg_move(message.pointer, frame(index))
+        unsafe zmq_msg_move(message.pointer, framePointer(at: index))
         return message
     }
 
@@ -63,14 +63,14 @@ internal import CLibZMQ
     }
 
     /// Storage for the next frame.
-    var nextSlot: UnsafeMutablePointer<zmq_msg_t> { unsafe frames + count }
+    var nextFrameStorage: UnsafeMutablePointer<zmq_msg_t> { unsafe frames + count }
 
-    /// Records that ``nextSlot`` was filled.
-    mutating func slotWasFilled() {
+    /// Records that ``nextFrameStorage`` was filled.
+    mutating func nextFrameWasFilled() {
         if count < capacity { count += 1 } else { surplusFrames += 1 }
     }
 
-    private func frame(_ index: Int) -> UnsafeMutablePointer<zmq_msg_t> {
+    private func framePointer(at index: Int) -> UnsafeMutablePointer<zmq_msg_t> {
         precondition(index >= 0 && index < count, "frame \(index) of a message of \(count)")
         return unsafe frames + index
     }

@@ -37,7 +37,7 @@ struct BusAdapterCommand: AsyncParsableCommand {
                 while let line = readLine() { source.yield(line) }
                 source.finish()
             }
-            for await line in lines { await adapter.carryOut(line) }
+            for await line in lines { await adapter.executeCommand(line) }
             await bus.close()
         } catch let error as BusError {
             _ = output.write(Array("error \(error.code): \(error)\n".utf8))

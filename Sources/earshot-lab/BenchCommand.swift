@@ -20,15 +20,15 @@ struct CoreBenchCommand: ParsableCommand {
     var sizes = [1_000, 100_000, 1_000_000]
 
     mutating func validate() throws {
-        guard sizes.allSatisfy({ (CoreBench.sample...2_000_000).contains($0) }) else {
-            throw ValidationError("sizes are \(CoreBench.sample) to 2000000")
+        guard sizes.allSatisfy({ (CoreBench.sampleCount...2_000_000).contains($0) }) else {
+            throw ValidationError("sizes are \(CoreBench.sampleCount) to 2000000")
         }
     }
 
     func run() throws {
-        let results = sizes.map { CoreBench(queued: $0).run() }
+        let results = sizes.map { CoreBench(queuedRequests: $0).run() }
         print("queued".padded(to: 24) + sizes.map { String($0).padded(to: -12) }.joined())
-        for (index, row) in CoreBench.rows.enumerated() {
+        for (index, row) in CoreBench.rowTitles.enumerated() {
             print(row.padded(to: 24) + results.map { String($0[index]).padded(to: -12) }.joined())
         }
     }
@@ -46,8 +46,8 @@ struct CountCommand: ParsableCommand {
     var queued = 1_000
 
     func validate() throws {
-        guard (CoreBench.sample...2_000_000).contains(queued) else {
-            throw ValidationError("\(CoreBench.sample) to 2000000 can be queued")
+        guard (CoreBench.sampleCount...2_000_000).contains(queued) else {
+            throw ValidationError("\(CoreBench.sampleCount) to 2000000 can be queued")
         }
     }
 
@@ -55,7 +55,7 @@ struct CountCommand: ParsableCommand {
         let times =
             switch operation {
             case .decode, .encode: WireBench().runCounted(decodes: operation == .decode)
-            case .submit, .join, .assign, .complete: CoreBench(queued: queued).runCounted(operation)
+            case .submit, .join, .assign, .complete: CoreBench(queuedRequests: queued).runCounted(operation)
             }
         print(times)
     }

@@ -9,7 +9,7 @@ internal import Glibc
 /// by the program itself, which scenarios do not expect.
 actor BusAdapter {
     /// Operation started by a line.
-    private enum Expectation {
+    private enum PendingOperation {
         case task(Task<Void, Never>)
         case download(Download)
 
@@ -22,50 +22,50 @@ actor BusAdapter {
     }
 
     private let bus: Bus
-    private let bodies: String
+    private let bodyFolder: String
     private let output: Output
     private var handlers: [String: Handler] = [:]
     /// Operations by handler and request.
-    private var expectations: [String: [String: Expectation]] = [:]
-    private var received: [String] = []
+    private var pendingOperations: [String: [String: PendingOperation]] = [:]
+    private var resultLines: [String] = []
     /// Number of unanswered `receive` commands.
     private var unansweredReceives = 0
-    private var count = 0
+    private var bodyCount = 0
 
     init(_ bus: Bus, bodies: String, _ output: Output) {
         self.bus = bus
-        self.bodies = bodies
+        self.bodyFolder = bodies
         self.output = output
     }
 
-    func carryOut(_ line: String) {
+    func executeCommand(_ line: String) {
         let words = line.split(separator: " ").map(String.init)
         do {
             switch words.first {
             case "receive": unansweredReceives += 1
             case "fetch" where words.count >= 4: try fetch(words[1], words[2], words[3], Array(words.dropFirst(4)))
-            case "cancel" where words.count == 3: expectations[words[1]]?[words[2]]?.cancel()
+            case "cancel" where words.count == 3: pendingOperations[words[1]]?[words[2]]?.cancel()
             case "remove" where words.count == 2: remove(words[1])
             case "subscribe" where words.count == 2: subscribe(words[1])
-            default: received.append("error bad-message: no such command")
+            default: resultLines.append("error bad-message: no such command")
             }
         } catch {
-            received.append(Self.line(of: error))
+            resultLines.append(Self.errorLine(of: error))
         }
-        answer()
+        answerReceives()
     }
 
     // MARK: Commands
 
     private func fetch(_ name: String, _ request: String, _ url: String, _ fields: [String]) throws {
-        let (options, replaces) = try Self.options(fields)
+        let (options, replaces) = try Self.parseOptions(fields)
         let handler = try handlers[name] ?? bus.handler(named: name)
         handlers[name] = handler
-        if replaces { expectations[name] = nil }
+        if replaces { pendingOperations[name] = nil }
         guard options.progressInterval == nil else {
             let download = try handler.download(url, options, replaces: replaces)
-            expectations[name, default: [:]][request] = .download(download)
-            Task { await follow(download, name, request) }
+            pendingOperations[name, default: [:]][request] = .download(download)
+            Task { await awaitResult(download, name, request) }
             return
         }
         // An immediate task sends its request before it first suspends, so requests are sent in the order of the lines.
@@ -73,39 +73,39 @@ actor BusAdapter {
             do {
                 let response =
                     try await replaces ? handler.replace(with: url, options) : handler.fetch(url, options)
-                await ended(name, request, .success(response))
+                await requestEnded(name, request, .success(response))
             } catch {
-                await ended(name, request, .failure(error))
+                await requestEnded(name, request, .failure(error))
             }
         }
-        expectations[name, default: [:]][request] = .task(task)
+        pendingOperations[name, default: [:]][request] = .task(task)
     }
 
-    private func follow(_ download: Download, _ name: String, _ request: String) async {
+    private func awaitResult(_ download: Download, _ name: String, _ request: String) async {
         for await progress in download.progress {
             let total = progress.total.map { String($0) } ?? "-"
-            received.append("progress \(name) \(request) \(progress.received)/\(total)")
-            answer()
+            resultLines.append("progress \(name) \(request) \(progress.received)/\(total)")
+            answerReceives()
         }
         do {
-            await ended(name, request, .success(try await download.response()))
+            await requestEnded(name, request, .success(try await download.response()))
         } catch {
-            await ended(name, request, .failure(error))
+            await requestEnded(name, request, .failure(error))
         }
     }
 
     private func remove(_ pattern: String) {
-        for name in expectations.keys where name == pattern || pattern.hasSuffix("/") && name.hasPrefix(pattern) {
-            expectations[name] = nil
+        for name in pendingOperations.keys where name == pattern || pattern.hasSuffix("/") && name.hasPrefix(pattern) {
+            pendingOperations[name] = nil
         }
         Task.immediate {
             do {
                 let count = try await bus.remove(pattern)
-                received.append("removed \(pattern) \(count)")
+                resultLines.append("removed \(pattern) \(count)")
             } catch {
-                received.append(Self.line(of: error))
+                resultLines.append(Self.errorLine(of: error))
             }
-            answer()
+            answerReceives()
         }
     }
 
@@ -113,12 +113,12 @@ actor BusAdapter {
         Task.immediate {
             do {
                 let watch = try await bus.watch(pattern)
-                received.append("listening")
-                answer()
-                for try await ended in watch { try await report(ended.handler, ended.request, ended.result) }
+                resultLines.append("listening")
+                answerReceives()
+                for try await ended in watch { try await reportResult(ended.handler, ended.request, ended.result) }
             } catch {
-                received.append(Self.line(of: error))
-                answer()
+                resultLines.append(Self.errorLine(of: error))
+                answerReceives()
             }
         }
     }
@@ -126,37 +126,40 @@ actor BusAdapter {
     // MARK: Events
 
     /// Handles the end of a request of this program.
-    private func ended(_ name: String, _ request: String, _ result: Result<Response, any Error>) async {
+    private func requestEnded(_ name: String, _ request: String, _ result: Result<Response, any Error>) async {
         do {
-            try await report(name, request, .success(result.get()))
+            try await reportResult(name, request, .success(result.get()))
         } catch is CancellationError {
-            received.append("cancelled \(name) \(request)")
+            resultLines.append("cancelled \(name) \(request)")
         } catch let error as BusError
-            where [.removed, .replaced].contains(error.code) && expectations[name]?[request] == nil
+            where [.removed, .replaced].contains(error.code) && pendingOperations[name]?[request] == nil
         {
             // Removed by this program, so the scenario expects no line.
         } catch let error as BusError where [.idInUse, .invalidRequest, .noBroker].contains(error.code) {
-            received.append(Self.line(of: error))
+            resultLines.append(Self.errorLine(of: error))
         } catch let error as BusError {
-            do { try await report(name, request, .failure(error)) } catch { received.append(Self.line(of: error)) }
+            do { try await reportResult(name, request, .failure(error)) } catch {
+                resultLines.append(Self.errorLine(of: error))
+            }
         } catch {
-            received.append(Self.line(of: error))
+            resultLines.append(Self.errorLine(of: error))
         }
-        answer()
+        answerReceives()
     }
 
-    private func report(_ name: String, _ request: String, _ result: Result<Response, BusError>) async throws {
-        count += 1
-        let path = "\(bodies)/\(count)"
+    private func reportResult(_ name: String, _ request: String, _ result: Result<Response, BusError>) async throws {
+        bodyCount += 1
+        let path = "\(bodyFolder)/\(bodyCount)"
         switch result {
         case .success(let response):
             try await saveBody(response.body, path)
-            received.append("result \(name) \(request) \(response.status) \(path)")
+            resultLines.append("result \(name) \(request) \(response.status) \(path)")
         case .failure(let error):
             try await saveBody(error.page?.body, path)
-            received.append("failed \(name) \(request) \(error.code) \(error.status.map { String($0) } ?? "-") \(path)")
+            resultLines.append(
+                "failed \(name) \(request) \(error.code) \(error.status.map { String($0) } ?? "-") \(path)")
         }
-        answer()
+        answerReceives()
     }
 
     /// Writes a body to a new file.
@@ -166,24 +169,24 @@ actor BusAdapter {
         defer { close(target) }
         guard let body else { return }
         for try await piece in body.pieces {
-            guard Output(target).write(piece) == .done else { throw SystemError("write", number: errno) }
+            guard Output(target).write(piece) == .allWritten else { throw SystemError("write", number: errno) }
         }
     }
 
-    private func answer() {
-        while unansweredReceives > 0, !received.isEmpty {
+    private func answerReceives() {
+        while unansweredReceives > 0, !resultLines.isEmpty {
             unansweredReceives -= 1
-            _ = output.write(Array("\(received.removeFirst())\n".utf8))
+            _ = output.write(Array("\(resultLines.removeFirst())\n".utf8))
         }
     }
 
-    private static func line(of error: any Error) -> String {
+    private static func errorLine(of error: any Error) -> String {
         guard let error = error as? BusError else { return "error \(error)" }
         return "error \(error.code): \(error)"
     }
 
     /// Parses the options of a line, `NAME=VALUE` each, and whether the request replaces others.
-    private static func options(_ fields: [String]) throws -> (FetchOptions, replaces: Bool) {
+    private static func parseOptions(_ fields: [String]) throws -> (FetchOptions, replaces: Bool) {
         var options = FetchOptions()
         var replaces = false
         for field in fields {

@@ -11,12 +11,12 @@ struct CanariesCommand: ParsableCommand {
     private static let worlds: UInt64 = 48
     private static let steps = 6_000
     /// Events for the search of a shorter history.
-    private static let budget = 5_000
+    private static let maximumSearchEvents = 5_000
 
     func run() throws {
         var hasFailed = false
         for canary in Canary.allCases {
-            let faults = faults(of: canary)
+            let faults = failureSentences(of: canary)
             print("\(canary.rawValue): \(faults.isEmpty ? "detected" : "FAILED")")
             for fault in faults { print("FAIL: canary \(canary.rawValue): \(fault)") }
             hasFailed = hasFailed || !faults.isEmpty
@@ -55,7 +55,7 @@ struct CanariesCommand: ParsableCommand {
     }
 
     /// Returns a sentence for each fault of the simulation; none if it detects the canary.
-    private func faults(of canary: Canary) -> [String] {
+    private func failureSentences(of canary: Canary) -> [String] {
         for seed in 1...Self.worlds {
             var options = SimulationOptions(seed: seed, steps: Self.steps)
             options.canary = canary
@@ -67,7 +67,7 @@ struct CanariesCommand: ParsableCommand {
                 if !canary.invariants.contains(violation.invariant) {
                     faults.append("seed \(seed), step \(error.step): another invariant, \(violation)")
                 }
-                let explanation = Simulation.explain(error, of: options, budget: Self.budget)
+                let explanation = Simulation.explain(error, of: options, budget: Self.maximumSearchEvents)
                 for found in [explanation.violation, explanation.failure.violation]
                 where found.invariant != violation.invariant || found.kind != violation.kind {
                     faults.append("seed \(seed): \(violation) is explained as \(found)")

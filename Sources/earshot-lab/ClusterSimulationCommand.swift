@@ -50,7 +50,7 @@ struct ClusterSimulationCommand: ParsableCommand {
     func run() throws {
         for seed in seed..<seed + UInt64(runs) {
             var options = ClusterOptions(seed: seed, steps: steps)
-            options.nodes = nodes
+            options.nodeCount = nodes
             options.tracedSteps = trace
             options.canary = canary.flatMap(ClusterCanary.init)
             options.excludedFaults =
@@ -58,7 +58,7 @@ struct ClusterSimulationCommand: ParsableCommand {
             do throws(ClusterFailure) {
                 let report = try ClusterSimulation.run(options)
                 print(
-                    "seed \(seed): \(steps) steps, \(report.nodes) nodes, \(report.fakeSeconds) s, \(report.requests) requests, \(report.answered) answered, \(report.fetches) fetches, \(report.pulls) pulls, \(report.duplicates) duplicates in windows, \(report.faults.values.reduce(0, +)) faults: every invariant held"
+                    "seed \(seed): \(steps) steps, \(report.nodeCount) nodes, \(report.fakeSeconds) s, \(report.requestCount) requests, \(report.answeredRequests) answered, \(report.originFetches) fetches, \(report.pulledBodies) pulls, \(report.duplicateFetches) duplicates in windows, \(report.faults.values.reduce(0, +)) faults: every invariant held"
                 )
             } catch {
                 let lines = error.history.filter { filter.map($0.contains) ?? true }

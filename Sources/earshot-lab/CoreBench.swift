@@ -7,73 +7,75 @@ internal import Glibc
 /// Core with a number of queued requests, and the cost of its operations.
 struct CoreBench {
     /// Number of timed operations of each kind.
-    static let sample = 1_000
-    static let rows = [
+    static let sampleCount = 1_000
+    static let rowTitles = [
         "submit, ns", "join, ns", "assign, ns", "complete, ns", "remove a tenth, µs", "99 % of its passes, µs",
         "all its passes, ns each", "a queued request, bytes", "at the peak, bytes",
         "queued a second time",
     ]
 
     /// Handler of a tenth of all requests.
-    private static let crawl = "app0/crawl"
+    private static let crawlHandler = "app0/crawl"
 
-    private let queued: Int
-    private let now = Tick(nanoseconds: 0)
+    private let queuedRequests: Int
+    private let now = MonotonicTime(nanoseconds: 0)
     private let worker = WorkerID(rawValue: 1)
     private let clients = (1...10).map { ClientID(rawValue: $0) }
     private var core: BrokerCore
     private var completions: [Completion] = []
 
-    init(queued: Int) {
-        self.queued = queued
-        let limits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
+    init(queuedRequests: Int) {
+        self.queuedRequests = queuedRequests
+        let limits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spoolPath: "/spool")
         core = BrokerCore(workerLimits: limits, secret: nil, answering: Queries.answer, seed: 1)
         for client in clients {
             core.clientConnected(
-                client, token: SessionToken(high: 0, low: client.rawValue))
-            core.received(.hello(Hello()), from: client, now: now)
+                client, token: SessionToken(highBits: 0, lowBits: client.rawValue))
+            core.clientMessageReceived(.hello(Hello()), from: client, now: now)
         }
     }
 
-    /// Returns the values of `rows`.
+    /// Returns the values of `rowTitles`.
     consuming func run() -> [Int] {
         let before = ResidentMemory.bytes
-        ResidentMemory.forgetPeak()
+        ResidentMemory.resetPeak()
         sendRequests()
-        let bytes = max(0, ResidentMemory.bytes - before) / queued
-        let peak = max(0, ResidentMemory.peakBytes - before) / queued
-        let submit = nanoseconds((0..<Self.sample).map { fetch(queued + $0) })
-        let join = nanoseconds((0..<Self.sample).map { fetch($0, handler: "joined/1") })
+        let bytes = max(0, ResidentMemory.bytes - before) / queuedRequests
+        let peak = max(0, ResidentMemory.peakBytes - before) / queuedRequests
+        let submit = processingNanoseconds((0..<Self.sampleCount).map { fetch(queuedRequests + $0) })
+        let join = processingNanoseconds((0..<Self.sampleCount).map { fetch($0, handler: "joined/1") })
         _ = core.takeActions()
-        offer(slots: Self.sample)
+        connectWorker(slots: Self.sampleCount)
         var jobs: [Job] = []
-        let assign = nanoseconds { bench in
+        let assign = processingNanoseconds { bench in
             bench.core.dispatch(now: bench.now)
             jobs = bench.takeJobs()
         }
-        let complete = nanoseconds { bench in
+        let complete = processingNanoseconds { bench in
             for job in jobs {
-                bench.core.received(
-                    .done(Completion(attempt: job.attempt, status: 200)), body: nil, from: bench.worker, now: bench.now)
+                bench.core.workerMessageReceived(
+                    .completed(Completion(attempt: job.attempt, status: 200)), body: nil, from: bench.worker,
+                    now: bench.now)
             }
         }
         let pending = core.ledger.requests.pending
-        let remove = nanoseconds { bench in bench.removeCrawl() }
+        let remove = processingNanoseconds { bench in bench.removeCrawl() }
         var passes: [Int] = []
-        while core.isRemoving {
+        while core.hasPendingRemovals {
             _ = core.takeActions()
-            passes.append(nanoseconds { bench in bench.core.dispatch(now: bench.now) })
+            passes.append(processingNanoseconds { bench in bench.core.dispatch(now: bench.now) })
         }
         let removed = max(1, pending - core.ledger.requests.pending)
         passes.sort()
         let slow = passes.isEmpty ? remove : passes[passes.count * 99 / 100]
         let all = passes.reduce(remove, +)
         let timed = max(1, jobs.count)
-        empty()
+        endAllRequests()
         sendRequests()
-        let again = max(0, ResidentMemory.bytes - before) / queued
+        let again = max(0, ResidentMemory.bytes - before) / queuedRequests
         return [
-            submit / Self.sample, join / Self.sample, assign / timed, complete / timed, remove / 1_000, slow / 1_000,
+            submit / Self.sampleCount, join / Self.sampleCount, assign / timed, complete / timed, remove / 1_000,
+            slow / 1_000,
             all / removed, bytes, peak, again,
         ]
     }
@@ -84,21 +86,21 @@ struct CoreBench {
         sendRequests()
         _ = core.takeActions()
         switch operation {
-        case .submit: counted((0..<Self.sample).map { fetch(queued + $0) })
-        case .join: counted((0..<Self.sample).map { fetch($0, handler: "joined/1") })
+        case .submit: counted((0..<Self.sampleCount).map { fetch(queuedRequests + $0) })
+        case .join: counted((0..<Self.sampleCount).map { fetch($0, handler: "joined/1") })
         case .assign:
-            offer(slots: Self.sample)
+            connectWorker(slots: Self.sampleCount)
             counted([])
             return takeJobs().count
         case .complete:
-            offer(slots: Self.sample)
+            connectWorker(slots: Self.sampleCount)
             core.dispatch(now: now)
             completions = takeJobs().map { Completion(attempt: $0.attempt, status: 200) }
             counted([])
             return completions.count
         case .decode, .encode: preconditionFailure("the core does not \(operation)")
         }
-        return Self.sample
+        return Self.sampleCount
     }
 
     private mutating func takeJobs() -> [Job] {
@@ -108,22 +110,24 @@ struct CoreBench {
     @inline(never)
     private mutating func counted(_ messages: [ClientMessage]) {
         for (index, message) in messages.enumerated() { send(message, by: index % clients.count) }
-        for completion in completions { core.received(.done(completion), body: nil, from: worker, now: now) }
+        for completion in completions {
+            core.workerMessageReceived(.completed(completion), body: nil, from: worker, now: now)
+        }
         if messages.isEmpty, completions.isEmpty { core.dispatch(now: now) }
     }
 
     private mutating func sendRequests() {
-        for number in 0..<queued { send(fetch(number), by: number % clients.count) }
+        for number in 0..<queuedRequests { send(fetch(number), by: number % clients.count) }
     }
 
     /// Ends all requests, and the worker with its transfers.
-    private mutating func empty() {
+    private mutating func endAllRequests() {
         core.workerLost(worker, now: now)
         for client in 0..<clients.count {
             send(.bye, by: client)
             send(.hello(Hello()), by: client)
         }
-        while core.isRemoving {
+        while core.hasPendingRemovals {
             core.dispatch(now: now)
             _ = core.takeActions()
         }
@@ -131,16 +135,16 @@ struct CoreBench {
     }
 
     /// Returns the core's processing time of all messages.
-    private mutating func nanoseconds(_ messages: [ClientMessage]) -> Int {
-        nanoseconds { bench in
+    private mutating func processingNanoseconds(_ messages: [ClientMessage]) -> Int {
+        processingNanoseconds { bench in
             for (index, message) in messages.enumerated() { bench.send(message, by: index % bench.clients.count) }
         }
     }
 
-    private mutating func nanoseconds(_ body: (inout CoreBench) -> Void) -> Int {
-        let began = ProcessorTime.read()
+    private mutating func processingNanoseconds(_ body: (inout CoreBench) -> Void) -> Int {
+        let began = ProcessorTime.threadNanoseconds()
         body(&self)
-        return ProcessorTime.read() - began
+        return ProcessorTime.threadNanoseconds() - began
     }
 
     /// Returns a request decoded from the wire, whose strings have no spare capacity.
@@ -148,24 +152,26 @@ struct CoreBench {
         let tail = String(1_000_000_000 + number)
         let host = "http://host\(1_000 + number % 5_000).example/"
         let url = host + String(repeating: "x", count: 80 - host.utf8.count - tail.utf8.count) + tail
-        let usual = number % 10 == 0 ? Self.crawl : "app\(number % 10)/h\(number % 1_000)"
+        let usual = number % 10 == 0 ? Self.crawlHandler : "app\(number % 10)/h\(number % 1_000)"
         let head = Array("FETCH \(handler ?? usual) \(number) \(url)\n".utf8)
         guard let message = try? ClientMessage(head: head) else { preconditionFailure("\(number) is not a request") }
         return message
     }
 
     private mutating func send(_ message: ClientMessage, by client: Int) {
-        core.received(message, from: clients[client], now: now)
+        core.clientMessageReceived(message, from: clients[client], now: now)
     }
 
-    private mutating func offer(slots: Int) {
+    private mutating func connectWorker(slots: Int) {
         core.workerConnected(worker, now: now)
-        core.received(.ready(Ready(slots: slots)), body: nil, from: worker, now: now)
+        core.workerMessageReceived(.ready(Ready(slots: slots)), body: nil, from: worker, now: now)
     }
 
     private mutating func removeCrawl() {
-        guard let pattern = HandlerPattern(Self.crawl) else { preconditionFailure("\(Self.crawl) is not a name") }
-        send(.remove(pattern), by: 0)
+        guard let pattern = HandlerPattern(Self.crawlHandler) else {
+            preconditionFailure("\(Self.crawlHandler) is not a name")
+        }
+        send(.removeHandlers(pattern), by: 0)
     }
 }
 
@@ -183,7 +189,7 @@ enum CountedOperation: String, CaseIterable, ExpressibleByArgument {
 
 /// Processor time of this thread in nanoseconds: clock_gettime(2). Excludes the time of other threads.
 enum ProcessorTime {
-    static func read() -> Int {
+    static func threadNanoseconds() -> Int {
         var time = timespec()
         unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
         return time.tv_sec * 1_000_000_000 + time.tv_nsec
@@ -192,19 +198,19 @@ enum ProcessorTime {
 
 /// Memory usage of this process: proc_pid_status(5).
 enum ResidentMemory {
-    static var bytes: Int { status("VmRSS:") }
+    static var bytes: Int { statusBytes("VmRSS:") }
 
-    /// Peak since the last `forgetPeak`.
-    static var peakBytes: Int { status("VmHWM:") }
+    /// Peak since the last `resetPeak`.
+    static var peakBytes: Int { statusBytes("VmHWM:") }
 
     /// Resets the peak: proc_pid_clear_refs(5), 5.
-    static func forgetPeak() {
+    static func resetPeak() {
         guard let file = unsafe fopen("/proc/self/clear_refs", "w") else { return }
         unsafe fputs("5", file)
         unsafe fclose(file)
     }
 
-    private static func status(_ name: String) -> Int {
+    private static func statusBytes(_ name: String) -> Int {
         guard let file = unsafe fopen("/proc/self/status", "r") else { return 0 }
         defer { unsafe fclose(file) }
         var line = [CChar](repeating: 0, count: 256)

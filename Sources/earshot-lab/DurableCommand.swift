@@ -32,7 +32,7 @@ struct DurableCommand: ParsableCommand {
                 let report = try DurableSimulation.run(
                     seed: seed, steps: steps, canary: canary.flatMap(DurableCanary.init))
                 print(
-                    "seed \(seed): \(steps) steps, \(report.restarts) kills, \(report.accepted) accepted, \(report.repeated) repeated, \(report.claimed) claimed at the end: each promise was kept"
+                    "seed \(seed): \(steps) steps, \(report.restarts) kills, \(report.acceptedRequests) accepted, \(report.retriedFailures) repeated, \(report.claimedResults) claimed at the end: each promise was kept"
                 )
             } catch {
                 print("seed \(seed), step \(error.step): \(error.violation)")

@@ -9,27 +9,27 @@ final class LibraryAdapter {
     /// Whether it ends: after the last command, or because the broker has another version.
     private(set) var isOver = false
 
-    private let bodies: String
+    private let bodyFolder: String
     private let output = Output(STDOUT_FILENO)
     private var connection: ClientConnection?
     private var input: [UInt8] = []
-    private var received: [String] = []
+    private var resultLines: [String] = []
     /// Number of unanswered `receive` commands.
     private var unansweredReceives = 1
-    private var count = 0
-    private var isGreeted = false
+    private var bodyCount = 0
+    private var hasReportedConnection = false
 
     init(_ folder: RuntimeFolder, bodies: String, lease: Duration, loop: EventLoop) throws {
-        self.bodies = bodies
+        self.bodyFolder = bodies
         connection = try ClientConnection(
             endpoint: folder.busEndpoint, lease: lease, loop: loop
         ) {
             [unowned self] event in report(event)
         }
-        _ = try loop.add(STDIN_FILENO, .readable) { [unowned self] _ in takeCommands() }
+        _ = try loop.add(STDIN_FILENO, .readable) { [unowned self] _ in readCommands() }
     }
 
-    private func takeCommands() {
+    private func readCommands() {
         var bytes = [UInt8](repeating: 0, count: 65_536)
         let length = unsafe read(STDIN_FILENO, &bytes, bytes.count)
         guard length > 0 else {
@@ -40,13 +40,13 @@ final class LibraryAdapter {
         while let end = input.firstIndex(of: 0x0a) {
             let line = String(decoding: input[..<end], as: UTF8.self)
             input.removeSubrange(...end)
-            if line == "receive" { unansweredReceives += 1 } else { carryOut(line) }
+            if line == "receive" { unansweredReceives += 1 } else { executeCommand(line) }
         }
-        answer()
+        answerReceives()
     }
 
     /// Executes a command: a message in lower case with fields as `name=value`.
-    private func carryOut(_ line: String) {
+    private func executeCommand(_ line: String) {
         let words = line.split(separator: " ")
         let verb = words[0] == "cancel" ? "REMOVE" : words[0].uppercased()
         let head = [verb] + words.dropFirst().prefix(words[0] == "fetch" ? 3 : 2).map { String($0) }
@@ -55,40 +55,40 @@ final class LibraryAdapter {
             switch try ClientMessage(head: Array("\(head.joined(separator: " "))\n\(fields.joined())".utf8)) {
             case .fetch(let fetch): try connection?.fetch(fetch)
             case .removeRequest(let handler, let request): connection?.cancel(RequestKey(handler, request))
-            case .remove(let pattern): connection?.remove(pattern)
+            case .removeHandlers(let pattern): connection?.remove(pattern)
             case .subscribe(let pattern):
                 connection?.subscribe(pattern)
                 connection?.query(.ping)
-            default: received.append("error bad-message: no such command")
+            default: resultLines.append("error bad-message: no such command")
             }
         } catch {
-            received.append("error \(error)")
+            resultLines.append("error \(error)")
         }
     }
 
     private func report(_ event: ClientEvent) {
         switch event {
-        case .terminal(let delivery, let body): received.append(line(delivery, body))
+        case .terminal(let delivery, let body): resultLines.append(terminalLine(delivery, body))
         case .progress(let progress):
-            let total = progress.total.map { String($0) } ?? "-"
-            received.append("progress \(progress.handler) \(progress.request) \(progress.received)/\(total)")
-        case .accepted(let key): received.append("accepted \(key.handler) \(key.request)")
-        case .cancelled(let key, _): received.append("cancelled \(key.handler) \(key.request)")
-        case .removed(let pattern, let count): received.append("removed \(pattern) \(count)")
-        case .answer: received.append("listening")
-        case .refused(let reply): received.append("error \(reply.code): \(reply.detail ?? "")")
-        case .state(.connected) where !isGreeted:
-            isGreeted = true
-            received.append("ready")
-        case .state, .changed: break
+            let total = progress.totalBytes.map { String($0) } ?? "-"
+            resultLines.append("progress \(progress.handler) \(progress.request) \(progress.receivedBytes)/\(total)")
+        case .accepted(let key): resultLines.append("accepted \(key.handler) \(key.request)")
+        case .cancelled(let key, _): resultLines.append("cancelled \(key.handler) \(key.request)")
+        case .removed(let pattern, let count): resultLines.append("removed \(pattern) \(count)")
+        case .queryAnswer: resultLines.append("listening")
+        case .messageRefused(let reply): resultLines.append("error \(reply.code): \(reply.detail ?? "")")
+        case .state(.connected) where !hasReportedConnection:
+            hasReportedConnection = true
+            resultLines.append("ready")
+        case .state, .settingChanged: break
         }
-        answer()
+        answerReceives()
     }
 
-    private func line(_ delivery: DeliveredTerminal, _ body: [UInt8]) -> String {
+    private func terminalLine(_ delivery: DeliveredTerminal, _ body: [UInt8]) -> String {
         let terminal = delivery.terminal
-        let path = saveBody(terminal.response?.file, body)
-        connection?.finish(delivery)
+        let path = saveBody(terminal.response?.bodyFilePath, body)
+        connection?.finishDelivery(delivery)
         let key = "\(terminal.handler) \(terminal.request)"
         switch terminal.outcome {
         case .result(let status, _): return "result \(key) \(status) \(path)"
@@ -99,11 +99,11 @@ final class LibraryAdapter {
 
     /// Writes a body to a new file and returns its path.
     private func saveBody(_ file: String?, _ body: [UInt8]) -> String {
-        count += 1
-        let path = "\(bodies)/\(count)"
+        bodyCount += 1
+        let path = "\(bodyFolder)/\(bodyCount)"
         let target = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         defer { close(target) }
-        var outcome = Output.Outcome.done
+        var outcome = Output.Outcome.allWritten
         if let file {
             let source = unsafe open(file, O_RDONLY | O_CLOEXEC)
             defer { close(source) }
@@ -113,13 +113,13 @@ final class LibraryAdapter {
         } else {
             outcome = Output(target).write(body)
         }
-        return outcome == .done ? path : "no-body:\(outcome)"
+        return outcome == .allWritten ? path : "no-body:\(outcome)"
     }
 
-    private func answer() {
-        while unansweredReceives > 0, !received.isEmpty {
+    private func answerReceives() {
+        while unansweredReceives > 0, !resultLines.isEmpty {
             unansweredReceives -= 1
-            isOver = output.write(Array("\(received.removeFirst())\n".utf8)) != .done || isOver
+            isOver = output.write(Array("\(resultLines.removeFirst())\n".utf8)) != .allWritten || isOver
         }
     }
 }

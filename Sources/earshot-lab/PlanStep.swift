@@ -23,7 +23,8 @@ struct PlanStep {
     /// - Throws: `ValidationError` for an invalid line.
     init(_ line: Substring) throws {
         let words = line.split(separator: " ")
-        guard words.count >= 3, let milliseconds = Int(words[0]), let action = Self.action(words[1], words.dropFirst(2))
+        guard words.count >= 3, let milliseconds = Int(words[0]),
+            let action = Self.parseAction(words[1], words.dropFirst(2))
         else {
             throw ValidationError("not a step of a plan: \(line)")
         }
@@ -31,10 +32,10 @@ struct PlanStep {
         self.action = action
     }
 
-    private static func action(_ verb: Substring, _ words: ArraySlice<Substring>) -> Action? {
+    private static func parseAction(_ verb: Substring, _ words: ArraySlice<Substring>) -> Action? {
         let first = String(words.first ?? "")
         switch verb {
-        case "ask": return submit(Array(words))
+        case "ask": return parseSubmission(Array(words))
         case "cancel": return RequestID(first).map { .cancel($0) }
         case "remove": return HandlerPattern(first).map { .remove($0) }
         case "watch": return HandlerPattern(first).map { .watch($0) }
@@ -44,7 +45,7 @@ struct PlanStep {
     }
 
     /// Parses a request with the decoder of the protocol, which also defines its fields.
-    private static func submit(_ words: [Substring]) -> Action? {
+    private static func parseSubmission(_ words: [Substring]) -> Action? {
         guard words.count >= 3 else { return nil }
         var hold = Duration.zero
         var head = "FETCH \(words[1]) \(words[0]) \(words[2])\ntag: \(words[0])\n"

@@ -14,12 +14,12 @@ final class PlannedClient {
     private let onIdle: () -> Void
     private var connection: ClientConnection?
     /// Open requests, with the delay before their files are read.
-    private var open: [RequestKey: Duration] = [:]
+    private var openRequestDelays: [RequestKey: Duration] = [:]
     private var handlers: [RequestID: HandlerID] = [:]
-    private var stepsLeft: Int
+    private var remainingSteps: Int
     /// Number of removals and cancellations without a reply, and of unread files.
-    private var unfinished = 0
-    private var broker = "-"
+    private var unfinishedOperations = 0
+    private var brokerName = "-"
     private var hasReportedIdle = false
 
     /// - Parameter onIdle: Called once, after the plan is executed and all requests have ended.
@@ -30,12 +30,12 @@ final class PlannedClient {
         self.loop = loop
         self.journal = journal
         self.onIdle = onIdle
-        stepsLeft = steps.count
+        remainingSteps = steps.count
         connection = try ClientConnection(
             endpoint: folder.busEndpoint, window: window, lease: lease, loop: loop
         ) { [unowned self] in handle($0) }
         for step in steps {
-            loop.setTimer(after: step.delay) { [unowned self] in take(step.action) }
+            loop.setTimer(after: step.delay) { [unowned self] in executeAction(step.action) }
         }
     }
 
@@ -45,26 +45,26 @@ final class PlannedClient {
     /// Disconnects from the bus.
     func close() {
         connection?.close()
-        journal.note("bye")
+        journal.appendEvent("bye")
     }
 
     // MARK: Plan
 
-    private func take(_ action: PlanStep.Action) {
-        stepsLeft -= 1
+    private func executeAction(_ action: PlanStep.Action) {
+        remainingSteps -= 1
         switch action {
         case .submit(let fetch, let hold): submit(fetch, hold)
         case .cancel(let request): cancel(request)
         case .remove(let pattern):
-            journal.note("remove", pattern.description)
-            drop { pattern.matches($0.handler) }
-            unfinished += 1
+            journal.appendEvent("remove", pattern.description)
+            dropOpenRequests { pattern.matches($0.handler) }
+            unfinishedOperations += 1
             connection?.remove(pattern)
         case .watch(let pattern):
-            journal.note("watch", pattern.description)
+            journal.appendEvent("watch", pattern.description)
             connection?.subscribe(pattern)
         case .unwatch(let pattern):
-            journal.note("unwatch", pattern.description)
+            journal.appendEvent("unwatch", pattern.description)
             connection?.unsubscribe(pattern)
         }
         reportIfIdle()
@@ -72,31 +72,31 @@ final class PlannedClient {
 
     private func submit(_ fetch: Fetch, _ hold: Duration) {
         let key = RequestKey(fetch.handler, fetch.request)
-        if fetch.options.replacesHandler { drop { $0.handler == fetch.handler } }
-        journal.note("ask", fetch.request.description, fetch.handler.description, fetch.url)
-        open[key] = hold
+        if fetch.options.replacesHandler { dropOpenRequests { $0.handler == fetch.handler } }
+        journal.appendEvent("ask", fetch.request.description, fetch.handler.description, fetch.url)
+        openRequestDelays[key] = hold
         handlers[fetch.request] = fetch.handler
         do {
             try connection?.fetch(fetch)
         } catch {
-            open[key] = nil
-            journal.note("refused", fetch.request.description, "not-said")
+            openRequestDelays[key] = nil
+            journal.appendEvent("refused", fetch.request.description, "not-said")
         }
     }
 
     private func cancel(_ request: RequestID) {
         guard let handler = handlers[request] else { return }
         let key = RequestKey(handler, request)
-        guard open.removeValue(forKey: key) != nil else { return }
-        journal.note("drop", request.description)
-        unfinished += 1
+        guard openRequestDelays.removeValue(forKey: key) != nil else { return }
+        journal.appendEvent("drop", request.description)
+        unfinishedOperations += 1
         connection?.cancel(key)
     }
 
-    private func drop(_ isMeant: (RequestKey) -> Bool) {
-        for key in open.keys.filter(isMeant) {
-            open[key] = nil
-            journal.note("drop", key.request.description)
+    private func dropOpenRequests(_ isMeant: (RequestKey) -> Bool) {
+        for key in openRequestDelays.keys.filter(isMeant) {
+            openRequestDelays[key] = nil
+            journal.appendEvent("drop", key.request.description)
         }
     }
 
@@ -105,67 +105,68 @@ final class PlannedClient {
     private func handle(_ event: ClientEvent) {
         switch event {
         case .terminal(let delivery, let body):
-            ended(delivery, body)
+            requestEnded(delivery, body)
         case .cancelled(let key, _):
-            journal.note("cancelled", key.request.description)
-            unfinished -= 1
+            journal.appendEvent("cancelled", key.request.description)
+            unfinishedOperations -= 1
         case .removed(let pattern, let count):
-            journal.note("removed", pattern.description, String(count))
-            unfinished -= 1
-        case .refused(let reply):
-            journal.note("refused", reply.key?.request.description ?? "-", reply.code)
-            if let key = reply.key { open[key] = nil }
+            journal.appendEvent("removed", pattern.description, String(count))
+            unfinishedOperations -= 1
+        case .messageRefused(let reply):
+            journal.appendEvent("refused", reply.key?.request.description ?? "-", reply.code)
+            if let key = reply.key { openRequestDelays[key] = nil }
         case .state(.connected(let instance)):
-            broker = instance.description
-            journal.note("state", broker)
+            brokerName = instance.description
+            journal.appendEvent("state", brokerName)
         case .state(let state):
-            journal.note("state", "\(state)")
-        case .accepted, .progress, .answer, .changed: break
+            journal.appendEvent("state", "\(state)")
+        case .accepted, .progress, .queryAnswer, .settingChanged: break
         }
         reportIfIdle()
     }
 
-    private func ended(_ delivery: DeliveredTerminal, _ body: [UInt8]) {
+    private func requestEnded(_ delivery: DeliveredTerminal, _ body: [UInt8]) {
         let terminal = delivery.terminal
         let name = terminal.request.description
         // The Python package adds `~` and a number to the ID of a request that it repeats.
         let fault = String(name.prefix { $0 != "~" })
-        journal.note("heard", terminal.handler.description, name, fault, Self.word(terminal), broker)
-        guard let hold = open[delivery.key], delivery.fetch != nil else {
-            connection?.finish(delivery)
+        journal.appendEvent("heard", terminal.handler.description, name, fault, Self.outcomeWord(terminal), brokerName)
+        guard let hold = openRequestDelays[delivery.key], delivery.fetch != nil else {
+            connection?.finishDelivery(delivery)
             return
         }
         guard delivery.isFile else {
-            open[delivery.key] = nil
-            return noteTerminal(terminal, SHA256.digest(of: body.span).hex)
+            openRequestDelays[delivery.key] = nil
+            return journalTerminal(terminal, SHA256.digest(of: body.span).hex)
         }
-        unfinished += 1
+        unfinishedOperations += 1
         loop.setTimer(after: hold) { [unowned self] in
-            unfinished -= 1
-            read(delivery)
+            unfinishedOperations -= 1
+            readBodyFile(delivery)
             reportIfIdle()
         }
     }
 
     /// Reads the body from its file, unless the request was dropped meanwhile.
-    private func read(_ delivery: DeliveredTerminal) {
-        guard open[delivery.key] != nil, let connection else {
-            connection?.finish(delivery)
+    private func readBodyFile(_ delivery: DeliveredTerminal) {
+        guard openRequestDelays[delivery.key] != nil, let connection else {
+            connection?.finishDelivery(delivery)
             return
         }
-        if let digest = Self.digest(of: delivery.terminal.response?.file ?? "") {
-            open[delivery.key] = nil
-            noteTerminal(delivery.terminal, digest)
-            return connection.finish(delivery)
+        if let digest = Self.digest(of: delivery.terminal.response?.bodyFilePath ?? "") {
+            openRequestDelays[delivery.key] = nil
+            journalTerminal(delivery.terminal, digest)
+            return connection.finishDelivery(delivery)
         }
-        journal.note("lost", delivery.key.request.description)
-        if !connection.resubmit(delivery) {
-            open[delivery.key] = nil
-            journal.note("end", delivery.key.request.description, broker, "internal", "-", "0", "-", "-", "-")
+        journal.appendEvent("lost", delivery.key.request.description)
+        if !connection.resubmitRequest(of: delivery) {
+            openRequestDelays[delivery.key] = nil
+            journal.appendEvent(
+                "end", delivery.key.request.description, brokerName, "internal", "-", "0", "-", "-", "-")
         }
     }
 
-    private func noteTerminal(_ terminal: Terminal, _ digest: String) {
+    private func journalTerminal(_ terminal: Terminal, _ digest: String) {
         let response = terminal.response
         let code: String
         let status: Int?
@@ -173,29 +174,31 @@ final class PlannedClient {
         case .result(let number, _): (code, status) = ("-", number)
         case .failed(let failure): (code, status) = (failure.code, failure.status)
         }
-        journal.note(
-            "end", terminal.request.description, broker, code, status.map(String.init) ?? "-",
-            String(response?.length ?? 0), response?.sha256 ?? "-", response == nil ? "-" : digest,
-            Self.generation(response?.httpFields ?? []))
+        journal.appendEvent(
+            "end", terminal.request.description, brokerName, code, status.map(String.init) ?? "-",
+            String(response?.bodyByteCount ?? 0), response?.sha256 ?? "-", response == nil ? "-" : digest,
+            Self.generationText(response?.httpFields ?? []))
     }
 
     private func reportIfIdle() {
-        guard stepsLeft == 0, open.isEmpty, unfinished == 0, !hasReportedIdle else { return }
+        guard remainingSteps == 0, openRequestDelays.isEmpty, unfinishedOperations == 0, !hasReportedIdle else {
+            return
+        }
         hasReportedIdle = true
-        journal.note("idle")
+        journal.appendEvent("idle")
         onIdle()
     }
 
     // MARK: Terminals
 
-    private static func word(_ terminal: Terminal) -> String {
+    private static func outcomeWord(_ terminal: Terminal) -> String {
         switch terminal.outcome {
         case .result(let status, _): String(status)
         case .failed(let failure): failure.code
         }
     }
 
-    private static func generation(_ fields: [UInt8]) -> String {
+    private static func generationText(_ fields: [UInt8]) -> String {
         for line in String(decoding: fields, as: UTF8.self).split(separator: "\n") {
             let parts = line.split(separator: ":", maxSplits: 1)
             if parts.count == 2, parts[0].lowercased() == generationField {
@@ -241,9 +244,9 @@ final class JournalFile {
     deinit { close(descriptor) }
 
     /// Appends an event. Ends the process if the journal cannot be written, because the run is useless then.
-    func note(_ verb: String, _ words: String...) {
-        let time = LoopTime.read().nanoseconds / 1_000_000
+    func appendEvent(_ verb: String, _ words: String...) {
+        let time = LoopTime.readClock().nanoseconds / 1_000_000
         let line = ([String(time), verb] + words).joined(separator: " ") + "\n"
-        guard output.write(Array(line.utf8)) == .done else { exit(EXIT_FAILURE) }
+        guard output.write(Array(line.utf8)) == .allWritten else { exit(EXIT_FAILURE) }
     }
 }

@@ -42,15 +42,15 @@ struct ReadersCommand: ParsableCommand {
             throw ValidationError("a handler and numbers above 0 are needed")
         }
         let loop = try EventLoop()
-        let readers = try Readers(
+        let readers = try ReaderConnections(
             connections, of: handler, by: pattern, window: window, RuntimeFolder(named: runtime), loop: loop)
-        try loop.run { readers.areReady }
+        try loop.run { readers.areAllReady }
         _ = Output(STDOUT_FILENO).write(Array("ready\n".utf8))
         let input = try loop.add(STDIN_FILENO, .readable) { _ in loop.stop() }
         try loop.run()
         loop.remove(input)
         if let ask {
-            readers.ask(for: ask, rate: rate, count: count)
+            readers.sendRequests(for: ask, rate: rate, count: count)
             try loop.run(for: .seconds(count / rate + 60)) { readers.hasReceivedAll }
         }
         print(readers.report)
@@ -58,16 +58,16 @@ struct ReadersCommand: ParsableCommand {
 }
 
 /// Connections that all subscribe to one handler.
-private final class Readers {
+private final class ReaderConnections {
     private let loop: EventLoop
     private let handler: HandlerID
     private var connections: [ClientConnection] = []
-    private var ready = 0
+    private var readyCount = 0
     /// Number of requests to send; 0 if another process sends them.
-    private var count = 0
-    private var requested = 0
+    private var requestCount = 0
+    private var sentRequestCount = 0
     /// Delay of each terminal in microseconds.
-    private var delays: [Int64] = []
+    private var delaysMicroseconds: [Int64] = []
 
     init(
         _ count: Int, of handler: HandlerID, by pattern: HandlerPattern, window: Int, _ folder: RuntimeFolder,
@@ -86,52 +86,55 @@ private final class Readers {
         }
     }
 
-    var areReady: Bool { ready == connections.count }
+    var areAllReady: Bool { readyCount == connections.count }
 
     var hasReceivedAll: Bool { missingDeliveries == 0 }
 
-    private var missingDeliveries: Int { max(0, count * connections.count - delays.count) }
+    private var missingDeliveries: Int { max(0, requestCount * connections.count - delaysMicroseconds.count) }
 
     /// Results as one line of JSON.
     var report: String {
-        let sorted = delays.sorted()
+        let sorted = delaysMicroseconds.sorted()
         let figures = [50, 99, 100].map { share in
             let value = sorted.isEmpty ? 0 : sorted[max(0, (sorted.count * share + 99) / 100 - 1)]
             return "\"p\(share)\": \(value)"
         }
-        let counts = ["\"asked\": \(requested)", "\"heard\": \(delays.count)", "\"missing\": \(missingDeliveries)"]
+        let counts = [
+            "\"asked\": \(sentRequestCount)", "\"heard\": \(delaysMicroseconds.count)",
+            "\"missing\": \(missingDeliveries)",
+        ]
         return "{\((counts + figures).joined(separator: ", "))}"
     }
 
-    func ask(for url: String, rate: Int, count: Int) {
-        self.count = count
-        ask(for: url, every: .seconds(1) / rate, at: loop.now)
+    func sendRequests(for url: String, rate: Int, count: Int) {
+        self.requestCount = count
+        sendRequest(for: url, every: .seconds(1) / rate, at: loop.now)
     }
 
     /// The ID of each request is its planned time, so that delays of this process count as well.
-    private func ask(for url: String, every pace: Duration, at due: LoopTime) {
-        guard requested < count, let request = RequestID("\(due.nanoseconds)") else { return }
-        var fetch = Fetch(handler: handler, request: request, url: "\(url)?\(requested)")
+    private func sendRequest(for url: String, every pace: Duration, at due: LoopTime) {
+        guard sentRequestCount < requestCount, let request = RequestID("\(due.nanoseconds)") else { return }
+        var fetch = Fetch(handler: handler, request: request, url: "\(url)?\(sentRequestCount)")
         fetch.options.subscribes = false
-        requested += 1
+        sentRequestCount += 1
         do {
             try connections[0].fetch(fetch)
         } catch {
             print("not asked: \(error)")
         }
         let next = due.advanced(by: pace)
-        loop.setTimer(at: next) { [unowned self] in ask(for: url, every: pace, at: next) }
+        loop.setTimer(at: next) { [unowned self] in sendRequest(for: url, every: pace, at: next) }
     }
 
     private func handle(_ event: ClientEvent) {
         switch event {
-        case .answer: ready += 1
+        case .queryAnswer: readyCount += 1
         case .terminal(let delivery, _):
             guard case .result = delivery.terminal.outcome, let due = Int64(delivery.key.request.description) else {
                 return
             }
-            delays.append((LoopTime.read().nanoseconds - due) / 1_000)
-        case .accepted, .progress, .cancelled, .removed, .changed, .refused, .state: break
+            delaysMicroseconds.append((LoopTime.readClock().nanoseconds - due) / 1_000)
+        case .accepted, .progress, .cancelled, .removed, .settingChanged, .messageRefused, .state: break
         }
     }
 }

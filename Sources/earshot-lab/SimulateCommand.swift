@@ -45,8 +45,8 @@ struct SimulateCommand: ParsableCommand {
 
     private func runOnce(seed: UInt64) throws {
         var options = SimulationOptions(seed: seed, steps: steps)
-        options.handlers = handlers
-        options.keys = keys
+        options.handlerCount = handlers
+        options.keyCount = keys
         options.canary = canary.flatMap(Canary.init)
         options.excludedFaults = Set(without.compactMap(Fault.init))
         let clock = ContinuousClock()
@@ -57,7 +57,7 @@ struct SimulateCommand: ParsableCommand {
             print(
                 "seed \(seed): \(report.steps) steps, \(report.fakeSeconds) s of theirs, \(rate) steps/s: all invariants hold"
             )
-            print(text(report))
+            print(reportText(report))
         } catch {
             print("seed \(seed), step \(error.step): \(error.violation)")
             print("again: bin/simulate \(arguments(seed: seed))")
@@ -72,17 +72,17 @@ struct SimulateCommand: ParsableCommand {
         return "--seed \(seed) --steps \(steps) --handlers \(handlers) --keys \(keys)" + named.joined()
     }
 
-    private func text(_ report: Report) -> String {
+    private func reportText(_ report: Report) -> String {
         let requests = report.ledger.requests
         let flights = report.ledger.flights
         let lives = report.earlierLedgers + [report.ledger]
         return """
-              \(lives.count) brokers, which assigned \(lives.reduce(0) { $0 + $1.flights.assigned }) attempts; of the \
+              \(lives.count) brokers, which assigned \(lives.reduce(0) { $0 + $1.flights.assignedAttempts }) attempts; of the \
             last one:
-              requests: \(requests.submitted) submitted, \(requests.answered) answered, \(requests.failures) failed, \
+              requests: \(requests.submitted) submitted, \(requests.answered) answered, \(requests.failedCount) failed, \
             \(requests.removed) removed, \(requests.orphaned) orphaned
-              flights: \(flights.started) started, \(flights.joined) joined, \(flights.assigned) attempts, \
-            \(flights.cancelled) cancelled, \(flights.retried) retried, \(flights.lost) lost, \(flights.stale) stale
+              flights: \(flights.started) started, \(flights.joinedRequests) joined, \(flights.assignedAttempts) attempts, \
+            \(flights.cancelled) cancelled, \(flights.retriedAttempts) retried, \(flights.lostAttempts) lost, \(flights.staleCompletions) stale
             """
     }
 }

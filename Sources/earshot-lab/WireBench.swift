@@ -2,13 +2,13 @@ internal import EarshotWire
 
 /// Benchmark of decoding and encoding messages of typical size.
 struct WireBench {
-    private let heads: [[UInt8]]
-    private let results: [BrokerMessage]
+    private let messageHeads: [[UInt8]]
+    private let resultMessages: [BrokerMessage]
     /// Total output size, which prevents the optimizer from removing the work.
-    private var bytes = 0
+    private var outputBytes = 0
 
     init() {
-        heads = (0..<CoreBench.sample).map { number in
+        messageHeads = (0..<CoreBench.sampleCount).map { number in
             Array(
                 """
                 FETCH gallery/42 \(number) https://images.example.org/thumbnails/2026/\(100_000 + number).jpg
@@ -20,37 +20,37 @@ struct WireBench {
 
                 """.utf8)
         }
-        results = (0..<CoreBench.sample).map { .terminal(Self.result($0)) }
+        resultMessages = (0..<CoreBench.sampleCount).map { .terminal(Self.makeTerminal($0)) }
     }
 
     /// Runs one operation per message, for a tool that counts only instructions inside `counted…`. Returns their
     /// number.
     consuming func runCounted(decodes: Bool) -> Int {
         if decodes { countedDecoding() } else { countedEncoding() }
-        precondition(bytes > 0, "nothing was done")
-        return CoreBench.sample
+        precondition(outputBytes > 0, "nothing was done")
+        return CoreBench.sampleCount
     }
 
     @inline(never)
     private mutating func countedDecoding() {
-        for head in heads {
+        for head in messageHeads {
             guard case .fetch(let fetch)? = try? ClientMessage(head: head) else { preconditionFailure("no FETCH") }
-            bytes += fetch.url.utf8.count
+            outputBytes += fetch.url.utf8.count
         }
     }
 
     @inline(never)
     private mutating func countedEncoding() {
-        for result in results { bytes += result.encoded().count }
+        for result in resultMessages { outputBytes += result.encoded().count }
     }
 
-    private static func result(_ number: Int) -> Terminal {
+    private static func makeTerminal(_ number: Int) -> Terminal {
         guard let handler = HandlerID("gallery/42"), let request = RequestID(String(number)) else {
             preconditionFailure("the names are no names")
         }
         var response = Terminal.Response(
             url: "https://images.example.org/thumbnails/2026/\(100_000 + number).jpg")
-        response.length = 1_024
+        response.bodyByteCount = 1_024
         response.sha256 = String(repeating: "0123456789abcdef", count: 4)
         response.queuedMilliseconds = 3
         response.elapsedMilliseconds = 12

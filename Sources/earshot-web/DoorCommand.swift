@@ -25,21 +25,21 @@ struct DoorCommand: ParsableCommand {
     @Option var parentPid: Int32?
 
     func run() throws {
-        StandardStreams.occupy()
+        StandardStreams.openMissingDescriptors()
         var options = DoorProcess.Options(supervisorDescriptor: supervisorFd)
-        options.door.addresses = at.compactMap { ListenAddress($0) }
-        options.door.apiAddresses = api.compactMap { ListenAddress($0) }
-        options.door.rewrites = Set(rewrite.map { $0.lowercased() })
-        options.door.origins = Set(origin.map { $0.lowercased() })
-        options.door.users = Set(user)
-        options.door.waitMilliseconds = wait
-        options.door.isPulling = pull
-        options.door.ownUserNeedsToken = ownToken
-        options.door.busPath = bus
+        options.doorOptions.addresses = at.compactMap { ListenAddress($0) }
+        options.doorOptions.apiAddresses = api.compactMap { ListenAddress($0) }
+        options.doorOptions.rewrittenHosts = Set(rewrite.map { $0.lowercased() })
+        options.doorOptions.origins = Set(origin.map { $0.lowercased() })
+        options.doorOptions.permittedUsers = Set(user)
+        options.doorOptions.maximumWaitMilliseconds = wait
+        options.doorOptions.readsBodiesByMessage = pull
+        options.doorOptions.ownUserNeedsToken = ownToken
+        options.doorOptions.busPath = bus
         options.spoolFolder = spool
         options.parentPid = parentPid
         do {
-            options.door.tokens = try tokens.map { try TokenFile.token(in: $0) }
+            options.doorOptions.tokens = try tokens.map { try TokenFile.readToken(from: $0) }
             try DoorProcess.run(options) { EarshotWebCommand.writeMessage($0) }
         } catch let error as SystemError {
             EarshotWebCommand.writeMessage(

@@ -60,32 +60,32 @@ struct EarshotWebCommand: ParsableCommand {
     }
 
     func run() throws {
-        StandardStreams.occupy()
+        StandardStreams.openMissingDescriptors()
         SignalSource.ignoreWriteSignals()
         guard let address = ListenAddress(listen) else { throw ExitCode.validationFailure }
         do {
-            let token = try tokenFile.map { try TokenFile.token(in: $0) }
+            let token = try tokenFile.map { try TokenFile.readToken(from: $0) }
             try serve(at: address, token: token)
         } catch let error as TokenFile.Failure {
-            try fail(78, error.description)
+            try exitWithMessage(code: 78, sentence: error.description)
         } catch let error as SystemError {
-            try fail(73, "cannot listen at \(listen): \(error)")
+            try exitWithMessage(code: 73, sentence: "cannot listen at \(listen): \(error)")
         } catch let error as DescriptorShortage {
-            try fail(73, "cannot start: \(error)")
+            try exitWithMessage(code: 73, sentence: "cannot start: \(error)")
         } catch let error as ClientError {
-            try fail(73, error.description)
+            try exitWithMessage(code: 73, sentence: error.description)
         }
     }
 
     private func serve(at address: ListenAddress, token: [UInt8]?) throws {
-        let manager = try ServiceManager.take()
+        let manager = try ServiceManager.takeFromEnvironment()
         let signals = try SignalSource([SIGINT, SIGTERM])
         let loop = try EventLoop()
         let server = try WebServer(
             RuntimeFolder(named: runtime), at: address, token: token, hosts: host, loop: loop)
         var isOver = false
         let registration = try loop.add(signals.descriptor, .readable) { _ in
-            while signals.next() != nil { isOver = true }
+            while signals.nextSignal() != nil { isOver = true }
         }
         Self.writeMessage("listening at \(server.address)")
         manager?.notify([("READY", "1"), ("STATUS", "listening at \(server.address)")], loop: loop)
@@ -93,10 +93,12 @@ struct EarshotWebCommand: ParsableCommand {
         server.close()
         loop.remove(registration)
         if case .unix(let path) = address { _ = unsafe unlink(path) }
-        if let failure = server.failure { try fail(73, "cannot connect to a broker: \(failure)") }
+        if let failure = server.failure {
+            try exitWithMessage(code: 73, sentence: "cannot connect to a broker: \(failure)")
+        }
     }
 
-    private func fail(_ code: Int32, _ sentence: String) throws {
+    private func exitWithMessage(code: Int32, sentence: String) throws {
         Self.writeMessage(sentence)
         throw ExitCode(code)
     }

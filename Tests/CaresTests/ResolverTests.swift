@@ -61,7 +61,9 @@ import Testing
     }
 
     @Test func `a server that is no address is refused`() {
-        let error = #expect(throws: CaresError.self) { try Resolver.make(ResolverOptions(servers: ["not an address"])) }
+        let error = #expect(throws: CaresError.self) {
+            try Resolver.make(options: ResolverOptions(servers: ["not an address"]))
+        }
         #expect(error?.code == .badServers)
     }
 }

@@ -13,8 +13,8 @@ final class TestLoop {
         server = try NameServer(answer)
         var options = ResolverOptions(servers: ["127.0.0.1:\(server.port)"])
         options.attemptTimeout = .milliseconds(250)
-        options.tries = 1
-        resolver = try Resolver.make(options)
+        options.triesPerServer = 1
+        resolver = try Resolver.make(options: options)
     }
 
     /// Returns the result for `name`; nil after ten seconds without one.
@@ -22,9 +22,11 @@ final class TestLoop {
         resolver.resolve(name)
         for _ in 0..<200 {
             for interest in resolver.takeInterests() {
-                interests[interest.descriptor] = interest.isForgotten ? nil : interest
+                interests[interest.descriptor] = interest.isUnwatched ? nil : interest
             }
-            if let finished = resolver.takeFinished().first { return finished.name == name ? finished.result : nil }
+            if let finished = resolver.takeFinishedLookups().first {
+                return finished.name == name ? finished.result : nil
+            }
             pass()
         }
         return nil
@@ -33,7 +35,7 @@ final class TestLoop {
     private func pass() {
         var polled = [pollfd(fd: server.descriptor, events: Int16(POLLIN), revents: 0)]
         for interest in interests.values {
-            let events = (interest.reads ? POLLIN : 0) | (interest.writes ? POLLOUT : 0)
+            let events = (interest.wantsReadability ? POLLIN : 0) | (interest.wantsWritability ? POLLOUT : 0)
             polled.append(pollfd(fd: interest.descriptor, events: Int16(events), revents: 0))
         }
         let ready = unsafe poll(&polled, nfds_t(polled.count), Int32(min(resolver.timeoutMilliseconds ?? 50, 50)))

@@ -9,7 +9,7 @@ import Testing
 
     private func request(_ host: String, _ loop: CurlTestLoop) -> TransferRequest {
         var request = TransferRequest(url: "http://\(host).test:\(loop.origin.port)/")
-        request.resolve = ["\(host).test:\(loop.origin.port):127.0.0.1"]
+        request.resolveEntries = ["\(host).test:\(loop.origin.port):127.0.0.1"]
         return request
     }
 
@@ -20,7 +20,7 @@ import Testing
             #expect(try #require(loop.multi).connectionCount == min(number + 1, 4))
         }
         #expect(loop.run { $0.origin.closedByPeer == 8 })
-        for number in 0..<4 { #expect(try loop.fetch(request("h\(number)", loop))?.connectsMade == 0) }
+        for number in 0..<4 { #expect(try loop.fetch(request("h\(number)", loop))?.openedConnectionCount == 0) }
         #expect(loop.origin.accepted == 12)
     }
 
@@ -40,7 +40,7 @@ import Testing
         let deadline = ContinuousClock.now + .seconds(60)
         var isKept = false
         while !isKept, ContinuousClock.now < deadline {
-            isKept = try loop.fetch(request("new", loop))?.connectsMade == 0
+            isKept = try loop.fetch(request("new", loop))?.openedConnectionCount == 0
         }
         #expect(isKept)
         #expect(try #require(loop.multi).connectionCount <= 4)
@@ -50,7 +50,7 @@ import Testing
         let loop = try CurlTestLoop(origin: LoopbackOrigin(Self.answer), maxConnections: 4)
         for number in 0..<3 {
             var tried = request("h\(number)", loop)
-            tried.resolve = ["h\(number).test:\(loop.origin.port):[::1],127.0.0.1"]
+            tried.resolveEntries = ["h\(number).test:\(loop.origin.port):[::1],127.0.0.1"]
             #expect(try loop.fetch(tried)?.failure == nil)
         }
         #expect(try #require(loop.multi).connectionCount == 3)

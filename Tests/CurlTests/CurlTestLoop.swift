@@ -15,10 +15,10 @@ final class CurlTestLoop {
     private var timerDue: Int?
 
     init(
-        origin: LoopbackOrigin, maxConnections: Int = 16, crowdedIdleSeconds: Int = Multi.crowdedIdleSeconds
+        origin: LoopbackOrigin, maxConnections: Int = 16, crowdedIdleSeconds: Int = Multi.limitReachedIdleSeconds
     ) throws {
         self.origin = origin
-        multi = try Multi.make(maxConnections: maxConnections, crowdedIdleSeconds: crowdedIdleSeconds)
+        multi = try Multi.make(maxConnections: maxConnections, limitReachedIdleSeconds: crowdedIdleSeconds)
     }
 
     var url: String { "http://127.0.0.1:\(origin.port)/file" }
@@ -79,7 +79,7 @@ final class CurlTestLoop {
         var polled = origin.interests
         let ours = polled.count
         for interest in interests.values {
-            let events = (interest.reads ? POLLIN : 0) | (interest.writes ? POLLOUT : 0)
+            let events = (interest.wantsReadability ? POLLIN : 0) | (interest.wantsWritability ? POLLOUT : 0)
             polled.append(pollfd(fd: interest.descriptor, events: Int16(events), revents: 0))
         }
         let wait = max(0, min(deadline, timerDue ?? .max) - now())
@@ -102,15 +102,15 @@ final class CurlTestLoop {
 
     private func take(_ multi: Multi) {
         for interest in multi.takeInterests() {
-            if interest.isNew { newDescriptors.append(interest.descriptor) }
-            interests[interest.descriptor] = interest.isForgotten ? nil : interest
+            if interest.isNewSocket { newDescriptors.append(interest.descriptor) }
+            interests[interest.descriptor] = interest.isUnwatched ? nil : interest
         }
-        switch multi.takeTimeout() {
+        switch multi.takeTimeoutChange() {
         case .after(let milliseconds): timerDue = now() + milliseconds
         case .cancel: timerDue = nil
         case nil: break
         }
-        finished += multi.takeFinished()
+        finished += multi.takeFinishedTransfers()
     }
 
     private func now() -> Int {

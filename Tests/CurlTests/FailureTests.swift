@@ -68,17 +68,17 @@ import Testing
         let loop = try CurlTestLoop(origin: LoopbackOrigin("HTTP/1.1 200"))
         let sink = RecordingSink()
         let transfer = try loop.start(TransferRequest(url: loop.url), sink: sink)
-        #expect(transfer.silentMilliseconds == nil)
-        #expect(loop.run { _ in transfer.silentMilliseconds.map { $0 >= 30 } ?? false })
+        #expect(transfer.millisecondsSinceLastInput == nil)
+        #expect(loop.run { _ in transfer.millisecondsSinceLastInput.map { $0 >= 30 } ?? false })
         let then = ContinuousClock.now
         loop.origin.send([UInt8(ascii: " ")])
         #expect(
             loop.run { _ in
-                transfer.silentMilliseconds.map { .milliseconds($0) < ContinuousClock.now - then } ?? false
+                transfer.millisecondsSinceLastInput.map { .milliseconds($0) < ContinuousClock.now - then } ?? false
             })
         #expect(sink.head.isEmpty)
         loop.cancel(transfer)
-        #expect(transfer.silentMilliseconds == nil)
+        #expect(transfer.millisecondsSinceLastInput == nil)
     }
 
     @Test func `silence in the TLS handshake has its own cause, and no certificates to trust is a TLS failure`() throws
@@ -95,10 +95,10 @@ import Testing
         #expect(failure == .handshakeTimeout)
         request.connectTimeout = .seconds(9)
         request.caFile = "/nonexistent/ca.pem"
-        #expect(try loop.fetch(request)?.failure == .tls)
+        #expect(try loop.fetch(request)?.failure == .tlsFailed)
         request.caFile = nil
         request.caCertificates = Array("no certificate".utf8)
-        #expect(try loop.fetch(request)?.failure == .tls)
+        #expect(try loop.fetch(request)?.failure == .tlsFailed)
     }
 
     @Test(

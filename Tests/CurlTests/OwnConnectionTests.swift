@@ -11,18 +11,18 @@ import Testing
 
     private func own(_ loop: CurlTestLoop) -> TransferRequest {
         var request = TransferRequest(url: loop.url)
-        request.ownsConnection = true
+        request.requiresExclusiveConnection = true
         return request
     }
 
     @Test func `it neither takes a kept connection nor leaves one`() throws {
         let loop = try loop()
-        #expect(try loop.fetch(TransferRequest(url: loop.url))?.connectsMade == 1)
+        #expect(try loop.fetch(TransferRequest(url: loop.url))?.openedConnectionCount == 1)
         for number in 1...3 {
-            #expect(try loop.fetch(own(loop))?.connectsMade == 1)
+            #expect(try loop.fetch(own(loop))?.openedConnectionCount == 1)
             #expect(loop.run { $0.origin.closedByPeer == number })
             // The handle of such a request has no trace of it.
-            #expect(try loop.fetch(TransferRequest(url: loop.url))?.connectsMade == 0)
+            #expect(try loop.fetch(TransferRequest(url: loop.url))?.openedConnectionCount == 0)
         }
         #expect(loop.origin.accepted == 4)
         #expect(try #require(loop.multi).connectionCount == 1)

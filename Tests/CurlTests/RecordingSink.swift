@@ -31,9 +31,9 @@ final class RecordingSink: TransferSink {
     func received(body bytes: Span<UInt8>) -> Reception {
         guard !isPostponing else {
             postponed += 1
-            return .postponed
+            return .paused
         }
         unsafe bytes.withUnsafeBufferPointer { unsafe body += $0 }
-        return body.count <= bodyLimit ? .taken : .refused
+        return body.count <= bodyLimit ? .accepted : .refused
     }
 }

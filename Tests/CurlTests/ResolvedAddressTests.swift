@@ -47,7 +47,7 @@ import Testing
         let sink = RecordingSink()
         sink.refusedAddresses = ["127.0.0.2", "::1"]
         var request = TransferRequest(url: "http://a.example:\(origin.port)/file")
-        request.resolve = ["a.example:\(origin.port):[::1],127.0.0.2,127.0.0.1"]
+        request.resolveEntries = ["a.example:\(origin.port):[::1],127.0.0.2,127.0.0.1"]
         #expect(try loop.fetch(request, sink: sink)?.failure == nil)
         #expect(Set(sink.requestedAddresses) == ["127.0.0.2", "::1", "127.0.0.1"])
     }
@@ -58,7 +58,7 @@ import Testing
         let sink = RecordingSink()
         sink.refusedAddresses = ["127.0.0.1"]
         var request = TransferRequest(url: "http://a.example:\(origin.port)/file")
-        request.resolve = ["a.example:\(origin.port):127.0.0.1,127.0.0.3"]
+        request.resolveEntries = ["a.example:\(origin.port):127.0.0.1,127.0.0.3"]
         #expect(try loop.fetch(request, sink: sink)?.failure == .connectRefused)
     }
 
@@ -72,7 +72,7 @@ import Testing
         let origin = try LoopbackOrigin(Self.answer)
         let loop = try CurlTestLoop(origin: origin)
         var request = TransferRequest(url: "http://a.example:\(origin.port)/file")
-        request.resolve = ["a.example:\(origin.port):\(addresses)"]
+        request.resolveEntries = ["a.example:\(origin.port):\(addresses)"]
         request.connectTimeout = Self.connectTimeout
         let sink = RecordingSink()
         #expect(try loop.fetch(request, sink: sink)?.failure == nil)
@@ -84,7 +84,7 @@ import Testing
         defer { close(descriptor) }
         let loop = try CurlTestLoop(origin: LoopbackOrigin(""))
         var request = TransferRequest(url: "http://a.example:\(port)/")
-        request.resolve = ["a.example:\(port):127.0.0.1,127.0.0.2,127.0.0.3"]
+        request.resolveEntries = ["a.example:\(port):127.0.0.1,127.0.0.2,127.0.0.3"]
         request.connectTimeout = Self.connectTimeout
         #expect(try loop.fetch(request)?.failure == .connectRefused)
     }
@@ -97,7 +97,7 @@ import Testing
         defer { for descriptor in waiting { close(descriptor) } }
         let loop = try CurlTestLoop(origin: LoopbackOrigin(""))
         var request = TransferRequest(url: "http://a.example:\(port)/")
-        request.resolve = ["a.example:\(port):127.0.0.1,127.0.0.2,127.0.0.3"]
+        request.resolveEntries = ["a.example:\(port):127.0.0.1,127.0.0.2,127.0.0.3"]
         request.connectTimeout = Self.connectTimeout
         _ = try loop.start(request, sink: RecordingSink())
         #expect(loop.run { !$0.newDescriptors.isEmpty })

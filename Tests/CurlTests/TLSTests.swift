@@ -10,9 +10,9 @@ import Testing
         let tls = try TLSOrigin()
         let loop = try CurlTestLoop(origin: LoopbackOrigin(""))
         var request = TransferRequest(url: "https://localhost:\(tls.port)/")
-        request.resolve = ["localhost:\(tls.port):127.0.0.1"]
+        request.resolveEntries = ["localhost:\(tls.port):127.0.0.1"]
         // X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT
-        #expect(try loop.fetch(request)?.failure == .certificate(18))
+        #expect(try loop.fetch(request)?.failure == .certificateRejected(18))
 
         request.caCertificates = try contents(tls.certificate)
         let sink = RecordingSink()
@@ -22,9 +22,9 @@ import Testing
         #expect(!sink.body.isEmpty)
 
         request.url = "https://other.test:\(tls.port)/"
-        request.resolve = ["other.test:\(tls.port):127.0.0.1"]
+        request.resolveEntries = ["other.test:\(tls.port):127.0.0.1"]
         // libcurl refuses the host, and leaves the result as it was before the verification.
-        let otherHost: Set<TransferFailure?> = [.certificate(0), .certificate(1)]
+        let otherHost: Set<TransferFailure?> = [.certificateRejected(0), .certificateRejected(1)]
         #expect(otherHost.contains(try loop.fetch(request)?.failure))
         request.caCertificates = nil
         request.caFile = tls.certificate
@@ -35,14 +35,14 @@ import Testing
         let tls = try TLSOrigin()
         let loop = try CurlTestLoop(origin: LoopbackOrigin(""))
         var request = TransferRequest(url: "https://other.test:\(tls.port)/")
-        request.resolve = ["+other.test:\(tls.port):127.0.0.1"]
+        request.resolveEntries = ["+other.test:\(tls.port):127.0.0.1"]
         for _ in 0..<2 {
             request.verifiesServer = false
             let unverified = try #require(try loop.fetch(request))
             #expect(unverified.failure == nil && unverified.status == 200, "\(unverified)")
             // Neither the connection, nor its TLS session, nor an option of its handle is used again.
             request.verifiesServer = true
-            #expect(try loop.fetch(request)?.failure == .certificate(18))
+            #expect(try loop.fetch(request)?.failure == .certificateRejected(18))
         }
     }
 
@@ -51,11 +51,11 @@ import Testing
         let tls = try TLSOrigin(arguments: ["-Verify", "1", "-verify_return_error", version])
         let loop = try CurlTestLoop(origin: LoopbackOrigin(""))
         var request = TransferRequest(url: "https://localhost:\(tls.port)/")
-        request.resolve = ["+localhost:\(tls.port):127.0.0.1"]
+        request.resolveEntries = ["+localhost:\(tls.port):127.0.0.1"]
         request.caCertificates = try contents(tls.certificate)
         let missing = try #require(try loop.fetch(request))
         // TLS 1.2 has no alert for a missing certificate: the handshake fails.
-        #expect(missing.failure == (version == "-tls1_3" ? .clientCertificateRefused : .alert(40)), "\(missing)")
+        #expect(missing.failure == (version == "-tls1_3" ? .clientCertificateRefused : .tlsAlert(40)), "\(missing)")
         // The server does not trust this certificate.
         request.clientCertificate = try contents(tls.certificate)
         request.clientKey = try contents(tls.key)
@@ -67,11 +67,11 @@ import Testing
         let tls = try TLSOrigin()
         let loop = try CurlTestLoop(origin: LoopbackOrigin(""))
         var request = TransferRequest(url: "https://localhost:\(tls.port)/")
-        request.resolve = ["+localhost:\(tls.port):127.0.0.1"]
+        request.resolveEntries = ["+localhost:\(tls.port):127.0.0.1"]
         request.caCertificates = try contents(tls.certificate)
         request.clientCertificate = try contents(tls.certificate)
         request.clientKey = try tls.encryptedKey()
-        #expect(try loop.fetch(request)?.failure == .tls)
+        #expect(try loop.fetch(request)?.failure == .tlsFailed)
     }
 
     private func contents(_ path: String) throws -> [UInt8] {

@@ -1,6 +1,7 @@
 import Curl
 import Glibc
 import Testing
+
 @testable import TestPeers
 
 /// Transfers that succeed: heads, bodies, codings, and sinks that pause.
@@ -134,7 +135,7 @@ import Testing
         let origin = try LoopbackOrigin("HTTP/1.1 204 No Content\r\n\r\n")
         let loop = try CurlTestLoop(origin: origin)
         var request = TransferRequest(url: "http://name.test:\(origin.port)/")
-        request.resolve = ["name.test:\(origin.port):127.0.0.1"]
+        request.resolveEntries = ["name.test:\(origin.port):127.0.0.1"]
         let result = try #require(try loop.fetch(request))
         #expect(result.failure == nil)
         #expect(result.status == 204)
@@ -143,8 +144,8 @@ import Testing
 
     @Test func `a second request uses the connection of the first`() throws {
         let loop = try CurlTestLoop(origin: LoopbackOrigin("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
-        #expect(try loop.fetch(TransferRequest(url: loop.url))?.connectsMade == 1)
-        #expect(try loop.fetch(TransferRequest(url: loop.url))?.connectsMade == 0)
+        #expect(try loop.fetch(TransferRequest(url: loop.url))?.openedConnectionCount == 1)
+        #expect(try loop.fetch(TransferRequest(url: loop.url))?.openedConnectionCount == 0)
         #expect(loop.origin.accepted == 1)
     }
 
@@ -157,7 +158,7 @@ import Testing
     @Test func `a connection under the number of one that ended is new`() throws {
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
         let loop = try CurlTestLoop(origin: LoopbackOrigin(answer, end: .close))
-        for _ in 0..<3 { #expect(try loop.fetch(TransferRequest(url: loop.url))?.connectsMade == 1) }
+        for _ in 0..<3 { #expect(try loop.fetch(TransferRequest(url: loop.url))?.openedConnectionCount == 1) }
         #expect(loop.newDescriptors.count == 3)
     }
 
@@ -166,7 +167,7 @@ import Testing
         // Each cancelled transfer leaves a list behind, whose memory is then reused.
         for number in 0..<50 {
             var cancelled = TransferRequest(url: "http://h\(number).test/")
-            cancelled.resolve = ["h\(number).test:80:127.0.0.1,[::1]"]
+            cancelled.resolveEntries = ["h\(number).test:80:127.0.0.1,[::1]"]
             loop.cancel(try loop.start(cancelled, sink: RecordingSink()))
             #expect(try #require(try loop.fetch(TransferRequest(url: loop.url))).failure == nil)
         }

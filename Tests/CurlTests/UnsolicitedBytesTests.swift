@@ -19,13 +19,13 @@ import Testing
         let result = try #require(try loop.fetch(TransferRequest(url: loop.url), sink: second))
         #expect(result.failure == nil, "\(result)")
         #expect(second.text == "good")
-        #expect(result.connectsMade == 1)
+        #expect(result.openedConnectionCount == 1)
         #expect(loop.origin.accepted == 2)
         #expect(loop.run { $0.origin.closedByPeer == 1 })
 
         // The new connection can be reused.
         let third = RecordingSink()
-        #expect(try loop.fetch(TransferRequest(url: loop.url), sink: third)?.connectsMade == 0)
+        #expect(try loop.fetch(TransferRequest(url: loop.url), sink: third)?.openedConnectionCount == 0)
         #expect(third.text == "good")
         #expect(loop.origin.accepted == 2)
     }
@@ -48,12 +48,12 @@ import Testing
     @Test func `a connection that was the second to be tried is used again`() throws {
         let loop = try CurlTestLoop(origin: LoopbackOrigin(Self.answer("good")))
         var request = TransferRequest(url: "http://name.test:\(loop.origin.port)/")
-        request.resolve = ["name.test:\(loop.origin.port):[::1],127.0.0.1"]
-        #expect(try loop.fetch(request)?.connectsMade == 1)
-        #expect(try loop.fetch(request)?.connectsMade == 0)
+        request.resolveEntries = ["name.test:\(loop.origin.port):[::1],127.0.0.1"]
+        #expect(try loop.fetch(request)?.openedConnectionCount == 1)
+        #expect(try loop.fetch(request)?.openedConnectionCount == 0)
         #expect(loop.sendUnsolicited(Self.answer("evil"), connections: 1))
         let sink = RecordingSink()
-        #expect(try loop.fetch(request, sink: sink)?.connectsMade == 1)
+        #expect(try loop.fetch(request, sink: sink)?.openedConnectionCount == 1)
         #expect(sink.text == "good")
     }
 
@@ -76,7 +76,7 @@ import Testing
             let result = try #require(try loop.fetch(request))
             #expect(result.failure == .reset)
             let repeats = method == .other("POST", isRepeatable: false) ? 0 : 1
-            #expect(result.repeats == repeats && result.connectsMade == 1, "\(method)")
+            #expect(result.repeatedRequestCount == repeats && result.openedConnectionCount == 1, "\(method)")
             #expect(loop.origin.requests.count { $0.contains("/bad") } == repeats + 1, "\(method)")
         }
     }

@@ -42,10 +42,10 @@ import Testing
         while start < input.count || isFull {
             let end = min(input.count, start + min(piece, input.count))
             let step = try decompressor.step(input.span.extracting(start..<end), into: &output)
-            start += step.consumed
-            isFull = step.produced == room
+            start += step.consumedBytes
+            isFull = step.producedBytes == room
             isAtEnd = step.isAtEnd
-            all += output.prefix(step.produced)
+            all += output.prefix(step.producedBytes)
         }
         return (all, isAtEnd)
     }

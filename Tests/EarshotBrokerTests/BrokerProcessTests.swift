@@ -15,9 +15,9 @@ struct BrokerProcessTests {
     /// Returns the completion of a job with the body `text` and the SHA-256 `sum`.
     private static func done(_ job: Job, _ text: String = "", file: String? = nil) -> Completion {
         var completion = Completion(attempt: job.attempt, status: 200)
-        completion.length = text.utf8.count
+        completion.bodyByteCount = text.utf8.count
         completion.sha256 = sum
-        completion.file = file
+        completion.fileName = file
         return completion
     }
 
@@ -35,7 +35,7 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)
         #expect(job.url == Self.url)
-        worker.send(.done(Self.done(job, "hello")), Array("hello".utf8))
+        worker.send(.completed(Self.done(job, "hello")), Array("hello".utf8))
         #expect(try rig.reaches { client.ends == ["200"] })
         #expect(client.terminals[0].body == Array("hello".utf8))
         #expect(rig.spool.isEmpty)
@@ -60,7 +60,7 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)
         rig.drop(client)
-        #expect(try rig.reaches { worker.messages.contains(.cancel(job.attempt)) })
+        #expect(try rig.reaches { worker.messages.contains(.cancelAttempt(job.attempt)) })
     }
 
     @Test func `bytes that are no message are answered with an error, and the connection stands`() throws {
@@ -74,7 +74,7 @@ struct BrokerProcessTests {
         }
         #expect(reply.code == "unknown-verb")
         client.send(.query(.status))
-        #expect(try rig.reaches { client.messages.last == .answer(.status) })
+        #expect(try rig.reaches { client.messages.last == .queryAnswer(.status) })
     }
 
     // MARK: Workers in sandboxes
@@ -83,17 +83,18 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let worker = try rig.worker()
         var parts = SandboxParts()
-        parts.filtersCalls = true
+        parts.filtersSystemCalls = true
         worker.send(.sandbox(parts))
         #expect(
             try rig.reaches {
-                rig.broker.work.admission.barredProcesses.contains(ProcessInfo.processInfo.processIdentifier)
+                rig.broker.workerPort.admission.barredProcesses.containsLiveProcess(
+                    pid: ProcessInfo.processInfo.processIdentifier)
             })
         let second = try rig.unready()
         #expect(try rig.reaches { second.isEnded })
         #expect(second.messages.isEmpty)
         worker.send(.slots(3))
-        #expect(try rig.reaches { rig.broker.core.acceptingWorkers == 1 })
+        #expect(try rig.reaches { rig.broker.core.acceptingWorkerCount == 1 })
     }
 
     @Test func `a worker in a sandbox serves no further schemes, also with a later broker`() throws {
@@ -115,9 +116,9 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)
         try rig.write("hello", rig.part(of: job))
-        worker.send(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        worker.send(.completed(Self.done(job, "hello", file: rig.part(of: job))))
         #expect(try rig.reaches { client.ends == ["200"] })
-        #expect(client.terminals[0].terminal.response?.file == "\(rig.folder)/spool/\(Self.sum)")
+        #expect(client.terminals[0].terminal.response?.bodyFilePath == "\(rig.folder)/spool/\(Self.sum)")
         #expect(rig.spool == [Self.sum])
         client.acknowledge()
         #expect(try rig.reaches { rig.spool.isEmpty })
@@ -128,7 +129,7 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let client = try rig.client {
             $0.window = 8
-            $0.isPulling = true
+            $0.pullsBodies = true
         }
         let worker = try rig.worker()
         let (count, bytes) = (4, WireLimits.dataBytes)
@@ -137,7 +138,7 @@ struct BrokerProcessTests {
         try #require(try rig.reaches { worker.jobs.count == 1 })
         let job = worker.jobs[0].job
         try rig.write(text, rig.part(of: job))
-        worker.send(.done(Self.done(job, text, file: rig.part(of: job))))
+        worker.send(.completed(Self.done(job, text, file: rig.part(of: job))))
         try #require(try rig.reaches { client.ends == ["200"] })
         // A timer wakes the broker, too: the READs must be answered before it is due.
         var due = Int64.max
@@ -148,9 +149,13 @@ struct BrokerProcessTests {
             })
         // The kernel takes several parts. A client that reads would wake the broker, because they share the loop.
         client.isReading = false
-        let taken = rig.broker.bus.takenMessages
-        client.send(together: (0..<count).map { .read(BodyRead(.terminal(1), offset: $0 * bytes, length: bytes)) })
-        #expect(try rig.reaches { rig.broker.bus.takenMessages == taken + count && rig.broker.refusing.isEmpty })
+        let taken = rig.broker.clientPort.processedMessageCount
+        client.send(
+            together: (0..<count).map { .readBody(BodyRead(.terminal(1), offset: $0 * bytes, maximumBytes: bytes)) })
+        #expect(
+            try rig.reaches {
+                rig.broker.clientPort.processedMessageCount == taken + count && rig.broker.refusingClients.isEmpty
+            })
         #expect(rig.broker.loop.now.nanoseconds < due)
         client.isReading = true
         #expect(try rig.reaches { client.parts == count })
@@ -160,14 +165,14 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)
         try rig.write("hello", rig.part(of: job))
-        worker.send(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        worker.send(.completed(Self.done(job, "hello", file: rig.part(of: job))))
         #expect(try rig.reaches { client.ends == ["200"] })
-        let path = try #require(client.terminals[0].terminal.response?.file)
+        let path = try #require(client.terminals[0].terminal.response?.bodyFilePath)
         if isLinked { try FileManager.default.linkItem(atPath: path, toPath: path + ".link") }
-        client.send(.take(1))
+        client.send(.takeFile(1))
         client.send(.query(.ping))
-        #expect(try rig.reaches { client.messages.last == .answer(.ping) })
-        guard case .taken(1, let taken) = client.messages[client.messages.count - 2] else {
+        #expect(try rig.reaches { client.messages.last == .queryAnswer(.ping) })
+        guard case .fileTaken(1, let taken) = client.messages[client.messages.count - 2] else {
             Issue.record("TAKE has no answer before the next one's")
             return
         }
@@ -182,7 +187,7 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)
         try rig.write("hell", rig.part(of: job))
-        worker.send(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        worker.send(.completed(Self.done(job, "hello", file: rig.part(of: job))))
         #expect(try rig.reaches { client.ends == ["internal"] })
     }
 
@@ -195,19 +200,19 @@ struct BrokerProcessTests {
         try #require(try rig.reaches { worker.jobs.count == 2 })
         for job in [job, worker.jobs[1].job] {
             var completion = Self.done(job)
-            completion.length = WireLimits.bodyBytes
-            worker.send(.done(completion), body)
+            completion.bodyByteCount = WireLimits.responseBodyBytes
+            worker.send(.completed(completion), body)
         }
         #expect(try rig.reaches { client.ends == ["internal", "internal"] })
         client.send(.query(.status))
-        #expect(try rig.reaches { client.messages.last == .answer(.status) })
+        #expect(try rig.reaches { client.messages.last == .queryAnswer(.status) })
     }
 
     @Test func `a file that is not the worker's is a failure, and stays as it is`() throws {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)
         try rig.write("hello", "precious")
-        worker.send(.done(Self.done(job, "hello", file: "precious")))
+        worker.send(.completed(Self.done(job, "hello", file: "precious")))
         #expect(try rig.reaches { client.ends == ["internal"] })
         #expect(rig.spool == ["precious"])
     }
@@ -218,9 +223,9 @@ struct BrokerProcessTests {
         var other = job
         other.attempt.flight += 1
         try rig.write("hello", rig.part(of: other))
-        worker.send(.done(Self.done(other, "hello", file: rig.part(of: other))))
+        worker.send(.completed(Self.done(other, "hello", file: rig.part(of: other))))
         #expect(try rig.reaches { rig.spool.isEmpty })
-        worker.send(.done(Self.done(job)))
+        worker.send(.completed(Self.done(job)))
         #expect(try rig.reaches { client.ends == ["200"] })
     }
 
@@ -228,9 +233,9 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)
         client.send(.removeRequest(try #require(HandlerID("app/list")), try #require(RequestID("1"))))
-        #expect(try rig.reaches { worker.messages.contains(.cancel(job.attempt)) })
+        #expect(try rig.reaches { worker.messages.contains(.cancelAttempt(job.attempt)) })
         try rig.write("hello", rig.part(of: job))
-        worker.send(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        worker.send(.completed(Self.done(job, "hello", file: rig.part(of: job))))
         #expect(try rig.reaches { rig.spool.isEmpty })
     }
 
@@ -239,9 +244,9 @@ struct BrokerProcessTests {
         let (client, worker, job) = try fetching(rig) { $0.options.delivery = .file }
         var done = Self.done(job, "hello")
         done.sha256 = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
-        worker.send(.done(done), Array("hello".utf8))
+        worker.send(.completed(done), Array("hello".utf8))
         #expect(try rig.reaches { client.ends == ["200"] })
-        let file = try #require(client.terminals[0].terminal.response?.file)
+        let file = try #require(client.terminals[0].terminal.response?.bodyFilePath)
         #expect(try String(contentsOfFile: file, encoding: .utf8) == "hello")
         #expect(client.terminals[0].body == nil)
     }
@@ -249,7 +254,7 @@ struct BrokerProcessTests {
     @Test func `a file is not written under a digest that a worker has invented`() throws {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig) { $0.options.delivery = .file }
-        worker.send(.done(Self.done(job, "hello")), Array("hello".utf8))
+        worker.send(.completed(Self.done(job, "hello")), Array("hello".utf8))
         #expect(try rig.reaches { client.ends == ["spool-full"] })
     }
 
@@ -257,9 +262,11 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig) { $0.options.delivery = .inline }
         try rig.write("hello", rig.part(of: job))
-        worker.send(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        worker.send(.completed(Self.done(job, "hello", file: rig.part(of: job))))
         #expect(try rig.reaches { client.ends == ["200"] })
-        #expect(client.terminals[0].body == Array("hello".utf8) && client.terminals[0].terminal.response?.file == nil)
+        #expect(
+            client.terminals[0].body == Array("hello".utf8)
+                && client.terminals[0].terminal.response?.bodyFilePath == nil)
         client.send(.acknowledge(1))
         #expect(try rig.reaches { rig.spool.isEmpty })
     }
@@ -268,10 +275,10 @@ struct BrokerProcessTests {
         let rig = try BrokerRig()
         let (client, worker, job) = try fetching(rig)
         try FileManager.default.removeItem(atPath: rig.folder + "/spool")
-        worker.send(.done(Self.done(job, "hello", file: rig.part(of: job))))
+        worker.send(.completed(Self.done(job, "hello", file: rig.part(of: job))))
         #expect(try rig.reaches { client.ends == ["spool-failed"] })
         #expect(FileManager.default.fileExists(atPath: rig.folder + "/spool/broker.lock"))
-        #expect(rig.broker.core.pathFaults.map(\.place) == ["spool"])
+        #expect(rig.broker.core.pathFaults.map(\.pathRole) == ["spool"])
     }
 
     // MARK: Stores
@@ -281,7 +288,7 @@ struct BrokerProcessTests {
         let (client, worker, job) = try fetching(rig)
         var completion = Self.done(job, "hello")
         completion.httpFields = Array("cache-control: max-age=600".utf8)
-        worker.send(.done(completion), Array("hello".utf8))
+        worker.send(.completed(completion), Array("hello".utf8))
         #expect(try rig.reaches { client.ends == ["200"] })
         try client.fetch("2", Self.url)
         #expect(try rig.reaches { client.ends == ["200", "200"] })
@@ -299,7 +306,7 @@ struct BrokerProcessTests {
             let first = try BrokerRig(in: folder) { $0.durableFolder = $0.runtimeFolder + "-durable" }
             let client = try first.client()
             try client.fetch("1", Self.url) { $0.options.isDurable = true }
-            #expect(try first.reaches { client.messages.contains(.accepted(handler, request)) })
+            #expect(try first.reaches { client.messages.contains(.fetchAccepted(handler, request)) })
             first.broker.drain("test")
             #expect(try first.ends())
             first.broker.finish()
@@ -308,10 +315,10 @@ struct BrokerProcessTests {
         #expect(second.broker.core.isLoadingDurables, "it serves before it has loaded the request")
         let (client, worker) = (try second.client(), try second.worker())
         client.send(together: [.removeRequest(handler, try #require(RequestID("9"))), .query(.ping)])
-        #expect(try second.reaches { client.messages.contains(.answer(.ping)) })
+        #expect(try second.reaches { client.messages.contains(.queryAnswer(.ping)) })
         #expect(!second.broker.core.isLoadingDurables, "a message that waits holds those behind it")
         #expect(try second.reaches { worker.jobs.count == 1 })
-        worker.send(.done(Self.done(worker.jobs[0].job, "hello")), Array("hello".utf8))
+        worker.send(.completed(Self.done(worker.jobs[0].job, "hello")), Array("hello".utf8))
         client.send(.subscribe(.handler(handler)))
         #expect(try second.reaches { client.ends == ["200"] })
         #expect(client.terminals[0].terminal.isDurable)
@@ -327,13 +334,13 @@ struct BrokerProcessTests {
         var lines: [String] = []
         let supervisor = try LineChannel(ends.own, loop: rig.broker.loop) { lines.append($0) }
         let client = try rig.client()
-        client.send(.set(try #require(SettingWords(["origin-limit", "3"]))))
+        client.send(.changeSetting(try #require(SettingWords(["origin-limit", "3"]))))
         #expect(try rig.reaches { lines.contains("origin-limit 3") })
         var settings = Settings()
-        try settings.apply(try SettingChange(["origin-limit", "5"]), source: "flag")
-        supervisor.send(settings.lines + [Settings.end])
-        #expect(try rig.reaches { lines.contains(Settings.confirmation) })
-        #expect(rig.broker.core.limits.origins.limit == 5)
+        try settings.applyChange(try SettingChange(words: ["origin-limit", "5"]), source: "flag")
+        supervisor.send(settings.supervisorLines + [Settings.endOfSettingsLine])
+        #expect(try rig.reaches { lines.contains(Settings.confirmationLine) })
+        #expect(rig.broker.core.limits.originRules.defaultMaximumTransfers == 5)
     }
 
     @Test func `the broker knows a gateway's process before it accepts a connection of it`() throws {
@@ -345,8 +352,8 @@ struct BrokerProcessTests {
         let proof = try #require(GatewayProof(String(repeating: "0a", count: 32)))
         // This process is the gateway from here on. The broker reads the lines before it accepts the next connection.
         supervisor.send([
-            "\(SupervisorCommand.proof) \(proof)",
-            "\(SupervisorCommand.gateway) \(ProcessInfo.processInfo.processIdentifier)",
+            "\(SupervisorCommand.gatewayProof) \(proof)",
+            "\(SupervisorCommand.gatewayProcessID) \(ProcessInfo.processInfo.processIdentifier)",
         ])
         let laptop = try #require(PrincipalName("key:laptop"))
         for (name, proof, isOpen) in [(nil, nil, false), (laptop, nil, false), (laptop, proof, true)] {
@@ -363,9 +370,9 @@ struct BrokerProcessTests {
         var lines: [String] = []
         let supervisor = try LineChannel(ends.own, loop: rig.broker.loop) { lines.append($0) }
         let worker = try rig.worker()
-        #expect(try rig.reaches { lines == ["\(SupervisorCommand.workers) 1"] })
+        #expect(try rig.reaches { lines == ["\(SupervisorCommand.readyWorkerCount) 1"] })
         worker.send(.bye)
-        #expect(try rig.reaches { lines.last == "\(SupervisorCommand.workers) 0" })
+        #expect(try rig.reaches { lines.last == "\(SupervisorCommand.readyWorkerCount) 0" })
         withExtendedLifetime(supervisor) {}
     }
 
@@ -374,7 +381,7 @@ struct BrokerProcessTests {
         let (client, worker, job) = try fetching(rig)
         rig.broker.drain("test")
         #expect(try rig.reaches { client.messages.contains { if case .goodbye = $0 { true } else { false } } })
-        worker.send(.done(Self.done(job, "hello")), Array("hello".utf8))
+        worker.send(.completed(Self.done(job, "hello")), Array("hello".utf8))
         #expect(try rig.reaches { client.ends == ["200"] })
         client.acknowledge()
         #expect(try rig.ends())
@@ -387,7 +394,7 @@ struct BrokerProcessTests {
         rig.broker.drain("test")
         rig.broker.loop.setTimer(after: .zero) { rig.broker.drain("test") }
         #expect(try rig.ends())
-        #expect(rig.broker.core.isHeld(job.attempt))
+        #expect(rig.broker.core.isAttemptRunning(job.attempt))
     }
 
     @Test func `a second broker in a folder is refused`() throws {

@@ -51,7 +51,7 @@ final class BrokerRig {
 
         /// Number of DATA messages so far.
         var parts: Int {
-            messages.count { if case .data = $0 { true } else { false } }
+            messages.count { if case .bodyData = $0 { true } else { false } }
         }
 
         /// `RESULT` statuses and `FAILED` codes of the terminals so far.
@@ -182,7 +182,7 @@ final class BrokerRig {
     ///
     /// - Returns: whether it did.
     func ends() throws -> Bool {
-        let start = LoopTime.read()
+        let start = LoopTime.readClock()
         try broker.loop.run(for: .seconds(60)) { false }
         return broker.loop.now.since(start) < .seconds(60)
     }
@@ -193,19 +193,21 @@ final class BrokerRig {
     var spool: [String] {
         let paths = (try? FileManager.default.subpathsOfDirectory(atPath: folder + "/spool")) ?? []
         return paths.map { URL(filePath: $0).lastPathComponent }
-            .filter { $0 != "broker.lock" && SpoolName.worker(ofFolder: $0) == nil }.sorted()
+            .filter { $0 != "broker.lock" && SpoolName.workerPID(ofFolder: $0) == nil }.sorted()
     }
 
     /// Writes a file of the spool, in its worker's folder if it is unfinished.
     func write(_ text: String, _ name: String) throws {
-        try Data(text.utf8).write(to: URL(filePath: "\(folder)/spool/\(SpoolName.path(name))"))
+        try Data(text.utf8).write(to: URL(filePath: "\(folder)/spool/\(SpoolName.relativePath(of: name))"))
     }
 
     /// The name under which a worker of this process writes an attempt's body.
-    func part(of job: Job) -> String { SpoolName.part(of: job.attempt, pid: ProcessInfo.processInfo.processIdentifier) }
+    func part(of job: Job) -> String {
+        SpoolName.partFile(of: job.attempt, pid: ProcessInfo.processInfo.processIdentifier)
+    }
 
-    private func pass() -> EventLoop.Rest {
+    private func pass() -> EventLoop.SleepLimit {
         for peer in peers { peer.read() }
-        return peers.contains { $0.stream.hasPending } ? .none : .untilEvent
+        return peers.contains { $0.stream.mayHavePendingMessage } ? .noSleep : .untilEvent
     }
 }

@@ -11,7 +11,7 @@ import Testing
     private var files = JobFiles(hasPredecessor: false)
 
     init() throws {
-        try PrivateFolder.make(root)
+        try PrivateFolder.createWithParents(root)
         files.workerJoined(1)
     }
 
@@ -34,8 +34,8 @@ import Testing
 
     /// Messages as `place content`, or `place error`.
     private func messages(_ route: Route, to worker: UInt64 = 1) -> [String] {
-        files.messages(for: route, to: worker).map { message, content in
-            guard case .file(let place, _, let error) = message else { return "?" }
+        files.fileMessages(for: route, to: worker).map { message, content in
+            guard case .fileContent(let place, _, let error) = message else { return "?" }
             return "\(place) " + (error ?? String(decoding: content ?? [], as: UTF8.self))
         }
     }
@@ -56,12 +56,12 @@ import Testing
     }
 
     @Test func `the file named least recently makes room`() throws {
-        let paths = try (0...WireLimits.files).map { try write("\($0)", "\($0)") }
+        let paths = try (0...WireLimits.filesPerWorker).map { try write("\($0)", "\($0)") }
         for (place, path) in paths.dropLast().enumerated() {
             #expect(messages(route(path)).last == "\(place) \(place)")
         }
         _ = messages(route(paths[0]))
-        #expect(messages(route(paths[WireLimits.files])).last == "1 \(WireLimits.files)")
+        #expect(messages(route(paths[WireLimits.filesPerWorker])).last == "1 \(WireLimits.filesPerWorker)")
         #expect(messages(route(paths[0])).allSatisfy { $0 == "0 0" })
     }
 
@@ -77,11 +77,11 @@ import Testing
     }
 
     @Test func `the hosts file is looked at once a second, and sent after a change only`() {
-        let start = LoopTime.read()
-        #expect(files.changedHosts(now: start) == nil)
+        let start = LoopTime.readClock()
+        #expect(files.changedHostsMessage(now: start) == nil)
         var later = JobFiles(hasPredecessor: true)
         later.workerJoined(7)
-        #expect(later.changedHosts(now: start)?.workers == [7])
-        #expect(later.changedHosts(now: start.advanced(by: .seconds(2))) == nil)
+        #expect(later.changedHostsMessage(now: start)?.workers == [7])
+        #expect(later.changedHostsMessage(now: start.advanced(by: .seconds(2))) == nil)
     }
 }

@@ -17,26 +17,26 @@ struct MemoryCacheTests {
     /// Returns a response that costs 1,024 bytes plus its body.
     private static func answer(_ number: Int, body: Int? = nil) -> MemoryCache.Answer {
         let response = StoredResponse(
-            status: 200, fields: HeaderFields(), requestTime: 0, responseTime: 0, varyKey: VaryKey(canonical: []))
+            status: 200, fields: HeaderFields(), requestTime: 0, responseTime: 0, varyKey: VaryKey(canonicalFields: []))
         let variant = CacheVariant(entry: entry(number), response: response, length: body ?? 0, sha256: nil)
         return MemoryCache.Answer(
-            variant: variant, digest: [], body: body.map { [UInt8](repeating: UInt8(number % 256), count: $0) })
+            variant: variant, varyKeyDigest: [], body: body.map { [UInt8](repeating: UInt8(number % 256), count: $0) })
     }
 
     private static func entries(_ answers: [MemoryCache.Answer]?) -> [UInt64]? {
-        answers?.map(\.variant.entry.rawValue)
+        answers?.map(\.variant.entryID.rawValue)
     }
 
     @Test func `an answer is here with its body until its key is removed`() throws {
-        var memory = MemoryCache(limit: 1 << 20)
+        var memory = MemoryCache(limitBytes: 1 << 20)
         let (one, other) = (try Self.key(1), try Self.key(2))
-        memory.put([Self.answer(1, body: 3), Self.answer(2)], one, url: "http://h/1")
-        memory.put([Self.answer(3, body: 5)], other, url: "http://h/2")
-        #expect(Self.entries(memory.answers(one)) == [1, 2])
+        memory.insert([Self.answer(1, body: 3), Self.answer(2)], forKey: one, url: "http://h/1")
+        memory.insert([Self.answer(3, body: 5)], forKey: other, url: "http://h/2")
+        #expect(Self.entries(memory.answers(forKey: one)) == [1, 2])
         #expect(memory.body(of: Self.entry(1)) == [1, 1, 1])
         #expect(memory.body(of: Self.entry(2)) == nil)
         memory.remove(one)
-        #expect(memory.answers(one) == nil && !memory.contains(one))
+        #expect(memory.answers(forKey: one) == nil && !memory.contains(one))
         #expect(memory.body(of: Self.entry(1)) == nil)
         #expect(memory.body(of: Self.entry(3))?.count == 5)
         memory.remove(one)
@@ -44,87 +44,90 @@ struct MemoryCacheTests {
     }
 
     @Test func `what is put under a key takes the place of what was there`() throws {
-        var memory = MemoryCache(limit: 1 << 20)
+        var memory = MemoryCache(limitBytes: 1 << 20)
         let key = try Self.key(1)
-        memory.put([Self.answer(1, body: 3)], key, url: "http://h/1")
-        memory.put([Self.answer(2, body: 4)], key, url: "http://h/1")
-        #expect(Self.entries(memory.answers(key)) == [2])
+        memory.insert([Self.answer(1, body: 3)], forKey: key, url: "http://h/1")
+        memory.insert([Self.answer(2, body: 4)], forKey: key, url: "http://h/1")
+        #expect(Self.entries(memory.answers(forKey: key)) == [2])
         #expect(memory.body(of: Self.entry(1)) == nil)
         #expect(memory.body(of: Self.entry(2))?.count == 4)
     }
 
     @Test func `a key without answers is known to have none`() throws {
-        var memory = MemoryCache(limit: 1 << 20)
+        var memory = MemoryCache(limitBytes: 1 << 20)
         let key = try Self.key(1)
-        #expect(memory.answers(key) == nil)
-        memory.put([], key, url: "http://h/1")
-        #expect(Self.entries(memory.answers(key)) == [])
+        #expect(memory.answers(forKey: key) == nil)
+        memory.insert([], forKey: key, url: "http://h/1")
+        #expect(Self.entries(memory.answers(forKey: key)) == [])
     }
 
     @Test func `all answers for a URL go, those of other scopes, too, and no other URL's`() throws {
-        var memory = MemoryCache(limit: 1 << 20)
+        var memory = MemoryCache(limitBytes: 1 << 20)
         let keys = try (1...3).map(Self.key)
-        memory.put([Self.answer(1)], keys[0], url: "http://h/")
-        memory.put([Self.answer(2)], keys[1], url: "http://h/")
-        memory.put([Self.answer(3)], keys[2], url: "http://other/")
+        memory.insert([Self.answer(1)], forKey: keys[0], url: "http://h/")
+        memory.insert([Self.answer(2)], forKey: keys[1], url: "http://h/")
+        memory.insert([Self.answer(3)], forKey: keys[2], url: "http://other/")
         memory.remove(url: "http://unknown.example/")
         memory.remove(url: "http://h/")
         #expect(keys.map(memory.contains) == [false, false, true])
-        memory.put([Self.answer(4)], keys[0], url: "http://h/")
+        memory.insert([Self.answer(4)], forKey: keys[0], url: "http://h/")
         memory.remove(url: "http://h/")
         #expect(keys.map(memory.contains) == [false, false, true])
     }
 
     @Test func `a key's answers are changed where they are, and the last one that goes takes the key along`() throws {
-        var memory = MemoryCache(limit: 1 << 20)
+        var memory = MemoryCache(limitBytes: 1 << 20)
         let (one, other) = (try Self.key(1), try Self.key(2))
-        memory.put([Self.answer(1, body: 3), Self.answer(2, body: 4)], one, url: "http://h/1")
-        memory.change(other) { _ in Issue.record("it is not here") }
-        memory.change(one) { $0.removeFirst() }
-        #expect(Self.entries(memory.answers(one)) == [2])
+        memory.insert([Self.answer(1, body: 3), Self.answer(2, body: 4)], forKey: one, url: "http://h/1")
+        memory.updateAnswers(forKey: other) { _ in Issue.record("it is not here") }
+        memory.updateAnswers(forKey: one) { $0.removeFirst() }
+        #expect(Self.entries(memory.answers(forKey: one)) == [2])
         #expect(memory.body(of: Self.entry(1)) == nil)
         #expect(memory.body(of: Self.entry(2))?.count == 4)
-        memory.change(one) { $0.removeAll() }
+        memory.updateAnswers(forKey: one) { $0.removeAll() }
         #expect(!memory.contains(one) && memory.body(of: Self.entry(2)) == nil)
     }
 
     @Test func `what was used longest ago goes first, and a look is a use`() throws {
         // Room for ten responses of 1,024 bytes each, as `cost` counts them.
-        var memory = MemoryCache(limit: 10 * 1_024)
+        var memory = MemoryCache(limitBytes: 10 * 1_024)
         let keys = try (0..<12).map(Self.key)
-        for number in 0..<10 { memory.put([Self.answer(number)], keys[number], url: "http://h/\(number)") }
+        for number in 0..<10 { memory.insert([Self.answer(number)], forKey: keys[number], url: "http://h/\(number)") }
         #expect(keys.prefix(10).allSatisfy(memory.contains))
-        _ = memory.answers(keys[0])
+        _ = memory.answers(forKey: keys[0])
         // A check for presence, or for the body, is not a use.
         _ = memory.contains(keys[1])
         _ = memory.body(of: Self.entry(1))
-        memory.put([Self.answer(10)], keys[10], url: "http://h/10")
+        memory.insert([Self.answer(10)], forKey: keys[10], url: "http://h/10")
         #expect(!memory.contains(keys[1]) && memory.contains(keys[0]))
-        memory.change(keys[2]) { _ in }
-        memory.put([Self.answer(11)], keys[11], url: "http://h/11")
+        memory.updateAnswers(forKey: keys[2]) { _ in }
+        memory.insert([Self.answer(11)], forKey: keys[11], url: "http://h/11")
         #expect(!memory.contains(keys[3]) && memory.contains(keys[2]))
         #expect(keys.count(where: memory.contains) == 10)
     }
 
     @Test func `one that would drive out many is not kept, and neither is what it should replace`() throws {
-        var memory = MemoryCache(limit: 16_384)
+        var memory = MemoryCache(limitBytes: 16_384)
         let (one, other) = (try Self.key(1), try Self.key(2))
-        memory.put([Self.answer(1, body: 10)], one, url: "http://h/1")
-        memory.put([Self.answer(2, body: 10)], other, url: "http://h/2")
+        memory.insert([Self.answer(1, body: 10)], forKey: one, url: "http://h/1")
+        memory.insert([Self.answer(2, body: 10)], forKey: other, url: "http://h/2")
         // The limit for one key is 2,048, an eighth of 16,384. It costs 1,024 without its body.
-        memory.put([Self.answer(3, body: 1_025)], one, url: "http://h/1")
+        memory.insert([Self.answer(3, body: 1_025)], forKey: one, url: "http://h/1")
         #expect(
-            memory.answers(one) == nil && memory.body(of: Self.entry(1)) == nil && memory.body(of: Self.entry(3)) == nil
+            memory.answers(forKey: one) == nil && memory.body(of: Self.entry(1)) == nil
+                && memory.body(of: Self.entry(3)) == nil
         )
-        memory.put([Self.answer(3, body: 1_024)], one, url: "http://h/1")
+        memory.insert([Self.answer(3, body: 1_024)], forKey: one, url: "http://h/1")
         #expect(memory.contains(one) && memory.contains(other))
     }
 
     @Test func `after all was removed there is room for as much again`() throws {
-        var memory = MemoryCache(limit: 10 * 1_024)
+        var memory = MemoryCache(limitBytes: 10 * 1_024)
         let keys = try (0..<10).map(Self.key)
         for _ in 0..<2 {
-            for number in 0..<10 { memory.put([Self.answer(number)], keys[number], url: "http://h/\(number)") }
+            for number in 0..<10 {
+                memory.insert([Self.answer(number)], forKey: keys[number], url: "http://h/\(number)")
+            }
             #expect(keys.allSatisfy(memory.contains))
             memory.removeAll()
             #expect(!keys.contains(where: memory.contains))
@@ -137,7 +140,7 @@ struct MemoryCacheTests {
         /// Least recently used first.
         var model: [(key: Int, url: String, answers: [(entry: Int, body: Int?)])] = []
         let limit = 40_000
-        var memory = MemoryCache(limit: limit)
+        var memory = MemoryCache(limitBytes: limit)
         var random = Chance(seed: seed)
         let keys = try (0..<60).map(Self.key)
         func cost(_ answers: [(entry: Int, body: Int?)]) -> Int {
@@ -157,14 +160,16 @@ struct MemoryCacheTests {
                 let answers = (0..<random.below(4)).map { index in
                     (entry: step * 4 + index, body: random.below(3) == 0 ? nil : random.below(2_500))
                 }
-                memory.put(answers.map { Self.answer($0.entry, body: $0.body) }, keys[key], url: "u\(key % 20)")
+                memory.insert(
+                    answers.map { Self.answer($0.entry, body: $0.body) }, forKey: keys[key], url: "u\(key % 20)")
                 put(key, "u\(key % 20)", answers)
             case ..<7:
                 #expect(
-                    Self.entries(memory.answers(keys[key])) == place.map { model[$0].answers.map { UInt64($0.entry) } })
+                    Self.entries(memory.answers(forKey: keys[key]))
+                        == place.map { model[$0].answers.map { UInt64($0.entry) } })
                 if let place { model.append(model.remove(at: place)) }
             case 7:
-                memory.change(keys[key]) { if !$0.isEmpty { $0.removeLast() } }
+                memory.updateAnswers(forKey: keys[key]) { if !$0.isEmpty { $0.removeLast() } }
                 if let place {
                     let answers = Array(model[place].answers.dropLast())
                     let url = model[place].url

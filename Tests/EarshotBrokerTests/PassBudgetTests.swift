@@ -7,11 +7,11 @@ import ZMTP
 struct PassBudgetTests {
     /// Turns of each user in one pass, if all have endless input.
     private func turns(of users: [UInt32?], isShared: Bool, items: Int = PassBudget.itemsPerTurn) -> [Int] {
-        var pass = PassBudget(isShared: isShared)
+        var pass = PassBudget(isSharedPort: isShared)
         var turns = [UInt32?: Int]()
-        while let user = users.first(where: { !pass.isSpent(by: $0) }), !pass.isSpent {
-            let turn = pass.turn
-            pass.spend(turn, Turn(items: turn.items - items, bytes: turn.bytes), by: user)
+        while let user = users.first(where: { !pass.isExhausted(for: $0) }), !pass.isExhausted {
+            let turn = pass.nextTurn
+            pass.spend(turn, unused: Turn(items: turn.remainingItems - items, bytes: turn.remainingBytes), by: user)
             turns[user, default: 0] += 1
         }
         return users.map { turns[$0] ?? 0 }
@@ -29,8 +29,8 @@ struct PassBudgetTests {
     }
 
     @Test func `bytes count as well`() {
-        var pass = PassBudget(isShared: true)
-        for _ in 1...2 { pass.spend(Turn(items: 32, bytes: 1 << 20), Turn(items: 31, bytes: 0), by: 1001) }
-        #expect(pass.isSpent(by: 1001) && !pass.isSpent(by: 1002) && !pass.isSpent)
+        var pass = PassBudget(isSharedPort: true)
+        for _ in 1...2 { pass.spend(Turn(items: 32, bytes: 1 << 20), unused: Turn(items: 31, bytes: 0), by: 1001) }
+        #expect(pass.isExhausted(for: 1001) && !pass.isExhausted(for: 1002) && !pass.isExhausted)
     }
 }

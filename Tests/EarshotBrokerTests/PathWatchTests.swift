@@ -10,31 +10,31 @@ import Testing
     /// State of a place, and the faults that were reported.
     private final class Record {
         var obstacle: String?
-        var faults: [[PathFault]] = []
+        var faults: [[PathFailure]] = []
     }
 
     @Test func `a place that cannot be written is a fault until it can be`() throws {
         let record = Record()
         let place = PathWatch.WatchedPath(name: "spool", path: "/spool") {
             true
-        } obstacle: {
+        } unusableReason: {
             record.obstacle
-        } makeAgain: {
+        } recreatePath: {
             Issue.record("it is in place")
         }
         let watchedPaths = try PathWatch(
             [place], loop: try EventLoop(), logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-            watchAll: { _ in },
+            addWatches: { _ in },
             onChange: { record.faults.append($0) })
-        watchedPaths.look()
+        watchedPaths.checkPaths()
         #expect(record.faults.isEmpty)
         record.obstacle = "read-only"
-        watchedPaths.look()
-        watchedPaths.look()
-        #expect(record.faults.map { $0.map(\.reason) } == [["read-only"]])
+        watchedPaths.checkPaths()
+        watchedPaths.checkPaths()
+        #expect(record.faults.map { $0.map(\.failureReason) } == [["read-only"]])
         record.obstacle = nil
-        watchedPaths.look()
-        #expect(record.faults.last?.map(\.reason) == [nil])
-        #expect(record.faults.last?.map(\.count) == [1])
+        watchedPaths.checkPaths()
+        #expect(record.faults.last?.map(\.failureReason) == [nil])
+        #expect(record.faults.last?.map(\.lossCount) == [1])
     }
 }

@@ -25,7 +25,7 @@ final class PortRig {
         /// Writes bytes after the messages, which all left.
         func write(_ bytes: [UInt8]) -> Bool {
             let sent = unsafe bytes.withUnsafeBytes { unsafe UnixSocket.send(stream.descriptor, $0) }
-            return sent == .bytes(bytes.count)
+            return sent == .bytesTransferred(bytes.count)
         }
 
         func send(_ heads: String...) {
@@ -47,7 +47,7 @@ final class PortRig {
     /// Whether the port processes input.
     var isTaking = true
 
-    init(_ bounds: PortBounds = .clients, connectionLimit: Int = 100) throws {
+    init(_ bounds: PortBounds = .forClients, connectionLimit: Int = 100) throws {
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         path = folder + "/bus"
         loop = try EventLoop()
@@ -94,35 +94,36 @@ final class PortRig {
     /// Runs the loop until the condition holds, for a minute at most.
     func reaches(_ condition: () -> Bool) throws -> Bool { try loop.run(for: .seconds(60), until: condition) }
 
-    func send(_ head: String, to peer: UInt64, as kind: StreamPort.Kind = .reply) -> StreamPort.Sent {
+    func send(_ head: String, to peer: UInt64, as kind: StreamPort.MessageKind = .reply) -> StreamPort.SendResult {
         port.send(Array(head.utf8), to: peer, as: kind)
     }
 
-    private func pass() -> EventLoop.Rest {
+    private func pass() -> EventLoop.SleepLimit {
         if isTaking {
-            port.take { event in
+            port.processInput { event in
                 events.append(Self.line(event))
                 if case .message(let peer, let head, _) = event, head == heldAfter.map({ Array($0.utf8) }) {
                     port.pauseReading(peer)
                 }
                 return 1
             }
-            port.releaseHeld { _ in heldAfter != nil }
+            port.resumeReading { _ in heldAfter != nil }
             port.flush()
         }
         for peer in peers where peer.isReading {
             while let message = peer.stream.next() { peer.heads.append(String(decoding: message.head, as: UTF8.self)) }
             peer.stream.flush()
         }
-        let isBusy = isTaking && port.hasPending || peers.contains { $0.isReading && $0.stream.hasPending }
-        return isBusy ? .none : .untilEvent
+        let isBusy =
+            isTaking && port.hasPendingInput || peers.contains { $0.isReading && $0.stream.mayHavePendingMessage }
+        return isBusy ? .noSleep : .untilEvent
     }
 
     private static func line(_ event: PortEvent) -> String {
         switch event {
         case .connected(let peer): "connected \(peer)"
         case .message(let peer, let head, _): "message \(peer) \(String(decoding: head, as: UTF8.self))"
-        case .surplus(let peer, let head): "surplus \(peer) \(String(decoding: head, as: UTF8.self))"
+        case .excessFrames(let peer, let head): "surplus \(peer) \(String(decoding: head, as: UTF8.self))"
         case .lost(let peer, _, _): "lost \(peer)"
         }
     }

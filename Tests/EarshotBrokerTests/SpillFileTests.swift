@@ -28,13 +28,13 @@ struct SpillFileTests {
             if model.count > 20 || !model.isEmpty && random.below(100) < (step / 100 % 2 == 0 ? 30 : 80) {
                 let index = random.below(model.count)
                 let (place, bytes) = model.remove(at: index)
-                #expect(file.read(place, 0..<place.count) == bytes)
-                file.free(place)
+                #expect(file.read(place, 0..<place.byteCount) == bytes)
+                file.freeItem(at: place)
             } else {
                 let count = [0, 1, 700, 65_536, 300_000, 300_000, 1 << 20, 3 << 20][random.below(8)]
                 let bytes = Self.bytes(step, count)
                 let place = try file.write(bytes)
-                #expect(place.count == count)
+                #expect(place.byteCount == count)
                 model.append((place, bytes))
             }
             if let (place, bytes) = model.last {
@@ -43,8 +43,8 @@ struct SpillFileTests {
                 #expect(file.read(place, start..<end) == Array(bytes[start..<end]))
             }
         }
-        for (place, bytes) in model { #expect(file.read(place, 0..<place.count) == bytes) }
-        for (place, _) in model { file.free(place) }
+        for (place, bytes) in model { #expect(file.read(place, 0..<place.byteCount) == bytes) }
+        for (place, _) in model { file.freeItem(at: place) }
         #expect(bed.waitingBytes == 0)
     }
 
@@ -54,9 +54,9 @@ struct SpillFileTests {
         #expect(bed.waitingBytes == nil)
         let places = try [1, 2].map { try file.write(Self.bytes($0, 100_000)) }
         #expect(bed.waitingBytes == 200_000)
-        file.free(places[0])
+        file.freeItem(at: places[0])
         #expect(bed.waitingBytes == 200_000)
-        file.free(places[1])
+        file.freeItem(at: places[1])
         #expect(bed.waitingBytes == 0)
         let place = try file.write(Self.bytes(3, 5))
         #expect(bed.waitingBytes == 5)
@@ -70,7 +70,7 @@ struct SpillFileTests {
         let stays = try file.write([42])
         for _ in 0..<12 {
             let places = try (0..<3).map { _ in try file.write(half) }
-            for place in places { file.free(place) }
+            for place in places { file.freeItem(at: place) }
         }
         // The piece of the live item, one for the next two, and perhaps another.
         #expect(try #require(bed.waitingBytes) <= 3 * Self.piece)
@@ -83,11 +83,11 @@ struct SpillFileTests {
         let (small, large) = (Self.bytes(1, 10), Self.bytes(2, Self.piece + 1))
         let places = [try file.write(small), try file.write(large), try file.write(small), try file.write(large)]
         for (place, bytes) in zip(places, [small, large, small, large]) {
-            #expect(file.read(place, 0..<place.count) == bytes)
+            #expect(file.read(place, 0..<place.byteCount) == bytes)
         }
-        file.free(places[1])
+        file.freeItem(at: places[1])
         let again = try file.write(large)
-        #expect(file.read(again, 0..<again.count) == large)
+        #expect(file.read(again, 0..<again.byteCount) == large)
         #expect(file.read(places[3], 0..<large.count) == large)
         #expect(try #require(bed.waitingBytes) <= 4 * Self.piece + 2)
     }
@@ -114,9 +114,9 @@ struct SpillFileTests {
         let bed = try SpoolBed()
         let file = SpillFile(in: bed.spool)
         let place = try file.write([1])
-        bed.spool.sweepParts { _ in false }
+        bed.spool.removeUnfinishedFiles { _ in false }
         #expect(bed.spool.open("waiting.part") == nil)
-        #expect(bed.spool.writers().isEmpty)
+        #expect(bed.spool.liveWriterPids().isEmpty)
         #expect(file.read(place, 0..<1) == [1])
     }
 }

@@ -1,5 +1,6 @@
 import EarshotLoop
 import Foundation
+
 @testable import EarshotBroker
 
 /// A spool in a temporary folder. After the folder is removed no file can be created in it, as on a full disk.

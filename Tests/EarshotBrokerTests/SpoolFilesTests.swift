@@ -24,7 +24,7 @@ import Testing
     private func write(_ names: String...) throws {
         for name in names {
             if let pid = SpoolName.writer(of: name)?.pid { _ = spool.makeFolder(of: pid) }
-            try Data("body".utf8).write(to: folder.appending(path: SpoolName.path(name)))
+            try Data("body".utf8).write(to: folder.appending(path: SpoolName.relativePath(of: name)))
         }
     }
 
@@ -45,42 +45,42 @@ import Testing
         defer { try? FileManager.default.removeItem(atPath: folder.path + "-moved") }
         for lose in losses {
             #expect(spool.isInPlace)
-            let name = try #require(spool.write([1, 2, 3]))
+            let name = try #require(spool.writeContent([1, 2, 3]))
             try lose()
             #expect(!spool.isInPlace)
-            try spool.openAgain()
+            try spool.reopenFolder()
             #expect(spool.isInPlace)
             #expect(spool.length(of: name) == nil)
-            #expect(spool.write([1, 2, 3]) == name)
+            #expect(spool.writeContent([1, 2, 3]) == name)
             #expect(FileManager.default.fileExists(atPath: folder.appending(path: name).path))
         }
     }
 
     @Test func `a spool whose lock alone was removed keeps its files`() throws {
-        let name = try #require(spool.write([1, 2, 3]))
+        let name = try #require(spool.writeContent([1, 2, 3]))
         try FileManager.default.removeItem(at: folder.appending(path: "broker.lock"))
         #expect(!spool.isInPlace)
-        try spool.openAgain()
+        try spool.reopenFolder()
         #expect(spool.isInPlace && spool.length(of: name) == 3)
     }
 
     @Test func `a spool that cannot be opened again is as it was`() throws {
         try FileManager.default.removeItem(at: folder)
         try Data().write(to: folder)
-        #expect(throws: FolderError.self) { try spool.openAgain() }
-        #expect(!spool.isInPlace && spool.write([1]) == nil)
+        #expect(throws: FolderError.self) { try spool.reopenFolder() }
+        #expect(!spool.isInPlace && spool.writeContent([1]) == nil)
         try FileManager.default.removeItem(at: folder)
-        try spool.openAgain()
-        #expect(spool.isInPlace && spool.write([1]) != nil)
+        try spool.reopenFolder()
+        #expect(spool.isInPlace && spool.writeContent([1]) != nil)
     }
 
     @Test func `a sweep leaves what a dead worker wrote until its last words were read`() throws {
         let (dead, living) = (try endedProcess(), getpid())
-        let deadPart = SpoolName.part(of: attempt, pid: dead)
-        let livingPart = SpoolName.part(of: attempt, pid: living)
+        let deadPart = SpoolName.partFile(of: attempt, pid: dead)
+        let livingPart = SpoolName.partFile(of: attempt, pid: living)
         try write(deadPart, livingPart, "\(dead)-copy.part", "\(living)-copy.part")
-        try write(SpoolName.part(of: other, pid: dead), SpoolName.part(of: other, pid: living))
-        spool.sweepParts { $0 == attempt }
+        try write(SpoolName.partFile(of: other, pid: dead), SpoolName.partFile(of: other, pid: living))
+        spool.removeUnfinishedFiles { $0 == attempt }
         #expect(parts == [deadPart, livingPart, "\(living)-copy.part"])
     }
 
@@ -88,38 +88,39 @@ import Testing
     func `unfinished files of an earlier broker's attempts, and their living writers, are known at the start`(
         isLiving: Bool
     ) throws {
-        #expect(!spool.hadUnfinishedFiles && spool.writers().isEmpty)
+        #expect(!spool.hadUnfinishedFiles && spool.liveWriterPids().isEmpty)
         let home = FileManager.default.temporaryDirectory.appending(path: "earshot-\(UUID().uuidString.prefix(8))")
         defer { try? FileManager.default.removeItem(at: home) }
         let pid = isLiving ? getpid() : try endedProcess()
         try FileManager.default.createDirectory(
-            at: home.appending(path: SpoolName.folder(of: pid)), withIntermediateDirectories: true,
+            at: home.appending(path: SpoolName.workerFolder(pid: pid)), withIntermediateDirectories: true,
             attributes: [.posixPermissions: 0o700])
-        let name = SpoolName.part(of: attempt, pid: pid)
-        try Data("body".utf8).write(to: home.appending(path: SpoolName.path(name)))
+        let name = SpoolName.partFile(of: attempt, pid: pid)
+        try Data("body".utf8).write(to: home.appending(path: SpoolName.relativePath(of: name)))
         let next = try SpoolFiles(home.path)
-        #expect(next.hadUnfinishedFiles && next.writers() == (isLiving ? [pid] : []))
+        #expect(next.hadUnfinishedFiles && next.liveWriterPids() == (isLiving ? [pid] : []))
     }
 
     @Test func `what ended processes left goes, but for what counts as a worker's`() throws {
         let (dead, living) = (try endedProcess(), getpid())
-        let held = SpoolName.part(of: attempt, pid: dead)
-        let livingPart = SpoolName.part(of: other, pid: living)
-        try write(held, SpoolName.part(of: other, pid: dead), "\(dead)-copy.part", livingPart)
-        spool.sweepEndedParts { $0 == attempt }
+        let held = SpoolName.partFile(of: attempt, pid: dead)
+        let livingPart = SpoolName.partFile(of: other, pid: living)
+        try write(held, SpoolName.partFile(of: other, pid: dead), "\(dead)-copy.part", livingPart)
+        spool.removeFilesOfEndedProcesses { $0 == attempt }
         #expect(parts == [held, livingPart])
-        spool.sweepEndedParts { _ in false }
+        spool.removeFilesOfEndedProcesses { _ in false }
         #expect(parts == [livingPart])
     }
 
     @Test func `a file is adopted only as what was said of it`() throws {
-        let name = SpoolName.part(of: attempt, pid: getpid())
+        let name = SpoolName.partFile(of: attempt, pid: getpid())
         let content = String(repeating: "a", count: 64)
         #expect(!spool.adopt(name, as: content, length: 4))
         try write(name)
         #expect(!spool.adopt(name, as: content, length: 5))
         try FileManager.default.linkItem(
-            at: folder.appending(path: SpoolName.path(name)), to: folder.appending(path: "\(getpid())-second.part"))
+            at: folder.appending(path: SpoolName.relativePath(of: name)),
+            to: folder.appending(path: "\(getpid())-second.part"))
         #expect(!spool.adopt(name, as: content, length: 4))
         #expect(spool.adopt(name, as: content, length: 4, isLinked: true))
         #expect(spool.length(of: content) == 4)
@@ -128,22 +129,22 @@ import Testing
     @Test(arguments: [S_ISUID, S_ISGID]) func `a file that would run with the rights of its owner is not adopted`(
         bit: mode_t
     ) throws {
-        let name = SpoolName.part(of: attempt, pid: getpid())
+        let name = SpoolName.partFile(of: attempt, pid: getpid())
         try write(name)
-        #expect(unsafe chmod(folder.appending(path: SpoolName.path(name)).path, 0o700 | bit) == 0)
+        #expect(unsafe chmod(folder.appending(path: SpoolName.relativePath(of: name)).path, 0o700 | bit) == 0)
         #expect(!spool.adopt(name, as: String(repeating: "a", count: 64), length: 4))
-        #expect(spool.keepPart(name, as: SpoolName.keptPart(of: attempt)) == nil)
+        #expect(spool.reclaimPart(name, as: SpoolName.keptPart(of: attempt)) == nil)
     }
 
     @Test func `a worker's file is in its folder until the broker takes it`() throws {
-        let name = SpoolName.part(of: attempt, pid: getpid())
+        let name = SpoolName.partFile(of: attempt, pid: getpid())
         let kept = SpoolName.keptPart(of: attempt)
         let workerFolder = spool.makeFolder(of: getpid())
         #expect(workerFolder == folder.path + "/worker-\(getpid())")
         try write(name)
         let place = "\(workerFolder)/\(name)"
         #expect(FileManager.default.fileExists(atPath: place))
-        #expect(spool.keepPart(name, as: kept) == 4)
+        #expect(spool.reclaimPart(name, as: kept) == 4)
         #expect(!FileManager.default.fileExists(atPath: place))
         #expect(FileManager.default.fileExists(atPath: folder.appending(path: kept).path))
         #expect(spool.rename(kept, to: name))
@@ -152,13 +153,13 @@ import Testing
 
     @Test func `an ended worker's folder is removed with all its files but held ones`() throws {
         let dead = try endedProcess()
-        let held = SpoolName.part(of: attempt, pid: dead)
+        let held = SpoolName.partFile(of: attempt, pid: dead)
         let workerFolder = spool.makeFolder(of: dead)
         try write(held)
         try Data("any".utf8).write(to: URL(filePath: workerFolder + "/other"))
-        spool.sweepEndedParts { $0 == attempt }
+        spool.removeFilesOfEndedProcesses { $0 == attempt }
         #expect(try FileManager.default.contentsOfDirectory(atPath: workerFolder) == [held])
-        spool.sweepEndedParts { _ in false }
+        spool.removeFilesOfEndedProcesses { _ in false }
         #expect(!FileManager.default.fileExists(atPath: workerFolder))
         #expect(spool.isInPlace)
     }
@@ -168,14 +169,14 @@ import Testing
         #expect(spool.isInPlace)
         try FileManager.default.removeItem(atPath: workerFolder)
         #expect(!spool.isInPlace)
-        try spool.openAgain()
+        try spool.reopenFolder()
         #expect(spool.isInPlace && FileManager.default.fileExists(atPath: workerFolder))
     }
 
     @Test func `an unfinished file of an earlier version is removed with its process`() throws {
-        let name = SpoolName.part(of: attempt, pid: try endedProcess())
+        let name = SpoolName.partFile(of: attempt, pid: try endedProcess())
         try Data("body".utf8).write(to: folder.appending(path: name))
-        spool.sweepEndedParts { _ in false }
+        spool.removeFilesOfEndedProcesses { _ in false }
         #expect(parts == [])
     }
 }

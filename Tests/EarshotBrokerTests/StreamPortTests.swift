@@ -87,8 +87,8 @@ struct StreamPortTests {
     }
 
     @Test func `a peer that does not read holds terminals and progress back, but no reply`() throws {
-        var bounds = PortBounds.clients
-        bounds.deliveries = 4
+        var bounds = PortBounds.forClients
+        bounds.maximumUnsentDeliveries = 4
         let rig = try PortRig(bounds)
         let peer = try rig.stopped()
         // The kernel accepts as much as its buffer holds.
@@ -106,8 +106,8 @@ struct StreamPortTests {
     }
 
     @Test func `a peer that does not read its replies is not read either`() throws {
-        var bounds = PortBounds.clients
-        bounds.replies = 4
+        var bounds = PortBounds.forClients
+        bounds.maximumUnreadReplies = 4
         let rig = try PortRig(bounds)
         let (peer, other) = (try rig.stopped(), try rig.greeted(1)[0])
         for _ in 0..<20 { _ = rig.send(Self.body, to: 1) }
@@ -124,8 +124,8 @@ struct StreamPortTests {
     }
 
     @Test func `a reply beyond the bound of messages is refused, and a closed peer is lost without reading`() throws {
-        var bounds = PortBounds.clients
-        bounds.messages = 20
+        var bounds = PortBounds.forClients
+        bounds.maximumUnsentMessages = 20
         let rig = try PortRig(bounds)
         _ = try rig.stopped()
         var sent = 0
@@ -140,10 +140,10 @@ struct StreamPortTests {
     }
 
     @Test func `a connection without a message for a time is closed`() throws {
-        var bounds = PortBounds.clients
-        #expect(bounds.silence == .seconds(10))
+        var bounds = PortBounds.forClients
+        #expect(bounds.firstMessageTimeout == .seconds(10))
         // Sufficient for the other one's message on a busy machine.
-        bounds.silence = .seconds(1)
+        bounds.firstMessageTimeout = .seconds(1)
         let rig = try PortRig(bounds)
         let (silent, other) = (try rig.peer(), try rig.peer())
         other.send("hello")
@@ -153,7 +153,7 @@ struct StreamPortTests {
     }
 
     @Test func `all shortages of memory share one timer`() throws {
-        let rig = try PortRig(PortBounds(messages: 100, frameBytes: 100_000))
+        let rig = try PortRig(PortBounds(maximumUnsentMessages: 100, incompleteFrameBytes: 100_000))
         let peers = try rig.greeted(2)
         let before = rig.loop.timerCount
         // A process holds at most half of the memory, so the second frame waits for the end of the first one.
@@ -181,7 +181,7 @@ struct StreamPortTests {
         #expect(rig.port.isInPlace)
         try FileManager.default.removeItem(atPath: rig.path)
         #expect(!rig.port.isInPlace)
-        try rig.port.listenAgain()
+        try rig.port.recreateListener()
         #expect(rig.port.isInPlace)
         let new = try rig.peer()
         new.send("hello")

@@ -13,9 +13,9 @@ struct SupervisorLinkTests {
         let loop: EventLoop
         let link: SupervisorLink
         var settings: [Settings] { received.settings }
-        var failures: [[ChildFailure]] { received.failures }
+        var failures: [[ChildCrashLoop]] { received.failures }
         var reports: [Bool] { received.reports }
-        var door: [DoorEvent] { received.door }
+        var door: [HTTPDoorEvent] { received.door }
         private(set) var lines: [String] = []
         private let received = Received()
         private let end: Int32
@@ -23,9 +23,9 @@ struct SupervisorLinkTests {
 
         private final class Received {
             var settings: [Settings] = []
-            var failures: [[ChildFailure]] = []
+            var failures: [[ChildCrashLoop]] = []
             var reports: [Bool] = []
-            var door: [DoorEvent] = []
+            var door: [HTTPDoorEvent] = []
         }
 
         init() throws {
@@ -35,8 +35,8 @@ struct SupervisorLinkTests {
             let received = received
             link = try SupervisorLink(
                 ends.child, loop: loop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-                onSettings: { received.settings.append($0) }, onFailures: { received.failures.append($0) },
-                onReports: { received.reports.append($0) }, onDoor: { received.door.append($0) })
+                onNewSettings: { received.settings.append($0) }, onChildFailures: { received.failures.append($0) },
+                onEndReportingChange: { received.reports.append($0) }, onDoorEvent: { received.door.append($0) })
         }
 
         /// Starts to read at the supervisor's end.
@@ -50,7 +50,7 @@ struct SupervisorLinkTests {
         func write(_ lines: [String]) throws {
             for line in lines {
                 let sent = unsafe Array(line.utf8).withUnsafeBytes { unsafe UnixSocket.send(end, $0) }
-                try #require(sent == .bytes(line.utf8.count))
+                try #require(sent == .bytesTransferred(line.utf8.count))
             }
         }
 
@@ -62,43 +62,43 @@ struct SupervisorLinkTests {
         let rig = try Rig()
         try rig.listen()
         var settings = Settings()
-        try settings.apply(SettingChange(["http", "5768"]), source: "flag")
-        try settings.apply(SettingChange(["http-users", "_apt"]), source: "flag")
-        try settings.apply(SettingChange(["http-wait", "3"]), source: "flag")
+        try settings.applyChange(SettingChange(words: ["http", "5768"]), source: "flag")
+        try settings.applyChange(SettingChange(words: ["http-users", "_apt"]), source: "flag")
+        try settings.applyChange(SettingChange(words: ["http-wait", "3"]), source: "flag")
         let (proof, url) = (String(repeating: "0", count: 64), "http://127.0.0.1:5768/")
         rig.send(
-            ["\(SupervisorCommand.doorProof) \(proof)"] + settings.lines + [Settings.end]
+            ["\(SupervisorCommand.doorProof) \(proof)"] + settings.supervisorLines + [Settings.endOfSettingsLine]
                 + [
-                    "\(SupervisorCommand.doorListening) \(url) /a", "\(SupervisorCommand.doorCounts) 1 2 3",
+                    "\(SupervisorCommand.doorListeningAddresses) \(url) /a", "\(SupervisorCommand.doorCounts) 1 2 3",
                     "door-counts 1 -2 3",
                 ]
-                + ["\(SupervisorCommand.doorProof) short", SupervisorCommand.doorListening])
+                + ["\(SupervisorCommand.doorProof) short", SupervisorCommand.doorListeningAddresses])
         #expect(try rig.reaches { rig.door.count == 4 })
         #expect(rig.settings == [settings])
         #expect(
             try rig.door == [
-                .proof(#require(GatewayProof(proof))), .listening([url, "/a"]),
-                .counts(connections: 1, requests: 2, refused: 3), .listening([]),
+                .doorProof(#require(GatewayProof(proof))), .listeningAddresses([url, "/a"]),
+                .counts(connections: 1, requests: 2, refusedRequests: 3), .listeningAddresses([]),
             ])
     }
 
     @Test func `a supervisor that does not read gets a bounded number of ends`() throws {
         let rig = try Rig()
         let ended = EndedRequest(handler: try #require(HandlerID("h")), request: try #require(RequestID("1")))
-        for _ in 0..<20_000 { rig.link.report(ended) }
+        for _ in 0..<20_000 { rig.link.reportEnd(ended) }
         try rig.listen()
-        rig.link.report(acceptingWorkers: 7)
-        #expect(try rig.reaches { rig.lines.last == "\(SupervisorCommand.workers) 7" })
+        rig.link.reportWorkerCount(acceptingWorkers: 7)
+        #expect(try rig.reaches { rig.lines.last == "\(SupervisorCommand.readyWorkerCount) 7" })
         let ends = rig.lines.count { EndedRequest(line: $0) == ended }
-        #expect(ends >= SupervisorLink.mostUnsentEnds && ends < 20_000)
-        rig.send([SupervisorCommand.reportEnds, SupervisorCommand.ignoreEnds])
+        #expect(ends >= SupervisorLink.mostUnsentEndedRequests && ends < 20_000)
+        rig.send([SupervisorCommand.startReportingRequestEnds, SupervisorCommand.stopReportingRequestEnds])
         #expect(try rig.reaches { rig.reports == [true, false] })
     }
 
     @Test func `the supervisor gets each worker to kill, also if it reads later`() throws {
         let rig = try Rig()
-        rig.link.kill(worker: 7)
-        rig.link.kill(worker: 8)
+        rig.link.requestKill(worker: 7)
+        rig.link.requestKill(worker: 8)
         try rig.listen()
         let lines = [7, 8].map { "\(SupervisorCommand.killWorker) \($0)" }
         #expect(try rig.reaches { rig.lines == lines })
@@ -113,42 +113,45 @@ struct SupervisorLinkTests {
     @Test func `settings arrive as a whole and are confirmed once they apply`() throws {
         let rig = try rig()
         var settings = Settings()
-        try settings.apply(try SettingChange(["slots", "7"]), source: "/etc/earshot/config.toml")
-        rig.send(settings.lines)
-        rig.send([SupervisorCommand.alive])
-        #expect(try rig.reaches { rig.lines.contains(SupervisorCommand.alive) })
+        try settings.applyChange(try SettingChange(words: ["slots", "7"]), source: "/etc/earshot/config.toml")
+        rig.send(settings.supervisorLines)
+        rig.send([SupervisorCommand.healthCheck])
+        #expect(try rig.reaches { rig.lines.contains(SupervisorCommand.healthCheck) })
         #expect(rig.settings.isEmpty, "the end is missing")
-        rig.send([Settings.end])
-        #expect(try rig.reaches { rig.lines.last == Settings.confirmation })
+        rig.send([Settings.endOfSettingsLine])
+        #expect(try rig.reaches { rig.lines.last == Settings.confirmationLine })
         #expect(rig.settings == [settings])
     }
 
     @Test func `unreadable settings are not confirmed, and the next ones apply`() throws {
         let rig = try rig()
-        rig.send(["slots 0\tflag", Settings.end, SupervisorCommand.alive])
-        #expect(try rig.reaches { rig.lines == [SupervisorCommand.alive] })
+        rig.send(["slots 0\tflag", Settings.endOfSettingsLine, SupervisorCommand.healthCheck])
+        #expect(try rig.reaches { rig.lines == [SupervisorCommand.healthCheck] })
         #expect(rig.settings.isEmpty)
-        rig.send(Settings().lines + [Settings.end])
-        #expect(try rig.reaches { rig.lines.last == Settings.confirmation })
+        rig.send(Settings().supervisorLines + [Settings.endOfSettingsLine])
+        #expect(try rig.reaches { rig.lines.last == Settings.confirmationLine })
         #expect(rig.settings == [Settings()])
     }
 
     @Test func `failures of children arrive as a whole`() throws {
         let rig = try rig()
         let failures = ["broker", "worker"].map { role in
-            ChildFailure(role: role, deaths: 3, since: "2044-11-06T08:49:37Z", lastEnd: "signal 9")
+            ChildCrashLoop(
+                childRole: role, consecutiveDeathCount: 3, firstDeathAt: "2044-11-06T08:49:37Z",
+                lastExitDescription: "signal 9")
         }
-        rig.send(failures.map(\.line) + [ChildFailure.end, ChildFailure.end])
+        rig.send(
+            failures.map(\.supervisorLine) + [ChildCrashLoop.endOfCrashLoopsLine, ChildCrashLoop.endOfCrashLoopsLine])
         #expect(try rig.reaches { rig.failures.count == 2 })
         #expect(rig.failures == [failures, []])
     }
 
     @Test func `the supervisor receives each change and each new number of workers`() throws {
         let rig = try rig()
-        rig.link.report(try SettingChange(["slots", "7"]))
-        rig.link.report(try SettingChange(["slots", "8"]))
-        for count in [1, 1, 2, 1] { rig.link.report(acceptingWorkers: count) }
-        let workers = [1, 2, 1].map { "\(SupervisorCommand.workers) \($0)" }
+        rig.link.reportChange(try SettingChange(words: ["slots", "7"]))
+        rig.link.reportChange(try SettingChange(words: ["slots", "8"]))
+        for count in [1, 1, 2, 1] { rig.link.reportWorkerCount(acceptingWorkers: count) }
+        let workers = [1, 2, 1].map { "\(SupervisorCommand.readyWorkerCount) \($0)" }
         #expect(try rig.reaches { rig.lines.count == 5 })
         #expect(rig.lines == ["slots 7", "slots 8"] + workers)
     }
@@ -156,25 +159,27 @@ struct SupervisorLinkTests {
     @Test func `a supervisor that reads late receives the last value of each subject`() throws {
         let rig = try Rig()
         let count = 20_000
-        for number in 0..<count { rig.link.report(try SettingChange(["slots", "\(number % 1_000 + 1)"])) }
-        for workers in 1...count { rig.link.report(acceptingWorkers: workers) }
-        rig.link.report(try SettingChange(["origin-limit", "9"]))
+        for number in 0..<count { rig.link.reportChange(try SettingChange(words: ["slots", "\(number % 1_000 + 1)"])) }
+        for workers in 1...count { rig.link.reportWorkerCount(acceptingWorkers: workers) }
+        rig.link.reportChange(try SettingChange(words: ["origin-limit", "9"]))
         try rig.listen()
         #expect(try rig.reaches { rig.lines.contains("origin-limit 9") })
         #expect(rig.lines.count < count, "the later value took the place of the earlier one")
         #expect(rig.lines.last { $0.hasPrefix("slots ") } == "slots 1000")
-        #expect(rig.lines.last { $0.hasPrefix(SupervisorCommand.workers) } == "\(SupervisorCommand.workers) \(count)")
+        #expect(
+            rig.lines.last { $0.hasPrefix(SupervisorCommand.readyWorkerCount) }
+                == "\(SupervisorCommand.readyWorkerCount) \(count)")
     }
 
     @Test func `a supervisor that does not read loses the oldest changes beyond the bound`() throws {
         let rig = try Rig()
-        for workers in 1...20_000 { rig.link.report(acceptingWorkers: workers) }
-        rig.link.report(try SettingChange(["origin-limit", "9"]))
-        for number in 1...SupervisorLink.mostUnsent {
-            rig.link.report(try SettingChange(["origin", "host-\(number).test", "limit=2"]))
+        for workers in 1...20_000 { rig.link.reportWorkerCount(acceptingWorkers: workers) }
+        rig.link.reportChange(try SettingChange(words: ["origin-limit", "9"]))
+        for number in 1...SupervisorLink.mostUnsentChanges {
+            rig.link.reportChange(try SettingChange(words: ["origin", "host-\(number).test", "limit=2"]))
         }
         try rig.listen()
-        let last = "host-\(SupervisorLink.mostUnsent).test"
+        let last = "host-\(SupervisorLink.mostUnsentChanges).test"
         #expect(try rig.reaches { rig.lines.contains { $0.contains(last) } })
         #expect(rig.lines.contains { $0.contains("host-1.test") })
         #expect(!rig.lines.contains("origin-limit 9"), "the oldest change")
@@ -182,12 +187,14 @@ struct SupervisorLinkTests {
 
     @Test func `settings of the supervisor replace changes that it has not received`() throws {
         let rig = try Rig()
-        for number in 0..<20_000 { rig.link.report(try SettingChange(["slots", "\(number % 1_000 + 1)"])) }
-        rig.link.report(try SettingChange(["origin-limit", "9"]))
-        try rig.write(Settings().lines + [Settings.end])
+        for number in 0..<20_000 {
+            rig.link.reportChange(try SettingChange(words: ["slots", "\(number % 1_000 + 1)"]))
+        }
+        rig.link.reportChange(try SettingChange(words: ["origin-limit", "9"]))
+        try rig.write(Settings().supervisorLines + [Settings.endOfSettingsLine])
         #expect(try rig.reaches { rig.settings == [Settings()] })
         try rig.listen()
-        #expect(try rig.reaches { rig.lines.last == Settings.confirmation })
+        #expect(try rig.reaches { rig.lines.last == Settings.confirmationLine })
         #expect(!rig.lines.contains("origin-limit 9"))
     }
 }

@@ -29,7 +29,7 @@ final class CacheCrashTests {
         let body = [UInt8](repeating: UInt8(truncatingIfNeeded: number), count: 700)
         let response = StoredResponse(
             status: 200, fields: HeaderFields(lines: Array("cache-control: max-age=9".utf8)), requestTime: 1,
-            responseTime: Int64(number), varyKey: VaryKey(canonical: []))
+            responseTime: Int64(number), varyKey: VaryKey(canonicalFields: []))
         return CacheItem(
             entry: number, key: CacheDigest(key, salt: salt), url: url(number), isPrivate: false, variant: [],
             response: response, length: body.count, sha256: SHA256.digest(of: body.span).hex, body: body)
@@ -53,16 +53,16 @@ final class CacheCrashTests {
 
     /// Opens a copy of the files, stores one more response, and returns the earlier ones.
     private func contents(of folder: CacheFolder) throws -> (items: [CacheItem], reportedFaults: [CacheFault]) {
-        let store = try CacheStore(folder, lock: try folder.take(), spool: root, limit: 1 << 30)
+        let store = try CacheStore(folder, lock: try folder.acquireLock(), spool: root, limit: 1 << 30)
         let new = try item(1_000)
         store.submit(.store(new, file: nil))
         store.finish()
         let reportedFaults = store.answers.takeAll().compactMap { answer in
             if case .fault(let fault) = answer { fault } else { nil }
         }
-        #expect(try CacheReport(folder).faults() == [])
+        #expect(try CacheReport(folder).verifyContents() == [])
         var items: [CacheItem] = []
-        try CacheIndex(folder.database, isReadOnly: true).forEachItem { items.append($0) }
+        try CacheIndex(folder.databasePath, isReadOnly: true).forEachItem { items.append($0) }
         #expect(items.first?.entry == new.entry, "it is the latest one")
         return (Array(items.dropFirst()), reportedFaults)
     }
@@ -71,23 +71,23 @@ final class CacheCrashTests {
     private func copy(_ folder: CacheFolder, logBytes: Int = .max) throws -> CacheFolder {
         let copy = CacheFolder(root + "/copy")
         try? FileManager.default.removeItem(atPath: copy.path)
-        try copy.prepare()
+        try copy.prepareFolders()
         for suffix in ["", "-wal"] {
-            var data = try Data(contentsOf: URL(filePath: folder.database + suffix))
+            var data = try Data(contentsOf: URL(filePath: folder.databasePath + suffix))
             if suffix == "-wal" { data = data.prefix(logBytes) }
-            try data.write(to: URL(filePath: copy.database + suffix))
+            try data.write(to: URL(filePath: copy.databasePath + suffix))
         }
         return copy
     }
 
     @Test func `no point of a crash brings back what was discarded or invalidated, or prevents a start`() throws {
         let folder = CacheFolder(root + "/cache")
-        try folder.prepare()
+        try folder.prepareFolders()
         let loop = try EventLoop()
-        let store = try CacheStore(folder, lock: try folder.take(), spool: root, limit: 1 << 30)
+        let store = try CacheStore(folder, lock: try folder.acquireLock(), spool: root, limit: 1 << 30)
         var executed: UInt64 = 0
         _ = try loop.add(store.answers.descriptor, .readable) { _ in
-            for case .found(let ticket, _) in store.answers.takeAll() { executed = ticket }
+            for case .variantsFound(let ticket, _) in store.answers.takeAll() { executed = ticket }
         }
         var gone: Set<UInt64> = []
         var invalid: Set<UInt64> = []
@@ -106,7 +106,7 @@ final class CacheCrashTests {
             }
             found += killed.items.count
             // A power failure leaves a part of the log.
-            let bytes = try Data(contentsOf: URL(filePath: folder.database + "-wal")).count
+            let bytes = try Data(contentsOf: URL(filePath: folder.databasePath + "-wal")).count
             let torn = try copy(folder, logBytes: bytes * Int(number % 16) / 16 + Int(number))
             #expect(try contents(of: torn).reportedFaults.isEmpty)
         }
@@ -117,17 +117,19 @@ final class CacheCrashTests {
 
     @Test func `an invalidation that the disk rejects is tried again, and nothing is found until it succeeds`() throws {
         let folder = CacheFolder(root + "/cache")
-        try folder.prepare()
-        let store = try CacheStore(folder, lock: try folder.take(), spool: root, limit: 1 << 30)
+        try folder.prepareFolders()
+        let store = try CacheStore(folder, lock: try folder.acquireLock(), spool: root, limit: 1 << 30)
         func found(_ requests: [CacheRequest]) throws -> [[CacheItem]] {
             for request in requests { store.submit(request) }
             store.finish()
-            return store.answers.takeAll().compactMap { if case .found(_, let items) = $0 { items } else { nil } }
+            return store.answers.takeAll().compactMap {
+                if case .variantsFound(_, let items) = $0 { items } else { nil }
+            }
         }
         let lookUps = try (UInt64(1)...3).map { CacheRequest.lookUp(ticket: $0, try item($0).key) }
         let stores = try (UInt64(1)...3).map { CacheRequest.store(try item($0), file: nil) }
         #expect(try found(stores + lookUps).map(\.count) == [1, 1, 1])
-        let other = try CacheIndex(folder.database)
+        let other = try CacheIndex(folder.databasePath)
         // A write transaction of another connection makes writes fail, like a disk error.
         try other.database.transaction {
             let key = CacheDigest(url: url(1), salt: salt)
@@ -141,8 +143,8 @@ final class CacheCrashTests {
 
     @Test func `all keys of a large index are read in steps, and what is stored meanwhile is among them`() throws {
         let folder = CacheFolder(root + "/cache")
-        try folder.prepare()
-        let index = try CacheIndex(folder.database)
+        try folder.prepareFolders()
+        let index = try CacheIndex(folder.databasePath)
         var items = try (UInt64(1)...20_000).map { number in
             var item = try item(number)
             item.body = []
@@ -151,12 +153,12 @@ final class CacheCrashTests {
             return item
         }
         try index.database.transaction {
-            for item in items { _ = try index.insert(item, turn: Int64(item.entry)) }
+            for item in items { _ = try index.insert(item, useNumber: Int64(item.entry)) }
             var totals = CacheTotals()
-            for item in items { totals.add(CacheTotals.Part(rows: 1, cost: item.cost), to: item.owner) }
-            try index.set(totals, before: CacheTotals())
+            for item in items { totals.add(CacheTotals.Usage(rowCount: 1, costBytes: item.costBytes), to: item.owner) }
+            try index.writeTotals(totals, changedFrom: CacheTotals())
         }
-        let store = try CacheStore(folder, lock: try folder.take(), spool: root, limit: 1 << 30)
+        let store = try CacheStore(folder, lock: try folder.acquireLock(), spool: root, limit: 1 << 30)
         let new = try item(20_001)
         store.submit(.store(new, file: nil))
         store.submit(.discard(entry: 7))
@@ -166,8 +168,8 @@ final class CacheCrashTests {
         _ = try loop.add(store.answers.descriptor, .readable) { _ in
             for answer in store.answers.takeAll() {
                 switch answer {
-                case .opened(let found): suffixes = found
-                case .gone(let keys): gone.formUnion(keys.map(\.suffix))
+                case .indexOpened(let found): suffixes = found
+                case .keysRemoved(let keys): gone.formUnion(keys.map(\.suffix))
                 default: break
                 }
             }
@@ -177,6 +179,6 @@ final class CacheCrashTests {
         #expect(suffixes == Set((items + [new]).map(\.key.suffix)))
         #expect(try gone == [item(7).key.suffix])
         store.finish()
-        #expect(try CacheReport(folder).faults() == [])
+        #expect(try CacheReport(folder).verifyContents() == [])
     }
 }

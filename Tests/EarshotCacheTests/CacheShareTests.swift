@@ -16,7 +16,7 @@ final class CacheShareTests {
 
     init() throws {
         folder = CacheFolder(NSTemporaryDirectory() + "/cache-\(UUID().uuidString)")
-        try folder.prepare()
+        try folder.prepareFolders()
         salt = try folder.readSalt()
     }
 
@@ -24,7 +24,7 @@ final class CacheShareTests {
 
     /// Executes requests in a new store, which opens the index and closes it.
     private func life(limit: Int, _ requests: [CacheRequest] = []) throws {
-        let store = try CacheStore(folder, lock: try folder.take(), spool: folder.path, limit: limit)
+        let store = try CacheStore(folder, lock: try folder.acquireLock(), spool: folder.path, limit: limit)
         for request in requests { store.submit(request) }
         store.finish()
     }
@@ -36,7 +36,7 @@ final class CacheShareTests {
             let url = try FetchURL("http://o.test/\(owner)/\(number)")
             let response = StoredResponse(
                 status: 200, fields: HeaderFields(lines: []), requestTime: 1, responseTime: 2,
-                varyKey: VaryKey(canonical: []))
+                varyKey: VaryKey(canonicalFields: []))
             lastEntry += 1
             let item = CacheItem(
                 entry: lastEntry, key: CacheDigest(CacheKey(HTTPRequest(url: url)), salt: salt), url: url.description,
@@ -49,11 +49,11 @@ final class CacheShareTests {
     /// Stored responses of an owner, by their numbers.
     private func kept(_ owner: String) throws -> [Int] {
         var numbers: [Int] = []
-        try CacheReport(folder).forEachLine(now: 3) { line in
+        try CacheReport(folder).forEachResponse(now: 3) { line in
             let parts = line.url.split(separator: "/")
             if parts.count == 4, parts[2] == owner, let number = Int(parts[3]) { numbers.append(number) }
         }
-        #expect(try CacheReport(folder).faults() == [])
+        #expect(try CacheReport(folder).verifyContents() == [])
         return numbers.sorted()
     }
 
@@ -100,15 +100,15 @@ final class CacheShareTests {
 
     @Test func `the largest part and its lead`() {
         var totals = CacheTotals()
-        #expect(totals.largestOwner(by: \.cost) == nil)
-        totals.add(CacheTotals.Part(rows: 9, cost: 10), to: "a")
-        #expect(totals.largestOwner(by: \.cost).map { $0 == ("a", 10) } == true)
-        totals.add(CacheTotals.Part(rows: 1, cost: 30), to: "b")
-        #expect(totals.largestOwner(by: \.cost).map { $0 == ("b", 20) } == true)
-        #expect(totals.largestOwner(by: \.rows).map { $0 == ("a", 8) } == true)
-        totals.add(CacheTotals.Part(rows: -1, cost: -30), to: "b")
-        #expect(totals.parts.keys.sorted() == ["a"])
-        totals.remove("a")
+        #expect(totals.largestOwner(by: \.costBytes) == nil)
+        totals.add(CacheTotals.Usage(rowCount: 9, costBytes: 10), to: "a")
+        #expect(totals.largestOwner(by: \.costBytes).map { $0 == ("a", 10) } == true)
+        totals.add(CacheTotals.Usage(rowCount: 1, costBytes: 30), to: "b")
+        #expect(totals.largestOwner(by: \.costBytes).map { $0 == ("b", 20) } == true)
+        #expect(totals.largestOwner(by: \.rowCount).map { $0 == ("a", 8) } == true)
+        totals.add(CacheTotals.Usage(rowCount: -1, costBytes: -30), to: "b")
+        #expect(totals.usageByOwner.keys.sorted() == ["a"])
+        totals.removeOwner("a")
         #expect(totals == CacheTotals())
     }
 
@@ -117,10 +117,10 @@ final class CacheShareTests {
         for first in numbers {
             for second in numbers {
                 var totals = CacheTotals()
-                totals.add(CacheTotals.Part(rows: second, cost: first), to: "a")
-                totals.add(CacheTotals.Part(rows: first, cost: second), to: "b")
-                _ = totals.largestOwner(by: \.cost)
-                for owner in ["a", "b"] { totals.remove(owner) }
+                totals.add(CacheTotals.Usage(rowCount: second, costBytes: first), to: "a")
+                totals.add(CacheTotals.Usage(rowCount: first, costBytes: second), to: "b")
+                _ = totals.largestOwner(by: \.costBytes)
+                for owner in ["a", "b"] { totals.removeOwner(owner) }
                 #expect(totals == CacheTotals())
             }
         }

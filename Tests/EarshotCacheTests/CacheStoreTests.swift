@@ -17,7 +17,7 @@ final class CacheStoreTests {
         let root = NSTemporaryDirectory() + "/cache-\(UUID().uuidString)"
         folder = CacheFolder(root)
         spool = root + "/spool"
-        try folder.prepare()
+        try folder.prepareFolders()
         try FileManager.default.createDirectory(atPath: spool, withIntermediateDirectories: true)
         salt = try folder.readSalt()
     }
@@ -27,7 +27,7 @@ final class CacheStoreTests {
     /// Executes requests in a new store.
     /// - Returns: Its results.
     private func life(limit: Int = 1 << 30, _ requests: [CacheRequest]) throws -> [CacheAnswer] {
-        let store = try CacheStore(folder, lock: try folder.take(), spool: spool, limit: limit)
+        let store = try CacheStore(folder, lock: try folder.acquireLock(), spool: spool, limit: limit)
         for request in requests { store.submit(request) }
         store.finish()
         return store.answers.takeAll()
@@ -45,10 +45,11 @@ final class CacheStoreTests {
         let key = try key(path, credential: credential)
         let response = StoredResponse(
             status: 200, fields: HeaderFields(lines: Array("cache-control: max-age=9".utf8)), requestTime: 1,
-            responseTime: 2, varyKey: VaryKey(canonical: []))
+            responseTime: 2, varyKey: VaryKey(canonicalFields: []))
         return CacheItem(
             entry: entry, key: CacheDigest(key, salt: salt), url: key.url.description,
-            isPrivate: !key.scope.isShared, variant: [], response: response, length: length ?? body?.count ?? 0,
+            isPrivate: !key.trustScope.isCredentialFree, variant: [], response: response,
+            length: length ?? body?.count ?? 0,
             sha256: sum ?? body.map { SHA256.digest(of: $0.span).hex }, body: body)
     }
 
@@ -61,7 +62,7 @@ final class CacheStoreTests {
 
     private func found(_ answers: [CacheAnswer]) -> [UInt64] {
         answers.flatMap { answer -> [UInt64] in
-            guard case .found(_, let items) = answer else { return [] }
+            guard case .variantsFound(_, let items) = answer else { return [] }
             return items.map(\.entry)
         }
     }
@@ -70,7 +71,7 @@ final class CacheStoreTests {
         .lookUp(ticket: 1, CacheDigest(try key(path, credential: credential), salt: salt))
     }
 
-    private var bodies: [String] { (try? FileManager.default.contentsOfDirectory(atPath: folder.bodies)) ?? [] }
+    private var bodies: [String] { (try? FileManager.default.contentsOfDirectory(atPath: folder.bodiesPath)) ?? [] }
 
     @Test func `what is stored is found in the next life, by its scope alone`() throws {
         _ = try life([.store(try item("a", entry: 1, body: [1, 2, 3], credential: "one"), file: nil)])
@@ -78,7 +79,7 @@ final class CacheStoreTests {
             try lookUp("a", credential: "one"), try lookUp("a", credential: "two"), try lookUp("a"),
         ])
         #expect(found(answers) == [1])
-        let written = try Data(contentsOf: URL(fileURLWithPath: folder.database))
+        let written = try Data(contentsOf: URL(fileURLWithPath: folder.databasePath))
         #expect(written.range(of: Data("one".utf8)) == nil)
     }
 
@@ -91,7 +92,7 @@ final class CacheStoreTests {
         let url = CacheDigest(url: try key("a").url.description, salt: salt)
         let lookUps = try responses.map { try lookUp($0.path, credential: $0.credential) }
         let marked = try life(stores + [.invalidate([url])] + lookUps).flatMap { answer -> [Bool] in
-            guard case .found(_, let items) = answer else { return [] }
+            guard case .variantsFound(_, let items) = answer else { return [] }
             return items.map(\.response.isInvalidated)
         }
         #expect(marked == [true, true, false, false])
@@ -117,7 +118,7 @@ final class CacheStoreTests {
             .discard(entry: 1), .read(ticket: 1, entry: 2, range: nil),
         ])
         #expect(bodies == [sum])
-        guard case .body(_, .file(let part, sum, content.count))? = answers.last else {
+        guard case .body(_, .spoolFile(let part, sum, content.count))? = answers.last else {
             Issue.record("\(answers)")
             return
         }
@@ -139,7 +140,7 @@ final class CacheStoreTests {
         ])
         switch answers.last {
         case .body(_, .bytes(let bytes))?: #expect(range.count <= 65_536 && bytes == Array(content[range]))
-        case .body(_, .file(let part, let digest, range.count))?:
+        case .body(_, .spoolFile(let part, let digest, range.count))?:
             #expect(range.count > 65_536 && digest == SHA256.digest(of: Array(content[range]).span).hex)
             #expect(try [UInt8](Data(contentsOf: URL(fileURLWithPath: spool + "/" + part))) == Array(content[range]))
         case .body(_, .missing)?: #expect(range.upperBound > content.count)
@@ -154,50 +155,50 @@ final class CacheStoreTests {
             .store(try item("a", entry: 1, body: nil, length: content.count, sum: sum), file: descriptor),
             .store(try item("b", entry: 2, body: [1]), file: nil),
         ])
-        try FileManager.default.removeItem(atPath: folder.bodies + "/" + sum)
-        try Data([1]).write(to: URL(fileURLWithPath: folder.bodies + "/" + String(repeating: "0", count: 64)))
-        #expect(try CacheReport(folder).faults().count == 1)
+        try FileManager.default.removeItem(atPath: folder.bodiesPath + "/" + sum)
+        try Data([1]).write(to: URL(fileURLWithPath: folder.bodiesPath + "/" + String(repeating: "0", count: 64)))
+        #expect(try CacheReport(folder).verifyContents().count == 1)
         #expect(found(try life([try lookUp("a"), try lookUp("b")])) == [2])
         #expect(bodies == [])
-        #expect(try CacheReport(folder).faults() == [])
+        #expect(try CacheReport(folder).verifyContents() == [])
     }
 
     @Test func `what was used longest ago goes first`() throws {
         let requests = try (1...10).map { number -> CacheRequest in
             .store(try item("\(number)", entry: UInt64(number), body: [UInt8](repeating: 1, count: 10_000)), file: nil)
         }
-        _ = try life(requests + [.used([1, 2])])
+        _ = try life(requests + [.recordUses([1, 2])])
         _ = try life(limit: 45_000, [])
         let left = try (1...10).flatMap { number in found(try life(limit: 45_000, [try lookUp("\(number)")])) }
         #expect(left == [1, 2, 9, 10])
-        #expect(try CacheReport(folder).numbers().costBytes <= 45_000)
+        #expect(try CacheReport(folder).totals().costBytes <= 45_000)
     }
 
     @Test func `a damaged index is moved aside and begun anew`() throws {
         _ = try life([.store(try item("a", entry: 1, body: [1]), file: nil)])
-        try Data(repeating: 0x2a, count: 10_000).write(to: URL(fileURLWithPath: folder.database))
+        try Data(repeating: 0x2a, count: 10_000).write(to: URL(fileURLWithPath: folder.databasePath))
         let answers = try life([
             try lookUp("a"), .store(try item("b", entry: 2, body: [1]), file: nil), try lookUp("b"),
         ])
         #expect(found(answers) == [2])
         let reports = answers.count { if case .fault = $0 { true } else { false } }
         #expect(reports == 1)
-        #expect(FileManager.default.fileExists(atPath: folder.database + ".damaged"))
+        #expect(FileManager.default.fileExists(atPath: folder.databasePath + ".damaged"))
     }
 
     @Test func `a body that is not what it was is told`() throws {
         let content = [UInt8](repeating: 7, count: 100_000)
         let (descriptor, sum) = try file(content)
         _ = try life([.store(try item("a", entry: 1, body: nil, length: content.count, sum: sum), file: descriptor)])
-        let path = folder.bodies + "/" + sum
+        let path = folder.bodiesPath + "/" + sum
         try Data([UInt8](repeating: 8, count: content.count)).write(to: URL(fileURLWithPath: path))
-        #expect(try CacheReport(folder).faults().count == 1)
+        #expect(try CacheReport(folder).verifyContents().count == 1)
     }
 
     @Test func `one process has a cache, and nobody clears it meanwhile`() throws {
-        let lock = try folder.take()
-        #expect(throws: StoreError.self) { _ = try folder.take() }
-        #expect(throws: StoreError.self) { _ = try CacheReport.clear(folder) }
+        let lock = try folder.acquireLock()
+        #expect(throws: StoreError.self) { _ = try folder.acquireLock() }
+        #expect(throws: StoreError.self) { _ = try CacheReport.clearUnusedCache(folder) }
         withExtendedLifetime(lock) {}
     }
 }

@@ -25,7 +25,7 @@ import Testing
         let tutorial = Tutorial(site: origin.url("").removingLast, url: "size:" + origin.url("a"), bus: bus)
         for program in programs { try await program(tutorial) }
         await bus.close()
-        return tutorial.output.current.value
+        return tutorial.output.versionedValue.value
     }
 
     @Test func `the programs of the first article run`() async throws {

@@ -10,16 +10,18 @@ import Testing
         let same = ClusterKeys(secret: Array(repeating: 7, count: 32))
         let other = ClusterKeys(secret: Array(repeating: 8, count: 32))
         let name = "https://example.com"
-        #expect(keys.origin(name) == same.origin(name))
-        #expect(keys.origin(name) != other.origin(name))
-        #expect(keys.origin(name) != keys.flight(Array(name.utf8)))
-        #expect(keys.check(publicKey: "a") == same.check(publicKey: "a"))
-        #expect(keys.check(publicKey: "a") != other.check(publicKey: "a"))
-        #expect(keys.check(publicKey: "a") != keys.check(publicKey: "b"))
+        #expect(keys.originKey(name: name) == same.originKey(name: name))
+        #expect(keys.originKey(name: name) != other.originKey(name: name))
+        #expect(keys.originKey(name: name) != keys.flightKey(identity: Array(name.utf8)))
+        #expect(keys.compatibilityCode(publicKey: "a") == same.compatibilityCode(publicKey: "a"))
+        #expect(keys.compatibilityCode(publicKey: "a") != other.compatibilityCode(publicKey: "a"))
+        #expect(keys.compatibilityCode(publicKey: "a") != keys.compatibilityCode(publicKey: "b"))
     }
 
     @Test func `keys are the same in each process and version`() {
-        #expect(keys.flight(Array("GET https://example.com/".utf8)).description == "8d37392aaad8a73778b66d2727af4c4c")
+        #expect(
+            keys.flightKey(identity: Array("GET https://example.com/".utf8)).description
+                == "8d37392aaad8a73778b66d2727af4c4c")
     }
 
     @Test func `neither a password nor a secret is printed`() {
@@ -43,7 +45,7 @@ import Testing
     }
 
     @Test func `a key is its text`() {
-        let key = keys.origin("a")
+        let key = keys.originKey(name: "a")
         #expect(ClusterKey(key.description) == key)
         #expect(ClusterKey("") == nil)
         #expect(ClusterKey(broker: 0xab, flight: 2).description == "00000000000000ab0000000000000002")

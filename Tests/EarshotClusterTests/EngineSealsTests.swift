@@ -16,7 +16,9 @@ import Testing
     private func entry(_ text: String, of key: ClusterKey, token: FencingToken, by keys: ClusterKeys) -> [UInt8] {
         var writer = EngineSeals(keys)
         let end = EngineCompletion(key: key, token: token, outcome: .result(Array(text.utf8)), isAnswered: true)
-        guard case .done(let ends) = writer.sealed(.done([end])), case .result(let entry) = ends[0].outcome else {
+        guard case .reportCompletions(let ends) = writer.sealedCall(.reportCompletions([end])),
+            case .result(let entry) = ends[0].outcome
+        else {
             return []
         }
         return entry
@@ -27,7 +29,9 @@ import Testing
     }
 
     private func result(_ entry: [UInt8], _ reader: inout EngineSeals) -> String? {
-        guard case .result(key, let bytes) = reader.unsealed(.result(key, entry)) else { return nil }
+        guard case .resultReceived(key, let bytes) = reader.unsealedEvent(.resultReceived(key, entry)) else {
+            return nil
+        }
         return String(decoding: bytes, as: UTF8.self)
     }
 
@@ -35,20 +39,20 @@ import Testing
         var (writer, reader) = (EngineSeals(keys), EngineSeals(keys))
         #expect(result(entry("1 r 204 0 - -"), &reader) == "1 r 204 0 - -")
         let want = EngineWant.make(1)
-        guard case .want(let wants) = writer.sealed(.want([want])) else { return }
+        guard case .wantFlights(let wants) = writer.sealedCall(.wantFlights([want])) else { return }
         #expect(wants[0].record != want.record)
         let grant = EngineGrant(key: key, token: token(2), priority: .normal, record: wants[0].record)
         var opened = grant
         opened.record = want.record
         #expect(
-            reader.unsealed(.granted([grant], opensAfterMilliseconds: 3))
-                == .granted([opened], opensAfterMilliseconds: 3)
+            reader.unsealedEvent(.flightsGranted([grant], opensAfterMilliseconds: 3))
+                == .flightsGranted([opened], opensAfterMilliseconds: 3)
         )
-        #expect(reader.takeForgery() == false)
-        let pinned = EngineCall.want([
+        #expect(reader.takeForgeryFlag() == false)
+        let pinned = EngineCall.wantFlights([
             EngineWant(key: key, origin: .make(), lane: .pinned, priority: .normal, record: [])
         ])
-        #expect(writer.sealed(pinned) == pinned)
+        #expect(writer.sealedCall(pinned) == pinned)
     }
 
     @Test(arguments: [
@@ -65,11 +69,13 @@ import Testing
             entry(text.isEmpty ? "x" : text, of: key, token: token(1), by: other),
         ]
         for form in forms {
-            #expect(reader.unsealed(.result(key, form)) == .unusable(key))
-            #expect(reader.takeForgery() == true)
+            #expect(reader.unsealedEvent(.resultReceived(key, form)) == .unusableResult(key))
+            #expect(reader.takeForgeryFlag() == true)
             let answer = WantAnswer(key: key, state: .ended(form))
-            #expect(reader.unsealed(.wanted([answer])) == .wanted([WantAnswer(key: key, state: .ended([]))]))
-            #expect(reader.takeForgery() == true)
+            #expect(
+                reader.unsealedEvent(.wantsAnswered([answer]))
+                    == .wantsAnswered([WantAnswer(key: key, state: .ended([]))]))
+            #expect(reader.takeForgeryFlag() == true)
         }
         // The real one still arrives.
         #expect(result(entry("1 r 204 0 - -"), &reader) == "1 r 204 0 - -")
@@ -80,15 +86,15 @@ import Testing
         for index in valid.indices {
             var (bytes, reader) = (valid, EngineSeals(keys))
             bytes[index] ^= 1
-            #expect(reader.unsealed(.result(key, bytes)) == .unusable(key), "\(index)")
+            #expect(reader.unsealedEvent(.resultReceived(key, bytes)) == .unusableResult(key), "\(index)")
         }
     }
 
     @Test func `the result of another flight is dropped`() {
         var reader = EngineSeals(keys)
         let other = entry("1 r 204 0 - -", of: .flight(2), token: token(1), by: keys)
-        #expect(reader.unsealed(.result(key, other)) == .unusable(key))
-        #expect(reader.takeForgery() == true)
+        #expect(reader.unsealedEvent(.resultReceived(key, other)) == .unusableResult(key))
+        #expect(reader.takeForgeryFlag() == true)
     }
 
     @Test func `a result is taken once, and none of an older attempt after it`() {
@@ -99,7 +105,7 @@ import Testing
         #expect(result(new, &reader) == nil)
         #expect(result(old, &reader) == nil)
         // A repetition is no forgery: two messages of the engine may have the same result.
-        #expect(reader.takeForgery() == false)
+        #expect(reader.takeForgeryFlag() == false)
         #expect(result(entry("newer", token: 3), &reader) == "newer")
         // Attempts that began without the engine have random tokens.
         let random = entry("alone", of: key, token: FencingToken(5), by: keys)
@@ -111,26 +117,26 @@ import Testing
     @Test func `a result of an attempt before this node's own is dropped`() {
         var node = EngineSeals(keys)
         let end = EngineCompletion(key: key, token: token(2), outcome: .result([1]), isAnswered: true)
-        _ = node.sealed(.done([end]))
+        _ = node.sealedCall(.reportCompletions([end]))
         #expect(result(entry("old", token: 1), &node) == nil)
         #expect(result(entry("new", token: 3), &node) == "new")
     }
 
     @Test func `a forged record is empty, and so is that of another flight or that of a result`() {
         var (writer, reader) = (EngineSeals(keys), EngineSeals(keys))
-        guard case .want(let wants) = writer.sealed(.want([.make(2)])) else { return }
+        guard case .wantFlights(let wants) = writer.sealedCall(.wantFlights([.make(2)])) else { return }
         for record in [Array("1 GET 0 0 follow default http://10.0.0.1/".utf8), wants[0].record, entry("x")] {
             let grant = EngineGrant(key: key, token: token(1), priority: .normal, record: record)
             var empty = grant
             empty.record = []
             #expect(
-                reader.unsealed(.granted([grant], opensAfterMilliseconds: nil))
-                    == .granted([empty], opensAfterMilliseconds: nil))
-            #expect(reader.takeForgery() == true)
+                reader.unsealedEvent(.flightsGranted([grant], opensAfterMilliseconds: nil))
+                    == .flightsGranted([empty], opensAfterMilliseconds: nil))
+            #expect(reader.takeForgeryFlag() == true)
         }
         let own = EngineGrant(key: key, token: token(1), priority: .normal, record: nil)
         #expect(
-            reader.unsealed(.granted([own], opensAfterMilliseconds: nil))
-                == .granted([own], opensAfterMilliseconds: nil))
+            reader.unsealedEvent(.flightsGranted([own], opensAfterMilliseconds: nil))
+                == .flightsGranted([own], opensAfterMilliseconds: nil))
     }
 }

@@ -6,7 +6,7 @@ import EarshotWire
 /// A core with a manual clock, and the actions of its last pass.
 struct CoreRig {
     var core: BrokerCore
-    var now = Tick(nanoseconds: 0)
+    var now = MonotonicTime(nanoseconds: 0)
     var actions: [Action] = []
     private var lastBody: UInt64 = 0
     /// Whether the rig has numbered a message.
@@ -15,7 +15,7 @@ struct CoreRig {
     init(
         limits: CoreLimits = CoreLimits(), secret: String? = nil, broker: UInt64 = 1, cluster: ClusterServices? = nil
     ) {
-        let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: broker), spool: "/spool")
+        let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: broker), spoolPath: "/spool")
         core = BrokerCore(
             workerLimits: workerLimits, secret: secret, limits: limits, answering: Queries.answer, cluster: cluster,
             seed: 7)
@@ -37,13 +37,13 @@ struct CoreRig {
     mutating func takeActions() -> [Action] { core.takeActions() + core.takeActions() }
 
     /// Work on files before a message, which the rig does not report.
-    func fileWork(before message: WorkerMessage, by worker: WorkerID) -> FileWork {
+    func fileWork(before message: WorkerMessage, by worker: WorkerID) -> WorkerFileOperations {
         var core = core
         return core.fileWork(before: message, by: worker)
     }
 
     /// Work on files before the loss of a worker, which the rig does not report.
-    func fileWork(beforeLossOf worker: WorkerID) -> FileWork {
+    func fileWork(beforeLossOf worker: WorkerID) -> WorkerFileOperations {
         var core = core
         return core.fileWork(beforeLossOf: worker)
     }
@@ -62,7 +62,7 @@ struct CoreRig {
         connect(id)
         var hello = Hello(window: window)
         change(&hello)
-        core.received(.hello(hello), from: id, now: now)
+        core.clientMessageReceived(.hello(hello), from: id, now: now)
         return id
     }
 
@@ -71,7 +71,7 @@ struct CoreRig {
         core.clientConnected(id, token: Self.token(of: id), user: user)
     }
 
-    static func token(of client: ClientID) -> SessionToken { SessionToken(high: 7, low: client.rawValue) }
+    static func token(of client: ClientID) -> SessionToken { SessionToken(highBits: 7, lowBits: client.rawValue) }
 
     mutating func worker(
         _ number: UInt64 = 1, slots: Int = 8, schemes: [String] = ["http", "https"], acceptsDrain: Bool = false
@@ -82,7 +82,7 @@ struct CoreRig {
         ready.pid = Int(number)
         ready.schemes = schemes
         ready.acceptsDrain = acceptsDrain
-        core.received(.ready(ready), body: nil, from: id, now: now)
+        core.workerMessageReceived(.ready(ready), body: nil, from: id, now: now)
         return id
     }
 
@@ -90,17 +90,17 @@ struct CoreRig {
     ///
     /// - Parameter handle: its number; nil for the next one if the session has a lease.
     mutating func send(_ message: ClientMessage, number: UInt64? = nil, by client: ClientID) {
-        while core.isRemoving(client) { core.dispatch(now: now) }
+        while core.hasPendingRemoval(by: client) { core.dispatch(now: now) }
         let next = number ?? nextNumber(for: message, of: client)
         if number == nil, next != nil { isNumbering = true }
-        core.received(message, number: next, from: client, now: now)
+        core.clientMessageReceived(message, number: next, from: client, now: now)
     }
 
     private func nextNumber(for message: ClientMessage, of client: ClientID) -> UInt64? {
         guard message.canHaveNumber, let session = core.records.clients.handle(of: client),
             core.records.clients[session].leaseMilliseconds > 0
         else { return nil }
-        return core.records.clients[session].numbers.lastNumber + 1
+        return core.records.clients[session].messageNumbers.lastNumber + 1
     }
 
     mutating func fetch(
@@ -113,7 +113,7 @@ struct CoreRig {
     }
 
     mutating func remove(_ pattern: String, by client: ClientID) {
-        send(.remove(HandlerPattern(pattern)!), by: client)
+        send(.removeHandlers(HandlerPattern(pattern)!), by: client)
     }
 
     mutating func remove(_ handler: String, _ request: String, by client: ClientID) {
@@ -125,17 +125,17 @@ struct CoreRig {
 
     mutating func done(_ job: Job, by worker: WorkerID, status: Int = 200, length: Int = 3, fields: String = "") {
         var completion = Completion(attempt: job.attempt, status: status)
-        completion.length = length
+        completion.bodyByteCount = length
         completion.sha256 = String(repeating: "ab", count: 32)
         completion.httpFields = Array(fields.utf8)
         lastBody += 1
-        core.received(.done(completion), body: BodyID(rawValue: lastBody), from: worker, now: now)
+        core.workerMessageReceived(.completed(completion), body: BodyID(rawValue: lastBody), from: worker, now: now)
     }
 
-    mutating func pong(by worker: WorkerID) { core.received(.pong, body: nil, from: worker, now: now) }
+    mutating func pong(by worker: WorkerID) { core.workerMessageReceived(.pong, body: nil, from: worker, now: now) }
 
     mutating func failed(_ job: Job, _ code: String, by worker: WorkerID) {
-        core.received(
+        core.workerMessageReceived(
             .failed(job.attempt, code: code, detail: nil, receivedBytes: 0), body: nil, from: worker, now: now)
     }
 
@@ -148,20 +148,21 @@ struct CoreRig {
 
     /// Attempts with a CANCEL.
     var cancellations: [AttemptID] {
-        actions.compactMap { if case .worker(.send(_, .cancel(let attempt))) = $0 { attempt } else { nil } }
+        actions.compactMap { if case .worker(.send(_, .cancelAttempt(let attempt))) = $0 { attempt } else { nil } }
     }
 
     /// Terminals for a client, each as `handler request outcome`.
     func terminals(for client: ClientID) -> [String] {
         actions.compactMap {
-            if case .client(.deliver(client, let terminal, _)) = $0 { text(of: terminal) } else { nil }
+            if case .client(.deliverTerminal(client, let terminal, _)) = $0 { text(of: terminal) } else { nil }
         }
     }
 
     /// Details of the failures among those terminals.
     func details(for client: ClientID) -> [String?] {
         actions.compactMap { action in
-            guard case .client(.deliver(client, let terminal, _)) = action, case .failed(let failure) = terminal.outcome
+            guard case .client(.deliverTerminal(client, let terminal, _)) = action,
+                case .failed(let failure) = terminal.outcome
             else {
                 return nil
             }
@@ -193,7 +194,8 @@ struct CoreRig {
         actions.compactMap { action in
             switch action {
             case .client(.send(client, let message)): message
-            case .client(.reply(client, let message, _, _)) where isNumbering && message != .ok: message
+            case .client(.replyToNumberedMessage(client, let message, _, _)) where isNumbering && message != .ok:
+                message
             default: nil
             }
         }
@@ -212,7 +214,7 @@ struct CoreRig {
     /// Answers to numbered messages of a client, each as the first line with the number before it.
     func answers(to client: ClientID) -> [String] {
         actions.compactMap { action in
-            guard case .client(.reply(client, let message, _, let number)) = action else { return nil }
+            guard case .client(.replyToNumberedMessage(client, let message, _, let number)) = action else { return nil }
             let head = message.encoded().prefix { $0 != UInt8(ascii: "\n") }
             return "\(number) " + String(decoding: head, as: UTF8.self)
         }

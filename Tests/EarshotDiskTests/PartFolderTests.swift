@@ -26,19 +26,19 @@ import Testing
     deinit { try? FileManager.default.removeItem(atPath: base) }
 
     private func keys(_ text: String = "http://a.example/x\n") -> PartKeys {
-        PartKeys(texts: [text], owner: nil)
+        PartKeys(keyTexts: [text], owner: nil)
     }
 
     private func description(_ checkpoint: Checkpoint? = nil) -> PartDescription {
         PartDescription(
             validator: "\"a\"", totalBytes: 5 << 20, httpFields: Array("etag: \"a\"\nset-cookie: secret".utf8),
-            generation: attempt, checkpoint: checkpoint, isKnown: true)
+            generation: attempt, checkpoint: checkpoint, isKnownToClient: true)
     }
 
     /// Writes a body where a worker would, and returns its path.
     private func body(_ count: Int = mebibyte, attempt number: Int = 1, byte: UInt8 = 1) throws -> String {
         let id = AttemptID(broker: BrokerInstance(rawValue: 1), flight: 1, attempt: UInt32(number))
-        let path = "\(spool)/worker-7/\(SpoolName.part(of: id, pid: 7))"
+        let path = "\(spool)/worker-7/\(SpoolName.partFile(of: id, pid: 7))"
         let data = Data(repeating: byte, count: count)
         #expect(
             FileManager.default.createFile(atPath: path, contents: data, attributes: [.posixPermissions: 0o600]))
@@ -46,15 +46,16 @@ import Testing
     }
 
     private func head(_ path: String, _ keys: PartKeys? = nil, _ checkpoint: Checkpoint? = nil) throws -> PartHead {
-        try #require(parts.head(of: description(checkpoint), keys ?? self.keys(), at: path))
+        try #require(parts.makeHead(of: description(checkpoint), keys: keys ?? self.keys(), at: path))
     }
 
     private func stored(_ text: String = "http://a.example/x\n", _ checkpoint: Checkpoint? = nil) throws {
-        #expect(parts.store(try head(try body(), keys(text), checkpoint)))
+        #expect(parts.storePart(try head(try body(), keys(text), checkpoint)))
     }
 
     private func assign(_ text: String = "http://a.example/x\n", maxBytes: Int? = nil) -> PartFolder.AssignedPart? {
-        parts.assign(parts.names(of: keys(text)), maxBytes: maxBytes, to: "\(spool)/worker-7/next", as: "next")
+        parts.assignPart(
+            named: parts.partNames(for: keys(text)), maximumBytes: maxBytes, to: "\(spool)/worker-7/next", as: "next")
     }
 
     private var files: Set<String> {
@@ -77,9 +78,9 @@ import Testing
         try stored()
         #expect(files.count == 2)
         let assigned = try #require(assign())
-        #expect(assigned.bytes == Self.mebibyte && assigned.sha256 == nil)
+        #expect(assigned.usableBytes == Self.mebibyte && assigned.sha256 == nil)
         #expect(assigned.head.part.validator == "\"a\"" && assigned.head.part.generation == attempt)
-        #expect(assigned.head.part.isKnown)
+        #expect(assigned.head.part.isKnownToClient)
         #expect(String(decoding: assigned.head.part.httpFields, as: UTF8.self) == "etag: \"a\"")
         #expect(FileManager.default.fileExists(atPath: "\(spool)/worker-7/next"))
         #expect(files == ["growing/next"])
@@ -90,38 +91,38 @@ import Testing
         try stored()
         #expect(assign("http://a.example/x\nauthorization: me") == nil)
         let other = try PartFolder(base + "/other")
-        #expect(other.names(of: keys()) != parts.names(of: keys()))
-        #expect(try PartFolder(base + "/parts").names(of: keys()) == parts.names(of: keys()))
+        #expect(other.partNames(for: keys()) != parts.partNames(for: keys()))
+        #expect(try PartFolder(base + "/parts").partNames(for: keys()) == parts.partNames(for: keys()))
     }
 
     @Test func `a part has two names after a redirect`() throws {
-        let both = PartKeys(texts: ["http://b.example/signed?1\n", "http://a.example/x\n"], owner: nil)
-        #expect(parts.store(try head(try body(), both)))
+        let both = PartKeys(keyTexts: ["http://b.example/signed?1\n", "http://a.example/x\n"], owner: nil)
+        #expect(parts.storePart(try head(try body(), both)))
         #expect(files.count == 3)
-        #expect(assign()?.bytes == Self.mebibyte)
+        #expect(assign()?.usableBytes == Self.mebibyte)
         #expect(files == ["growing/next"])
     }
 
     @Test func `a second name whose description is older than the body finds nothing`() throws {
         let (own, first) = ("http://b.example/x\n", "redirected\nhttp://a.example/x\n")
-        let both = PartKeys(texts: [own, first], owner: nil)
-        #expect(parts.store(try head(try body(), both)))
-        #expect(parts.store(try head(try body(attempt: 2), keys(own))))
+        let both = PartKeys(keyTexts: [own, first], owner: nil)
+        #expect(parts.storePart(try head(try body(), both)))
+        #expect(parts.storePart(try head(try body(attempt: 2), keys(own))))
         #expect(assign(first) == nil)
-        #expect(assign(own)?.bytes == Self.mebibyte)
+        #expect(assign(own)?.usableBytes == Self.mebibyte)
     }
 
     @Test func `a read-only body, which was complete in its worker, can be written again`() throws {
         let path = try body()
         unsafe chmod(path, 0o400)
-        #expect(parts.store(try head(path)))
+        #expect(parts.storePart(try head(path)))
         #expect(assign() != nil)
         var status = stat()
         unsafe #expect(stat("\(spool)/worker-7/next", &status) == 0 && status.st_mode & 0o777 == 0o600)
     }
 
     @Test func `a small body is not stored, and a large one not lent to an attempt that accepts less`() throws {
-        #expect(!parts.store(try head(try body(Self.mebibyte - 1))))
+        #expect(!parts.storePart(try head(try body(Self.mebibyte - 1))))
         try stored()
         #expect(assign(maxBytes: Self.mebibyte - 1) == nil)
         #expect(assign(maxBytes: Self.mebibyte) != nil)
@@ -130,12 +131,12 @@ import Testing
     @Test func `of two brokers with one folder only one gets a part`() throws {
         for _ in 0..<50 {
             try stored()
-            let names = parts.names(of: keys())
+            let names = parts.partNames(for: keys())
             let (parts, spool) = (parts, spool)
             let winners = Atomic(0)
             DispatchQueue.concurrentPerform(iterations: 4) { index in
                 let path = "\(spool)/worker-7/\(index)"
-                guard parts.assign(names, maxBytes: nil, to: path, as: "\(index)") != nil else { return }
+                guard parts.assignPart(named: names, maximumBytes: nil, to: path, as: "\(index)") != nil else { return }
                 winners.add(1, ordering: .relaxed)
             }
             #expect(winners.load(ordering: .relaxed) == 1)
@@ -147,17 +148,17 @@ import Testing
     @Test func `after a boot only the bytes of the checkpoint count, with their hash`() throws {
         let hash = SHA256.digest(of: [UInt8](repeating: 1, count: Self.mebibyte).span).hex
         let path = try body(2 * Self.mebibyte)
-        #expect(parts.store(try head(path, nil, Checkpoint(bytes: Self.mebibyte, sha256: hash))))
-        try rewrite(parts.boot, "another-boot")
+        #expect(parts.storePart(try head(path, nil, Checkpoint(byteCount: Self.mebibyte, sha256: hash))))
+        try rewrite(parts.bootID, "another-boot")
         let assigned = try #require(assign())
-        #expect(assigned.bytes == Self.mebibyte && assigned.sha256 == hash)
+        #expect(assigned.usableBytes == Self.mebibyte && assigned.sha256 == hash)
     }
 
     @Test(arguments: [true, false])
     func `after a boot a part without a checkpoint, or shorter than it, is dropped`(hasCheckpoint: Bool) throws {
-        let checkpoint = Checkpoint(bytes: 2 * Self.mebibyte, sha256: String(repeating: "ab", count: 32))
+        let checkpoint = Checkpoint(byteCount: 2 * Self.mebibyte, sha256: String(repeating: "ab", count: 32))
         try stored("http://a.example/x\n", hasCheckpoint ? checkpoint : nil)
-        try rewrite(parts.boot, "another-boot")
+        try rewrite(parts.bootID, "another-boot")
         #expect(assign() == nil)
         #expect(files.isEmpty)
     }
@@ -197,7 +198,7 @@ import Testing
     // MARK: After a crash
 
     private func recorded(_ path: String, as id: String = "one") throws {
-        #expect(parts.record(try head(path), as: id))
+        #expect(parts.recordHead(try head(path), as: id))
     }
 
     @Test func `a body that an ended broker left is recovered, but not while a worker has it`() throws {
@@ -205,38 +206,38 @@ import Testing
         try recorded(path)
         let file = unsafe open(path, O_RDONLY)
         #expect(flock(file, LOCK_EX | LOCK_NB) == 0)
-        #expect(parts.recover(spool: spool) == 1)
+        #expect(parts.recoverBodies(fromSpool: spool) == 1)
         #expect(files == ["growing/one"])
         close(file)
-        #expect(parts.recover(spool: spool) == 0)
+        #expect(parts.recoverBodies(fromSpool: spool) == 0)
         #expect(!FileManager.default.fileExists(atPath: path))
-        #expect(assign()?.bytes == Self.mebibyte)
+        #expect(assign()?.usableBytes == Self.mebibyte)
     }
 
     @Test func `bodies of another broker are recovered once its spool is unlocked`() throws {
         try recorded(try body())
-        var lock = try LockFile.take(spool + "/broker.lock")
+        var lock = try LockFile.acquire(spool + "/broker.lock")
         #expect(lock != nil)
-        #expect(parts.recover(spool: nil) == 0)
+        #expect(parts.recoverBodies(fromSpool: nil) == 0)
         #expect(files == ["growing/one"])
         lock = nil
         // The spool of a private bus has its supervisor's lock beside it.
-        lock = try LockFile.take(base + "/lock")
-        #expect(parts.recover(spool: nil) == 0)
+        lock = try LockFile.acquire(base + "/lock")
+        #expect(parts.recoverBodies(fromSpool: nil) == 0)
         #expect(files == ["growing/one"])
         lock = nil
-        #expect(parts.recover(spool: nil) == 0)
+        #expect(parts.recoverBodies(fromSpool: nil) == 0)
         #expect(files.count == 2)
     }
 
     @Test func `descriptions of this broker stay, and those of bodies that are gone are removed`() throws {
         let path = try body()
         try recorded(path, as: "own")
-        #expect(parts.recover(spool: spool, except: ["own"]) == 0)
+        #expect(parts.recoverBodies(fromSpool: spool, except: ["own"]) == 0)
         #expect(files == ["growing/own"])
         try recorded(path, as: "gone")
         unsafe unlink(path)
-        #expect(parts.recover(spool: spool, except: ["own"]) == 0)
+        #expect(parts.recoverBodies(fromSpool: spool, except: ["own"]) == 0)
         #expect(files == ["growing/own"])
     }
 
@@ -245,14 +246,14 @@ import Testing
         try FileManager.default.createDirectory(
             atPath: folder + "/spool/worker-7", withIntermediateDirectories: true,
             attributes: [.posixPermissions: 0o700])
-        let path = "\(folder)/spool/worker-7/\(SpoolName.part(of: attempt, pid: 7))"
+        let path = "\(folder)/spool/worker-7/\(SpoolName.partFile(of: attempt, pid: 7))"
         try FileManager.default.moveItem(atPath: try body(), toPath: path)
         try recorded(path)
         let photos = base + "/private-photos-2024"
         try FileManager.default.createDirectory(atPath: photos, withIntermediateDirectories: true)
         parts.removePrivateSpools()
         #expect(FileManager.default.fileExists(atPath: folder), "it has no lock of a supervisor")
-        var lock = try LockFile.take(folder + "/lock")
+        var lock = try LockFile.acquire(folder + "/lock")
         #expect(lock != nil)
         parts.removePrivateSpools()
         #expect(FileManager.default.fileExists(atPath: folder), "its supervisor lives")
@@ -260,7 +261,7 @@ import Testing
         parts.removePrivateSpools()
         #expect(FileManager.default.fileExists(atPath: photos))
         #expect(!FileManager.default.fileExists(atPath: folder))
-        #expect(assign()?.bytes == Self.mebibyte)
+        #expect(assign()?.usableBytes == Self.mebibyte)
     }
 
     // MARK: Bounds
@@ -268,18 +269,18 @@ import Testing
     @Test func `the oldest parts go first, of the principal that has most bytes`() throws {
         for (number, owner) in [nil, "a", "a", "b"].enumerated() {
             let keys = PartKeys(
-                texts: ["\(number)"], owner: owner.flatMap { PrincipalName("key:\($0)") })
+                keyTexts: ["\(number)"], owner: owner.flatMap { PrincipalName("key:\($0)") })
             let path = try body(attempt: number + 1)
-            #expect(parts.store(try head(path, keys)))
-            let name = try #require(parts.names(of: keys).first)
+            #expect(parts.storePart(try head(path, keys)))
+            let name = try #require(parts.partNames(for: keys).first)
             let times = [timespec(tv_sec: time(nil) - 100 + number, tv_nsec: 0)]
             unsafe utimensat(AT_FDCWD, "\(parts.path)/\(name).body", [times[0], times[0]], 0)
         }
-        var totals = parts.sweep(limit: 3 * Self.mebibyte, seconds: 1_000)
-        #expect(totals.parts == 3 && totals.bytes == 3 * Self.mebibyte)
+        var totals = parts.enforceBounds(maximumBytes: 3 * Self.mebibyte, maximumAgeSeconds: 1_000)
+        #expect(totals.partCount == 3 && totals.bodyBytes == 3 * Self.mebibyte)
         #expect(assign("1") == nil, "the older one of a")
-        totals = parts.sweep(limit: 1 << 40, seconds: 98)
-        #expect(totals.parts == 2)
+        totals = parts.enforceBounds(maximumBytes: 1 << 40, maximumAgeSeconds: 98)
+        #expect(totals.partCount == 2)
         #expect(assign("0") == nil && assign("3") != nil)
     }
 
@@ -289,13 +290,13 @@ import Testing
             try Data(count: 3).write(to: URL(filePath: "\(parts.path)/\(name)"))
         }
         try stored()
-        _ = parts.sweep(limit: 1 << 40, seconds: 1_000)
-        _ = parts.recover(spool: nil)
+        _ = parts.enforceBounds(maximumBytes: 1 << 40, maximumAgeSeconds: 1_000)
+        _ = parts.recoverBodies(fromSpool: nil)
         #expect(files.count == 7)
         let old = timespec(tv_sec: time(nil) - 700, tv_nsec: 0)
         for name in files { unsafe utimensat(AT_FDCWD, "\(parts.path)/\(name)", [old, old], 0) }
-        #expect(parts.sweep(limit: 1 << 40, seconds: 1_000).parts == 2)
-        _ = parts.recover(spool: nil)
+        #expect(parts.enforceBounds(maximumBytes: 1 << 40, maximumAgeSeconds: 1_000).partCount == 2)
+        _ = parts.recoverBodies(fromSpool: nil)
         #expect(files.count == 3 && files.contains("letter.body"), "another program's file stays")
         #expect(assign() != nil)
     }
@@ -304,8 +305,8 @@ import Testing
 
     @Test func `a missing folder has no parts`() throws {
         let folder = base + "/none"
-        #expect(try PartFolder.totals(of: folder).parts == 0)
-        #expect(try PartFolder.clear(folder) == 0)
+        #expect(try PartFolder.totals(of: folder).partCount == 0)
+        #expect(try PartFolder.removeAllParts(of: folder) == 0)
         #expect(!FileManager.default.fileExists(atPath: folder))
     }
 
@@ -313,9 +314,9 @@ import Testing
         try stored()
         try recorded(try body(attempt: 2))
         #expect(parts.hasParts)
-        #expect(try PartFolder.totals(of: parts.path).bytes == Self.mebibyte)
-        #expect(try PartFolder.clear(parts.path) == 1)
-        #expect(try PartFolder.totals(of: parts.path).parts == 0)
+        #expect(try PartFolder.totals(of: parts.path).bodyBytes == Self.mebibyte)
+        #expect(try PartFolder.removeAllParts(of: parts.path) == 1)
+        #expect(try PartFolder.totals(of: parts.path).partCount == 0)
         #expect(files == ["growing/one"])
         #expect(!parts.hasParts)
     }
@@ -328,15 +329,15 @@ import Testing
     }
 
     @Test func `a spool on another file system is not accepted`() throws {
-        #expect(parts.accepts(spool: spool))
-        #expect(!parts.accepts(spool: "/proc"))
+        #expect(parts.sharesFileSystem(withSpool: spool))
+        #expect(!parts.sharesFileSystem(withSpool: "/proc"))
         #expect(files.isEmpty)
     }
 
     @Test func `a folder to which others can write is refused`() throws {
         unsafe chmod(parts.path, 0o777)
         #expect(throws: StoreError.self) { try PartFolder.totals(of: parts.path) }
-        #expect(throws: StoreError.self) { try PartFolder.clear(parts.path) }
+        #expect(throws: StoreError.self) { try PartFolder.removeAllParts(of: parts.path) }
         #expect(throws: StoreError.self) { try PartFolder(parts.path) }
     }
 }

@@ -16,7 +16,7 @@ final class DurableStoreTests {
         let root = NSTemporaryDirectory() + "/durable-\(UUID().uuidString)"
         folder = DurableFolder(root)
         spool = root + "/spool"
-        try folder.prepare()
+        try folder.prepareFolders()
         try FileManager.default.createDirectory(atPath: spool, withIntermediateDirectories: true)
     }
 
@@ -28,7 +28,7 @@ final class DurableStoreTests {
         var stored: [UInt64] = []
         var refused: [UInt64: Bool] = [:]
         var recorded: [UInt64: Bool] = [:]
-        var read: [UInt64: DurableReading] = [:]
+        var read: [UInt64: DurableStoredResult] = [:]
         var reopened: [UInt64: [UInt8]?] = [:]
         var missing: [UInt64] = []
         var reportedFaults: [DurableFault] = []
@@ -37,16 +37,16 @@ final class DurableStoreTests {
         mutating func take(_ answers: [DurableAnswer]) {
             for answer in answers {
                 switch answer {
-                case .opened(_, let hasRows): self.hasRows = hasRows
+                case .tableOpened(_, let hasRows): self.hasRows = hasRows
                 case .rows(let found): rows += found
                 case .stored(let id): stored.append(id)
                 case .refused(let id, let isFull): refused[id] = isFull
-                case .recorded(let id, let isStored): recorded[id] = isStored
-                case .read(let id, let reading?): read[id] = reading
-                case .read(let id, nil): missing.append(id)
+                case .resultRecorded(let id, let isStored): recorded[id] = isStored
+                case .resultRead(let id, let reading?): read[id] = reading
+                case .resultRead(let id, nil): missing.append(id)
                 case .reopened(let id, let head): reopened[id] = .some(head)
                 case .fault(let fault): reportedFaults.append(fault)
-                case .foreign(let words): foreign.append(words)
+                case .tableIncompatible(let words): foreign.append(words)
                 }
             }
         }
@@ -54,7 +54,7 @@ final class DurableStoreTests {
 
     /// Executes requests in a new store.
     private func life(_ requests: [DurableRequest] = []) throws -> Life {
-        let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
+        let store = try DurableStore(folder, lock: try folder.acquireLock(), spool: spool)
         store.submit(.rows(after: nil, principal: nil))
         for request in requests { store.submit(request) }
         store.finish()
@@ -71,7 +71,7 @@ final class DurableStoreTests {
 
     private func end(_ body: [UInt8]?, length: Int? = nil, sum: String? = nil) -> DurableEnd {
         DurableEnd(
-            head: Array("RESULT h 1 200\n".utf8), length: length ?? body?.count ?? 0,
+            terminalHead: Array("RESULT h 1 200\n".utf8), bodyLength: length ?? body?.count ?? 0,
             sha256: sum ?? body.map { _ in String(repeating: "a", count: 64) }, body: body)
     }
 
@@ -84,17 +84,19 @@ final class DurableStoreTests {
     {
         let path = spool + "/" + UUID().uuidString
         try Data(content).write(to: URL(fileURLWithPath: path))
-        return .record(id: id, end(nil, length: content.count, sum: sum), file: unsafe open(path, O_RDONLY))
+        return .storeResult(id: id, end(nil, length: content.count, sum: sum), file: unsafe open(path, O_RDONLY))
     }
 
-    private var bodies: [String] { (try? FileManager.default.contentsOfDirectory(atPath: folder.bodies)) ?? [] }
+    private var bodies: [String] { (try? FileManager.default.contentsOfDirectory(atPath: folder.bodiesPath)) ?? [] }
 
     @Test func `what is stored is there in the next life, in order, until it is forgotten`() throws {
         let first = try life(store(1...3))
         #expect(first.stored == [1, 2, 3] && first.hasRows == false)
-        let next = try life([.forget(id: 2), .record(id: 3, end([1, 2, 3]), file: nil), .forget(id: 77)])
+        let next = try life([
+            .deleteRequest(id: 2), .storeResult(id: 3, end([1, 2, 3]), file: nil), .deleteRequest(id: 77),
+        ])
         #expect(next.rows.map(\.id) == [1, 2, 3])
-        #expect(next.rows.map(\.head) == [head(1), head(2), head(3)])
+        #expect(next.rows.map(\.fetchHead) == [head(1), head(2), head(3)])
         #expect(next.rows.map(\.acceptedAt) == [10, 20, 30])
         #expect(next.recorded == [3: true])
         let last = try life([.read(id: 3), .read(id: 1)])
@@ -108,43 +110,43 @@ final class DurableStoreTests {
         let first = try life(store(1...2) + [recordFile(1, [7, 8]), recordFile(2, [7, 8])])
         #expect(first.recorded == [1: true, 2: true])
         #expect(bodies == [Self.sum])
-        let next = try life([.read(id: 1), .forget(id: 1)])
-        #expect(next.rows.map(\.file) == [Self.sum, Self.sum] && next.rows.map(\.fileBytes) == [2, 2])
-        guard case .file(let part, Self.sum, 2)? = next.read[1]?.body else {
+        let next = try life([.read(id: 1), .deleteRequest(id: 1)])
+        #expect(next.rows.map(\.bodyFile) == [Self.sum, Self.sum] && next.rows.map(\.bodyFileBytes) == [2, 2])
+        guard case .spoolFile(let part, Self.sum, 2)? = next.read[1]?.body else {
             Issue.record("no file: \(String(describing: next.read[1]))")
             return
         }
         #expect(try Data(contentsOf: URL(fileURLWithPath: spool + "/" + part)) == Data([7, 8]))
         #expect(bodies == [Self.sum])
-        _ = try life([.forget(id: 2)])
+        _ = try life([.deleteRequest(id: 2)])
         #expect(bodies.isEmpty)
     }
 
     @Test func `a failure that is deleted leaves its request, with room for the next result`() throws {
         var failed = end([1, 2, 3])
-        failed.head = Array("FAILED h 1 http-status\nstatus: 404\n".utf8)
-        _ = try life(store(1...3) + [.record(id: 1, failed, file: nil), recordFile(2, [7, 8])])
+        failed.terminalHead = Array("FAILED h 1 http-status\nstatus: 404\n".utf8)
+        _ = try life(store(1...3) + [.storeResult(id: 1, failed, file: nil), recordFile(2, [7, 8])])
         let next = try life([
             .reopen(id: 1, acceptedAt: 77), .reopen(id: 2, acceptedAt: 78), .reopen(id: 3, acceptedAt: 79),
             .read(id: 1),
             .reopen(id: 99, acceptedAt: 1),
         ])
-        #expect(next.rows.map(\.summary.failure) == ["http-status", nil, nil])
+        #expect(next.rows.map(\.resultSummary.failure) == ["http-status", nil, nil])
         #expect(next.reopened == [1: head(1), 2: head(2), 3: nil, 99: nil] && next.missing == [1])
         #expect(bodies.isEmpty)
-        let last = try life([.record(id: 1, end([4]), file: nil), .read(id: 1)])
+        let last = try life([.storeResult(id: 1, end([4]), file: nil), .read(id: 1)])
         #expect(last.rows.map(\.acceptedAt) == [77, 78, 30] && last.rows.map(\.hasEnded) == [false, false, false])
         #expect(last.read[1]?.body == .bytes([4]))
         // The rows, without a result but one, have exactly this size.
         let row = head(1).count + 256
-        #expect(try life([.limit(bytes: 4 * row + end([4]).head.count + 1)] + store(4...5)).stored == [4])
+        #expect(try life([.setLimit(bytes: 4 * row + end([4]).terminalHead.count + 1)] + store(4...5)).stored == [4])
     }
 
     @Test func `beyond the limit requests are refused and results are not kept, until there is room`() throws {
         let answers = try life(
-            [.limit(bytes: 1_000)] + store(1...4) + [
-                .record(id: 1, end([UInt8](repeating: 0, count: 900)), file: nil), try recordFile(2, [1, 2, 3]),
-                .forget(id: 1), .store(id: 5, principal: nil, acceptedAt: 1, head: head(5)),
+            [.setLimit(bytes: 1_000)] + store(1...4) + [
+                .storeResult(id: 1, end([UInt8](repeating: 0, count: 900)), file: nil), try recordFile(2, [1, 2, 3]),
+                .deleteRequest(id: 1), .store(id: 5, principal: nil, acceptedAt: 1, head: head(5)),
             ])
         #expect(answers.stored == [1, 2, 3, 5])
         #expect(answers.refused == [4: true])
@@ -155,8 +157,8 @@ final class DurableStoreTests {
     @Test func `a result whose file is short or gone is fetched again`() throws {
         let other = SHA256.digest(of: [9].span).hex
         _ = try life(store(1...2) + [recordFile(1, [7, 8]), recordFile(2, [9], sum: other)])
-        try FileManager.default.removeItem(atPath: folder.bodies + "/" + Self.sum)
-        try Data([1]).write(to: URL(fileURLWithPath: folder.bodies + "/without-a-row"))
+        try FileManager.default.removeItem(atPath: folder.bodiesPath + "/" + Self.sum)
+        try Data([1]).write(to: URL(fileURLWithPath: folder.bodiesPath + "/without-a-row"))
         let next = try life()
         #expect(next.rows.map(\.hasEnded) == [false, true])
         #expect(bodies == [other])
@@ -164,8 +166,8 @@ final class DurableStoreTests {
 
     @Test func `a damaged table is moved aside and begun anew`() throws {
         _ = try life(store(1...2))
-        try Data(repeating: 7, count: 8_192).write(to: URL(fileURLWithPath: folder.database))
-        try? FileManager.default.removeItem(atPath: folder.database + "-wal")
+        try Data(repeating: 7, count: 8_192).write(to: URL(fileURLWithPath: folder.databasePath))
+        try? FileManager.default.removeItem(atPath: folder.databasePath + "-wal")
         let next = try life(store(5...5))
         #expect(next.reportedFaults.count == 1 && next.rows.isEmpty)
         #expect(next.stored == [5])
@@ -186,8 +188,8 @@ final class DurableStoreTests {
     @Test(arguments: [true, false])
     func `bodies whose table is damaged or gone are kept beside it`(isDamaged: Bool) throws {
         _ = try life(store(1...1) + [recordFile(1, [7, 8])])
-        for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: folder.database + suffix) }
-        if isDamaged { try Data(repeating: 7, count: 8_192).write(to: URL(filePath: folder.database)) }
+        for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: folder.databasePath + suffix) }
+        if isDamaged { try Data(repeating: 7, count: 8_192).write(to: URL(filePath: folder.databasePath)) }
         let next = try life(store(5...5))
         #expect(next.reportedFaults.count == 1 && next.rows.isEmpty && next.stored == [5])
         let quarantinePath = try #require(damaged.first)
@@ -203,20 +205,20 @@ final class DurableStoreTests {
         let changes = [("PRAGMA user_version = 4", "newer"), ("PRAGMA user_version = 0", "another program")]
         for (change, word) in changes {
             try execute(change)
-            let next = try life(store(5...5) + [.forget(id: 1), .read(id: 1)])
+            let next = try life(store(5...5) + [.deleteRequest(id: 1), .read(id: 1)])
             #expect(next.foreign.count == 1 && next.foreign.first?.contains(word) == true)
-            #expect(next.foreign.first?.contains(folder.database) == true)
+            #expect(next.foreign.first?.contains(folder.databasePath) == true)
             #expect(next.refused == [5: false] && next.missing == [1])
             #expect(bodies == [Self.sum] && damaged.isEmpty)
         }
         try execute("PRAGMA user_version = 3")
-        #expect(try life().rows.map(\.file) == [Self.sum])
+        #expect(try life().rows.map(\.bodyFile) == [Self.sum])
     }
 
     @Test func `a row with an impossible length does not take the room of others`() throws {
-        _ = try life(store(1...4) + [recordFile(2, [7, 8]), .record(id: 3, end([9]), file: nil)])
+        _ = try life(store(1...4) + [recordFile(2, [7, 8]), .storeResult(id: 3, end([9]), file: nil)])
         try execute("UPDATE request SET length = 9223372036854775807")
-        let next = try life([.limit(bytes: 4_096)] + store(5...5) + [.read(id: 3)])
+        let next = try life([.setLimit(bytes: 4_096)] + store(5...5) + [.read(id: 3)])
         #expect(next.stored == [5] && next.reportedFaults.isEmpty)
         #expect(next.rows.map(\.hasEnded) == [false, false, true, false], "a body file has another length")
         #expect(next.read[3]?.body == .bytes([9]))
@@ -229,21 +231,21 @@ final class DurableStoreTests {
         #expect(next.reportedFaults.count == 1 && next.refused == [5: false])
         #expect(bodies == [Self.sum] && damaged.isEmpty)
         try execute("ALTER TABLE request RENAME COLUMN renamed TO accepted")
-        #expect(try life().rows.map(\.file) == [Self.sum])
+        #expect(try life().rows.map(\.bodyFile) == [Self.sum])
     }
 
     private func execute(_ statement: String) throws {
-        try Database(folder.database).execute(statement)
+        try Database(folder.databasePath).execute(statement)
     }
 
     @Test func `a table that was removed beneath it keeps nothing more and says so`() throws {
-        let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
+        let store = try DurableStore(folder, lock: try folder.acquireLock(), spool: spool)
         store.submit(.store(id: 1, principal: nil, acceptedAt: 1, head: head(1)))
         store.finish()
-        try FileManager.default.moveItem(atPath: folder.database, toPath: folder.database + ".away")
+        try FileManager.default.moveItem(atPath: folder.databasePath, toPath: folder.databasePath + ".away")
         store.submit(.store(id: 2, principal: nil, acceptedAt: 1, head: head(2)))
         store.finish()
-        try FileManager.default.moveItem(atPath: folder.database + ".away", toPath: folder.database)
+        try FileManager.default.moveItem(atPath: folder.databasePath + ".away", toPath: folder.databasePath)
         store.submit(.store(id: 3, principal: nil, acceptedAt: 1, head: head(3)))
         store.finish()
         var life = Life()
@@ -255,23 +257,23 @@ final class DurableStoreTests {
     }
 
     @Test func `one process has it at a time`() throws {
-        let lock = try folder.take()
-        #expect(throws: StoreError.self) { _ = try folder.take() }
+        let lock = try folder.acquireLock()
+        #expect(throws: StoreError.self) { _ = try folder.acquireLock() }
         withExtendedLifetime(lock) {}
     }
 
     @Test func `a disk that fails refuses what is new, keeps what is there, and works on when there is room`() throws {
-        let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
+        let store = try DurableStore(folder, lock: try folder.acquireLock(), spool: spool)
         store.submit(.store(id: 1, principal: nil, acceptedAt: 1, head: head(1)))
         store.finish()
-        let other = try DurableTable(folder.database)
+        let other = try DurableTable(folder.databasePath)
         var life = Life()
         // A write transaction of another connection makes writes fail, like a disk error.
         try other.transaction {
             try other.insert(99, principal: nil, acceptedAt: 1, head: head(99))
             store.submit(.store(id: 2, principal: nil, acceptedAt: 1, head: head(2)))
-            store.submit(.forget(id: 1))
-            store.submit(.record(id: 1, end([1]), file: nil))
+            store.submit(.deleteRequest(id: 1))
+            store.submit(.storeResult(id: 1, end([1]), file: nil))
             store.finish()
             try other.delete(99)
         }
@@ -284,13 +286,13 @@ final class DurableStoreTests {
     }
 
     @Test func `a deletion that the disk rejects is tried again, also if nothing else is written`() throws {
-        let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
+        let store = try DurableStore(folder, lock: try folder.acquireLock(), spool: spool)
         store.submit(.store(id: 1, principal: nil, acceptedAt: 1, head: head(1)))
         store.finish()
-        let other = try DurableTable(folder.database)
+        let other = try DurableTable(folder.databasePath)
         try other.transaction {
             try other.insert(99, principal: nil, acceptedAt: 1, head: head(99))
-            store.submit(.forget(id: 1))
+            store.submit(.deleteRequest(id: 1))
             store.finish()
             try other.delete(99)
         }
@@ -301,13 +303,13 @@ final class DurableStoreTests {
 
     @Test func `a row states code, status and attempts of its result`() throws {
         var failed = end(nil)
-        failed.head = Array(
+        failed.terminalHead = Array(
             "FAILED h 1 http-status\nseq: 7\nstatus: 404\nurl: http://a/\nattempts: 3\n\nstatus: 9\nattempts: 9\n".utf8)
-        _ = try life(store(1...3) + [.record(id: 1, failed, file: nil), .record(id: 2, end([1]), file: nil)])
+        _ = try life(store(1...3) + [.storeResult(id: 1, failed, file: nil), .storeResult(id: 2, end([1]), file: nil)])
         let rows = try life().rows
-        #expect(rows.map(\.summary.failure) == ["http-status", nil, nil])
-        #expect(rows.map(\.summary.status) == [404, 200, nil])
-        #expect(rows.map(\.summary.attempts) == [3, 0, 0])
+        #expect(rows.map(\.resultSummary.failure) == ["http-status", nil, nil])
+        #expect(rows.map(\.resultSummary.status) == [404, 200, nil])
+        #expect(rows.map(\.resultSummary.attempts) == [3, 0, 0])
     }
 
     private func slices(_ store: DurableStore, principal: String? = nil) -> [[DurableRow]] {
@@ -322,9 +324,9 @@ final class DurableStoreTests {
 
     @Test func `rows are read in slices of a bounded number and size`() throws {
         _ = try life(store(1...600))
-        let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
+        let store = try DurableStore(folder, lock: try folder.acquireLock(), spool: spool)
         #expect(slices(store).map(\.count) == [256, 256, 88, 0])
-        for id in 1...600 as ClosedRange<UInt64> { store.submit(.forget(id: id)) }
+        for id in 1...600 as ClosedRange<UInt64> { store.submit(.deleteRequest(id: id)) }
         let long = [UInt8](repeating: 7, count: 100 << 10)
         for id in 1...7 as ClosedRange<UInt64> {
             store.submit(.store(id: id, principal: nil, acceptedAt: 1, head: long))
@@ -335,7 +337,7 @@ final class DurableStoreTests {
     }
 
     @Test func `rows of one principal are read without those of others`() throws {
-        let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
+        let store = try DurableStore(folder, lock: try folder.acquireLock(), spool: spool)
         for (id, principal) in [(1, "uid:1"), (2, nil), (3, "uid:2"), (4, "uid:1")] as [(UInt64, String?)] {
             store.submit(.store(id: id, principal: principal, acceptedAt: 1, head: head(id)))
         }
@@ -344,15 +346,15 @@ final class DurableStoreTests {
     }
 
     @Test func `a row that is forgotten is not read, though the disk rejects its deletion`() throws {
-        let store = try DurableStore(folder, lock: try folder.take(), spool: spool)
+        let store = try DurableStore(folder, lock: try folder.acquireLock(), spool: spool)
         for request in self.store(1...2) { store.submit(request) }
         store.finish()
         _ = store.answers.takeAll()
-        let other = try DurableTable(folder.database)
+        let other = try DurableTable(folder.databasePath)
         try other.transaction {
             try other.insert(99, principal: nil, acceptedAt: 1, head: head(99))
-            store.submit(.forget(id: 1))
-            store.submit(.forget(id: 2))
+            store.submit(.deleteRequest(id: 1))
+            store.submit(.deleteRequest(id: 2))
             store.submit(.rows(after: nil, principal: nil))
             store.finish()
             try other.delete(99)
@@ -363,7 +365,8 @@ final class DurableStoreTests {
     }
 
     @Test func `a row states the bytes of its result`() throws {
-        _ = try life(store(1...3) + [.record(id: 1, end([1, 2, 3]), file: nil), recordFile(2, [7, 8])])
-        #expect(try life().rows.map(\.resultBytes) == [end(nil).head.count + 3, end(nil).head.count + 2, 0])
+        _ = try life(store(1...3) + [.storeResult(id: 1, end([1, 2, 3]), file: nil), recordFile(2, [7, 8])])
+        #expect(
+            try life().rows.map(\.resultBytes) == [end(nil).terminalHead.count + 3, end(nil).terminalHead.count + 2, 0])
     }
 }

@@ -8,12 +8,12 @@ struct StoreThreadTests {
     private final class Backend: StoreBackend {
         private let attempts: Mailbox<[Int]>
         private var rejections = 2
-        var isBehind = false
+        var hasPendingWork = false
 
         init(_ attempts: Mailbox<[Int]>) { self.attempts = attempts }
 
         func carryOut(_ requests: [Int]) {
-            isBehind = rejections > 0
+            hasPendingWork = rejections > 0
             rejections -= 1
             attempts.put(requests)
         }
@@ -23,7 +23,7 @@ struct StoreThreadTests {
         let attempts = try Mailbox<[Int]>()
         let loop = try EventLoop()
         var seen: [[Int]] = []
-        let thread = StoreThread("test", pauseMilliseconds: 1) { Backend(attempts) }
+        let thread = StoreThread("test", retryPauseMilliseconds: 1) { Backend(attempts) }
         _ = try loop.add(attempts.descriptor, .readable) { _ in seen += attempts.takeAll() }
         thread.submit(7)
         try loop.run { seen.count == 3 }

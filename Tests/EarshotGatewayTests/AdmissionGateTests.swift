@@ -9,7 +9,7 @@ private final class Rig {
 
     init(now: LoopTime) { gate = AdmissionGate(now: now) }
 
-    var count: Int { gate.count }
+    var count: Int { gate.handshakeCount }
 
     func decision(now: LoopTime) -> AdmissionGate.Decision { gate.decision(now: now) }
 
@@ -17,7 +17,7 @@ private final class Rig {
         gate.connectionAccepted(number, from: address)
     }
 
-    func ended(_ number: UInt64) { gate.ended(number) }
+    func ended(_ number: UInt64) { gate.handshakeEnded(number) }
 }
 
 /// Bounds of connections in the handshake.
@@ -30,29 +30,29 @@ private final class Rig {
 
     @Test func `a burst passes, and then one connection for each share of a second`() throws {
         let gate = Rig(now: start)
-        for number in 0..<AdmissionGate.mostAtOnce {
+        for number in 0..<AdmissionGate.maximumAcceptBurst {
             #expect(gate.decision(now: start) == .admit)
             #expect(gate.began(UInt64(number), from: try address(number)) == nil)
             gate.ended(UInt64(number))
         }
-        let share = 1_000_000_000 / Int64(AdmissionGate.mostPerSecond)
+        let share = 1_000_000_000 / Int64(AdmissionGate.maximumAcceptsPerSecond)
         let next = LoopTime(nanoseconds: start.nanoseconds + share)
-        #expect(gate.decision(now: start) == .wait(next))
+        #expect(gate.decision(now: start) == .waitUntil(next))
         #expect(gate.decision(now: next) == .admit)
     }
 
     @Test func `at the maximum of handshakes others wait until one ends`() throws {
         let gate = Rig(now: start)
         var now = start
-        for number in 0..<AdmissionGate.mostHandshakes {
+        for number in 0..<AdmissionGate.maximumHandshakes {
             now = now.advanced(by: .milliseconds(10))
             #expect(gate.decision(now: now) == .admit)
             #expect(gate.began(UInt64(number), from: try address(number)) == nil)
         }
-        #expect(gate.decision(now: now) == .wait(nil))
+        #expect(gate.decision(now: now) == .waitUntil(nil))
         gate.ended(3)
         gate.ended(3)
-        #expect(gate.count == AdmissionGate.mostHandshakes - 1)
+        #expect(gate.count == AdmissionGate.maximumHandshakes - 1)
         #expect(gate.decision(now: now) == .admit)
     }
 
@@ -60,18 +60,18 @@ private final class Rig {
         let gate = Rig(now: start)
         let other = try #require(TCPSocket.Address("2001:db8:1:2::1"))
         #expect(gate.began(9_999, from: other) == nil)
-        for number in 0..<AdmissionGate.mostOfNetwork {
+        for number in 0..<AdmissionGate.maximumHandshakesPerNetwork {
             #expect(gate.began(UInt64(number), from: try address(1)) == nil)
         }
         #expect(gate.began(500, from: try address(1)) == 0)
         #expect(gate.began(501, from: try address(1)) == 1)
         #expect(gate.began(502, from: try #require(TCPSocket.Address("2001:db8:1:2:ffff::2"))) == nil)
-        #expect(gate.count == AdmissionGate.mostOfNetwork + 2)
+        #expect(gate.count == AdmissionGate.maximumHandshakesPerNetwork + 2)
     }
 
     @Test func `addresses of IPv6 with the same 64 bits are one network`() throws {
         let gate = Rig(now: start)
-        for number in 0..<AdmissionGate.mostOfNetwork {
+        for number in 0..<AdmissionGate.maximumHandshakesPerNetwork {
             let text = "2001:db8:1:2::\(String(number, radix: 16))"
             #expect(gate.began(UInt64(number), from: try #require(TCPSocket.Address(text))) == nil)
         }

@@ -30,11 +30,11 @@ import Testing
         let names = GatewayKeys(secretKey: "s", clients: keys).principals(at: 86_400).map(\.description)
         #expect(names.count == 250)
         #expect(names.allSatisfy { $0.hasPrefix("key:nnn") })
-        let lines = GatewayProcess.lines(of: names.compactMap { PrincipalName($0) })
+        let lines = GatewayProcess.principalLines(of: names.compactMap { PrincipalName($0) })
         #expect(lines.count == 3)
         #expect(lines.last == "keys-end")
         #expect(lines.dropLast().flatMap { $0.split(separator: " ").dropFirst() }.map { String($0) } == names)
-        #expect(lines.allSatisfy { $0.utf8.count < LineChannel.lineBytes })
+        #expect(lines.allSatisfy { $0.utf8.count < LineChannel.maximumLineBytes })
     }
 
     @Test func `names are those of principals`() {

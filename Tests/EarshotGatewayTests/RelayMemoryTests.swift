@@ -19,18 +19,18 @@ private final class Rig {
 
     @Test func `a client whose messages the broker does not read is read up to its bound`() {
         let rig = Rig()
-        #expect(rig.mayRead(1, RelayMemory.unreadBytes - 1, isBlocked: true))
-        #expect(!rig.mayRead(1, RelayMemory.unreadBytes, isBlocked: true))
-        #expect(rig.mayRead(1, RelayMemory.unreadBytes))
+        #expect(rig.mayRead(1, RelayMemory.maximumUnreadBytes - 1, isBlocked: true))
+        #expect(!rig.mayRead(1, RelayMemory.maximumUnreadBytes, isBlocked: true))
+        #expect(rig.mayRead(1, RelayMemory.maximumUnreadBytes))
     }
 
     @Test func `while memory is short one long message is read, and short ones are`() {
         let rig = Rig()
-        rig.memory.changed(undelivered: RelayMemory.undeliveredOfAll)
-        let long = RelayMemory.ownBytes + 1
+        rig.memory.adjustUndelivered(by: RelayMemory.undeliveredBytesThreshold)
+        let long = RelayMemory.guaranteedBytesPerClient + 1
         #expect(rig.mayRead(1, long))
         #expect(!rig.mayRead(2, long))
-        #expect(rig.mayRead(3, RelayMemory.ownBytes - 1))
+        #expect(rig.mayRead(3, RelayMemory.guaranteedBytesPerClient - 1))
         #expect(rig.mayRead(1, 0))
         #expect(rig.mayRead(2, long))
         #expect(!rig.mayRead(1, long))
@@ -40,20 +40,20 @@ private final class Rig {
 
     @Test func `a long message has ten seconds while others wait`() {
         let rig = Rig()
-        rig.memory.changed(undelivered: RelayMemory.undeliveredOfAll)
-        #expect(rig.mayRead(1, RelayMemory.ownBytes + 1))
+        rig.memory.adjustUndelivered(by: RelayMemory.undeliveredBytesThreshold)
+        #expect(rig.mayRead(1, RelayMemory.guaranteedBytesPerClient + 1))
         #expect(rig.memory.overdueClient(now: start.advanced(by: .milliseconds(9_999))) == nil)
         #expect(rig.memory.overdueClient(now: start.advanced(by: .seconds(10))) == 1)
     }
 
     @Test func `a client gets a mebibyte, and less while all have much`() {
         let rig = Rig()
-        #expect(rig.memory.maySend(unsent: RelayMemory.unsentBytes - 1))
-        #expect(!rig.memory.maySend(unsent: RelayMemory.unsentBytes))
-        rig.memory.changed(unsent: RelayMemory.unsentOfAll)
-        #expect(rig.memory.maySend(unsent: RelayMemory.ownBytes - 1))
-        #expect(!rig.memory.maySend(unsent: RelayMemory.ownBytes))
-        rig.memory.changed(unsent: -1)
-        #expect(rig.memory.maySend(unsent: RelayMemory.ownBytes))
+        #expect(rig.memory.maySend(unsent: RelayMemory.maximumUnsentBytes - 1))
+        #expect(!rig.memory.maySend(unsent: RelayMemory.maximumUnsentBytes))
+        rig.memory.adjustUnsent(by: RelayMemory.unsentBytesThreshold)
+        #expect(rig.memory.maySend(unsent: RelayMemory.guaranteedBytesPerClient - 1))
+        #expect(!rig.memory.maySend(unsent: RelayMemory.guaranteedBytesPerClient))
+        rig.memory.adjustUnsent(by: -1)
+        #expect(rig.memory.maySend(unsent: RelayMemory.guaranteedBytesPerClient))
     }
 }

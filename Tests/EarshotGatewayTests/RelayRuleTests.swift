@@ -26,7 +26,7 @@ import Testing
         #expect(hello.principal?.description == "key:laptop")
         #expect(hello.proof == proof)
         #expect(hello.window == 8 && hello.leaseMilliseconds == 60_000)
-        #expect(hello.unanswered == 3 && hello.isPulling)
+        #expect(hello.firstUnansweredNumber == 3 && hello.pullsBodies)
     }
 
     @Test func `the key of a cluster is that of clients with the principal of its nodes`() throws {
@@ -43,7 +43,7 @@ import Testing
             return
         }
         #expect(hello.principal?.description == "node:shop")
-        #expect(hello.proof == proof && hello.isPulling)
+        #expect(hello.proof == proof && hello.pullsBodies)
         guard case .refuse(let refusal) = verdict("READY EARW/1\nslots: 1\nschemes: thumb\n"),
             case .error(let reply) = try BrokerMessage(head: refusal)
         else {
@@ -106,7 +106,7 @@ import Testing
         #expect(ready.principal?.description == "key:laptop")
         #expect(ready.proof == proof)
         #expect(ready.slots == 3 && ready.schemes == ["x", "y"] && ready.acceptsDrain)
-        #expect(ready.pid == 0 && !ready.needsFiles)
+        #expect(ready.pid == 0 && !ready.needsFileContents)
     }
 
     @Test(arguments: ["PONG\n", "DONE a.1.1 200\n", "BYE\n", "REA", "READYX\n", "", "HELLO EAR/1\nwindow: 1\n"])

@@ -7,7 +7,7 @@ import Testing
         for text in ["", "a", "caf\u{e9}", "\u{1f600}\u{10ffff}", "e\u{301}"] {
             #expect(Array(ByteText.text(of: Array(text.utf8)).utf8) == Array(text.utf8))
             #expect(ByteText.bytes(of: text) == Array(text.utf8))
-            #expect(!ByteText.isMarked(text))
+            #expect(!ByteText.containsNonUTF8Bytes(text))
         }
     }
 
@@ -19,9 +19,9 @@ import Testing
         ] as [[UInt8]])
     func `bytes that are not UTF-8 come back`(bytes: [UInt8]) {
         let text = ByteText.text(of: bytes)
-        #expect(ByteText.isMarked(text))
+        #expect(ByteText.containsNonUTF8Bytes(text))
         #expect(ByteText.bytes(of: text) == bytes)
-        #expect(ByteText.path(text).map { UInt8(bitPattern: $0) } == bytes + [0])
+        #expect(ByteText.cString(text).map { UInt8(bitPattern: $0) } == bytes + [0])
     }
 
     @Test func `any bytes come back`() {

@@ -16,10 +16,10 @@ import Testing
     @Test func `a killed child ends by the signal, and gets none afterwards`() throws {
         let child = try ChildProcess.spawn("/bin/sleep", ["sleep", "1000"])
         #expect(child.reap() == nil)
-        #expect(child.send(SIGKILL))
+        #expect(child.sendSignal(SIGKILL))
         try awaitEnd(child)
         #expect(child.reap() == .signal(SIGKILL))
-        #expect(!child.send(SIGKILL))
+        #expect(!child.sendSignal(SIGKILL))
     }
 
     @Test func `a child gets the descriptors it is given, and no others`() throws {
@@ -41,9 +41,9 @@ import Testing
     }
 
     @Test func `a child has the streams and the variables that it is given`() throws {
-        let input = try InheritedPipe.file(holding: Array(repeating: UInt8(ascii: "x"), count: 200_000))
+        let input = try InheritedPipe.makeUnnamedFile(containing: Array(repeating: UInt8(ascii: "x"), count: 200_000))
         let (output, errors) = (Pipe(), Pipe())
-        let streams = ChildProcess.Streams(input: input, output: output.writer, errors: errors.writer)
+        let streams = ChildProcess.Streams(input: input, output: output.writer, errorOutput: errors.writer)
         let script = "echo $EARSHOT_GIVEN $HOME $(wc -c); echo $EARSHOT_GIVEN >&2"
         let child = try ChildProcess.spawn(
             "/bin/sh", ["sh", "-c", script], streams: streams, variables: ["EARSHOT_GIVEN": "a=b", "HOME": "here"])
@@ -60,7 +60,7 @@ import Testing
         let child = try ChildProcess.spawn("/bin/sh", ["sh", "-c", "sleep 1000 & echo $!; wait"], streams: streams)
         let grandchild = try #require(Int32(output.text().dropLast()))
         let process = try ProcessDescriptor(pid: grandchild)
-        child.sendToGroup(SIGKILL)
+        child.sendSignalToGroup(SIGKILL)
         try awaitEnd(child)
         #expect(child.reap() == .signal(SIGKILL))
         let loop = try EventLoop()
@@ -68,7 +68,7 @@ import Testing
         _ = try loop.add(process.descriptor, .readable) { _ in hasEnded = true }
         #expect(try loop.run(for: patience) { hasEnded })
         // Its process ID may be reused.
-        child.sendToGroup(SIGKILL)
+        child.sendSignalToGroup(SIGKILL)
     }
 
     @Test func `the group of a child that was reaped elsewhere gets no signal`() throws {
@@ -81,7 +81,7 @@ import Testing
         #expect(waitpid(child.pid, nil, 0) == child.pid)
         #expect(child.reap() == .code(-1))
         // The group still has a member, as one that reuses the number would.
-        child.sendToGroup(SIGKILL)
+        child.sendSignalToGroup(SIGKILL)
         let loop = try EventLoop()
         var isAlive = false
         _ = try loop.add(output.reader, .readable) { _ in isAlive = output.text() == "alive\n" }
@@ -100,9 +100,9 @@ import Testing
         var hasEnded = false
         _ = try loop.add(grandchild.descriptor, .readable) { _ in hasEnded = true }
         #expect(try loop.run(for: patience) { hasEnded })
-        let end = LoopTime.read().advanced(by: patience)
+        let end = LoopTime.readClock().advanced(by: patience)
         // The process ID has an entry until the child is reaped.
-        while kill(child.pid, 0) == 0, LoopTime.read() < end { sched_yield() }
+        while kill(child.pid, 0) == 0, LoopTime.readClock() < end { sched_yield() }
         #expect(kill(child.pid, 0) == -1)
     }
 
@@ -122,11 +122,11 @@ import Testing
         let child = try ChildProcess.spawn("/bin/sleep", ["sleep", "1000"])
         let process = try ProcessDescriptor(pid: child.pid)
         #expect(!process.hasEnded)
-        #expect(process.send(0))
+        #expect(process.sendSignal(0))
         let loop = try EventLoop()
         var hasEnded = false
         let registration = try loop.add(process.descriptor, .readable) { _ in hasEnded = true }
-        #expect(process.send(SIGKILL))
+        #expect(process.sendSignal(SIGKILL))
         #expect(try loop.run(for: patience) { hasEnded })
         #expect(process.hasEnded)
         loop.remove(registration)
@@ -150,8 +150,8 @@ import Testing
     }
 
     @Test func `a parent that is not the expected one is seen`() throws {
-        #expect(try !ParentProcess.bind(to: -1, signal: 0))
-        #expect(try ParentProcess.bind(to: getppid(), signal: 0))
+        #expect(try !ParentProcess.setParentDeathSignal(parentPid: -1, signal: 0))
+        #expect(try ParentProcess.setParentDeathSignal(parentPid: getppid(), signal: 0))
     }
 
     private func awaitEnd(_ child: ChildProcess) throws {

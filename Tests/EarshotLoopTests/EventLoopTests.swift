@@ -29,7 +29,7 @@ let patience = Duration.seconds(60)
         let isDone = try loop.run(for: patience) {
             if queued == 0 {
                 queued = 1
-                loop.passAgain()
+                loop.requestAnotherPass()
             }
             return done == 1
         }
@@ -137,7 +137,7 @@ let patience = Duration.seconds(60)
         var reported: [EventLoop.Readiness] = []
         let registration = try loop.add(pipe.writer, []) { reported.append($0) }
         #expect(try !loop.run(for: .milliseconds(5)) { !reported.isEmpty })
-        try loop.change(registration, to: .writable)
+        try loop.changeInterest(of: registration, to: .writable)
         #expect(try loop.run(for: patience) { reported.first == .writable })
         loop.remove(registration)
     }
@@ -148,7 +148,7 @@ let patience = Duration.seconds(60)
         var passes = 0
         let hook = loop.addHook {
             passes += 1
-            return passes < 4 ? .none : .until(start.advanced(by: .milliseconds(30)))
+            return passes < 4 ? .noSleep : .until(start.advanced(by: .milliseconds(30)))
         }
         #expect(try loop.run(for: patience) { passes == 4 })
         // Checked before the sleep, and once more after it.
@@ -172,9 +172,9 @@ let patience = Duration.seconds(60)
                     })
                 return .untilEvent
             })
-        let start = LoopTime.read()
+        let start = LoopTime.readClock()
         #expect(try loop.run(for: patience) { isCalled })
-        #expect(LoopTime.read().since(start) < patience)
+        #expect(LoopTime.readClock().since(start) < patience)
         for hook in hooks { loop.removeHook(hook) }
     }
 

@@ -17,31 +17,31 @@ import Testing
 
     @Test func `a loop that looks before it sleeps is woken only from its sleep`() throws {
         let mailbox = try Mailbox<Int>()
-        #expect(mailbox.place(1) == .takenAsleep)
-        #expect(mailbox.place(2) == .taken)
+        #expect(mailbox.putWithoutWaking(1) == .acceptedNeedsWake)
+        #expect(mailbox.putWithoutWaking(2) == .acceptedAwake)
         var taken: [Int] = []
-        mailbox.takeSome(into: &taken)
+        mailbox.takeAll(into: &taken)
         #expect(taken == [1, 2])
-        #expect(mailbox.place(3) == .taken)
-        #expect(!mailbox.mayRest())
-        #expect(mailbox.place(4) == .taken)
-        mailbox.takeSome(into: &taken)
+        #expect(mailbox.putWithoutWaking(3) == .acceptedAwake)
+        #expect(!mailbox.prepareToSleep())
+        #expect(mailbox.putWithoutWaking(4) == .acceptedAwake)
+        mailbox.takeAll(into: &taken)
         #expect(taken == [3, 4])
-        #expect(mailbox.mayRest())
-        #expect(mailbox.place(5) == .takenAsleep)
+        #expect(mailbox.prepareToSleep())
+        #expect(mailbox.putWithoutWaking(5) == .acceptedNeedsWake)
         #expect(mailbox.close() == [5])
-        #expect(mailbox.place(6) == .refused)
+        #expect(mailbox.putWithoutWaking(6) == .refused)
     }
 
     @Test func `what another thread puts in while a loop goes to sleep is not forgotten`() throws {
         let loop = try EventLoop()
         let mailbox = try Mailbox<Int>()
         var (got, taken): ([Int], [Int]) = ([], [])
-        let registration = try loop.add(mailbox.descriptor, .readable) { _ in mailbox.resetWake() }
+        let registration = try loop.add(mailbox.descriptor, .readable) { _ in mailbox.clearWakeSignal() }
         let hook = loop.addHook {
-            mailbox.takeSome(into: &taken)
+            mailbox.takeAll(into: &taken)
             got += taken
-            return mailbox.mayRest() ? .untilEvent : .none
+            return mailbox.prepareToSleep() ? .untilEvent : .noSleep
         }
         Thread.detachNewThread { for number in 0..<100_000 { mailbox.put(number) } }
         #expect(try loop.run(for: patience) { got.count == 100_000 })
@@ -61,11 +61,11 @@ import Testing
 
     @Test func `a counter is readable until it is taken`() throws {
         let counter = try EventCounter()
-        #expect(counter.take() == 0)
+        #expect(counter.reset() == 0)
         counter.signal()
         counter.signal()
-        #expect(counter.take() == 2)
-        #expect(counter.take() == 0)
+        #expect(counter.reset() == 2)
+        #expect(counter.reset() == 0)
     }
 
     @Test func `a signal is an event`() throws {
@@ -73,7 +73,7 @@ import Testing
         let signals = try SignalSource([SIGUSR1])
         var got: [Int32] = []
         let registration = try loop.add(signals.descriptor, .readable) { _ in
-            while let signal = signals.next() { got.append(signal) }
+            while let signal = signals.nextSignal() { got.append(signal) }
         }
         // Sent to this thread, because other threads of the test process have not blocked the signal.
         pthread_kill(pthread_self(), SIGUSR1)
@@ -89,9 +89,9 @@ import Testing
         unsafe sigemptyset(&set)
         unsafe sigaddset(&set, SIGURG)
         for respectsIgnored in [false, true] {
-            let signals = try SignalSource([SIGURG], respectsIgnored: respectsIgnored)
+            let signals = try SignalSource([SIGURG], skipsIgnoredSignals: respectsIgnored)
             pthread_kill(pthread_self(), SIGURG)
-            #expect(signals.next() == (respectsIgnored ? nil : SIGURG))
+            #expect(signals.nextSignal() == (respectsIgnored ? nil : SIGURG))
             unsafe pthread_sigmask(SIG_UNBLOCK, &set, nil)
         }
         _ = signal(SIGURG, SIG_DFL)
@@ -101,13 +101,13 @@ import Testing
         let path = temporaryPath("lock")
         defer { unsafe unlink(path) }
         #expect(try !LockFile.isHeld(path))
-        var first: LockFile? = try LockFile.take(path)
+        var first: LockFile? = try LockFile.acquire(path)
         #expect(first != nil)
         #expect(try LockFile.isHeld(path))
-        #expect(try LockFile.take(path) == nil)
+        #expect(try LockFile.acquire(path) == nil)
         first = nil
         #expect(try !LockFile.isHeld(path))
-        #expect(try LockFile.take(path) != nil)
+        #expect(try LockFile.acquire(path) != nil)
     }
 
     /// Starts a Python program, and awaits its first output. It runs until its input is closed.
@@ -136,8 +136,8 @@ import Testing
             sys.stdin.read()
             """
         let (holder, input) = try python(code, path)
-        #expect(try LockFile.take(path, afterHolder: 20) == nil)
-        let waiter = Task.detached { try LockFile.take(path, afterHolder: 60_000) != nil }
+        #expect(try LockFile.acquire(path, maximumWaitMilliseconds: 20) == nil)
+        let waiter = Task.detached { try LockFile.acquire(path, maximumWaitMilliseconds: 60_000) != nil }
         try input.fileHandleForWriting.close()
         #expect(try await waiter.value)
         holder.waitUntilExit()
@@ -161,8 +161,8 @@ import Testing
             sys.stdin.read()
             """
         let (named, input) = try python(code, path)
-        #expect(try LockFile.holder(path) == nil)
-        let waiter = Task.detached { try LockFile.take(path, afterHolder: 60_000) != nil }
+        #expect(try LockFile.holder(ofLock: path) == nil)
+        let waiter = Task.detached { try LockFile.acquire(path, maximumWaitMilliseconds: 60_000) != nil }
         try input.fileHandleForWriting.close()
         #expect(try await waiter.value)
         named.waitUntilExit()
@@ -171,7 +171,7 @@ import Testing
     @Test func `a lock that is given up is free, though another process still has its descriptor`() throws {
         let path = temporaryPath("lock")
         defer { unsafe unlink(path) }
-        var lock: LockFile? = try LockFile.take(path)
+        var lock: LockFile? = try LockFile.acquire(path)
         // Like a copy of this process that has not executed its program yet.
         let copies = (0..<1024).filter { descriptor in
             (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(descriptor)")) == path
@@ -187,7 +187,7 @@ import Testing
         let path = temporaryPath("link")
         defer { unsafe unlink(path) }
         unsafe symlink("/dev/null", path)
-        #expect(throws: SystemError.self) { try LockFile.take(path) }
+        #expect(throws: SystemError.self) { try LockFile.acquire(path) }
     }
 
     @Test func `the descriptor limit is raised to the hard one`() throws {

@@ -24,7 +24,7 @@ struct LineChannelTests {
         let ends = try LineChannel.makePair()
         let own = try LineChannel(ends.own, loop: loop) { _ in }
         var hadRoom = false
-        own.onRoom = { hadRoom = true }
+        own.onBacklogSent = { hadRoom = true }
         let lines = (0..<200).map { "\($0) " + String(repeating: "x", count: 10_000) }
         own.send(lines)
         #expect(own.hasBacklog && !hadRoom)
@@ -45,7 +45,7 @@ struct LineChannelTests {
             let other = try LineChannel(ends.child, loop: loop) { _ in }
             other.send(["a", "b"])
         }
-        own.takeLines()
+        own.deliverPendingLines()
         #expect(received == ["a", "b"])
         own.send(["c"])
         #expect(!own.hasBacklog)

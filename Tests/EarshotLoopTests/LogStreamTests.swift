@@ -14,11 +14,11 @@ import Testing
         let stream = LogStream(writer)
         // More than a pipe or socket holds. A stream that blocked would not return.
         let most = 20_000
-        for _ in 0..<most { stream.write(line, dropped: report) }
+        for _ in 0..<most { stream.write(line, droppedLinesReport: report) }
         let first = read(reader)
         let whole = first.count { $0.count == line.count - 1 }
         #expect(whole > 100 && whole < most)
-        stream.write(line, dropped: report)
+        stream.write(line, droppedLinesReport: report)
         let later = read(reader).filter { !$0.isEmpty }
         #expect(later.last == Array(line.dropLast()) && later.count <= 2)
         // The report is shorter than a line, so it may fit where no line does.
@@ -31,7 +31,7 @@ import Testing
         let (reader, writer) = try InheritedPipe.make()
         defer { for end in [reader, writer] { close(end) } }
         let flags = fcntl(writer, F_GETFL)
-        LogStream(writer).write(line, dropped: report)
+        LogStream(writer).write(line, droppedLinesReport: report)
         #expect(flags == fcntl(writer, F_GETFL) && flags & O_NONBLOCK == 0)
     }
 
@@ -42,7 +42,7 @@ import Testing
         unsafe unlink(path)
         unsafe #expect(write(file, "old\n", 4) == 4)
         let stream = LogStream(file)
-        for _ in 0..<1_000 { stream.write(line, dropped: report) }
+        for _ in 0..<1_000 { stream.write(line, droppedLinesReport: report) }
         var status = stat()
         unsafe #expect(fstat(file, &status) == 0 && status.st_size == 4 + 1_000 * line.count)
     }

@@ -11,8 +11,8 @@ import Testing
         let (source, target) = (try makeFile(bytes), try makeFile([]))
         defer { for file in [source, target] { close(file) } }
         let output = Output(target)
-        #expect(output.write([1, 2, 3]) == .done)
-        #expect(output.copy(from: source, length: bytes.count) == .done)
+        #expect(output.write([1, 2, 3]) == .allWritten)
+        #expect(output.copy(from: source, length: bytes.count) == .allWritten)
         #expect(try contents(target) == [1, 2, 3] + bytes)
     }
 
@@ -39,22 +39,22 @@ import Testing
         let target = unsafe open(path, O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         defer { for file in [source, target] { close(file) } }
         unsafe unlink(path)
-        #expect(Output(target).write([1, 2, 3]) == .done)
-        #expect(Output(target).copy(from: source, length: bytes.count) == .done)
+        #expect(Output(target).write([1, 2, 3]) == .allWritten)
+        #expect(Output(target).copy(from: source, length: bytes.count) == .allWritten)
         #expect(try contents(target) == [1, 2, 3] + bytes)
     }
 
     @Test func `a source that ends too early is told`() throws {
         let (source, target) = (try makeFile([1, 2]), try makeFile([]))
         defer { for file in [source, target] { close(file) } }
-        #expect(Output(target).copy(from: source, length: 3) == .short)
+        #expect(Output(target).copy(from: source, length: 3) == .sourceTooShort)
     }
 
     @Test func `a device takes a file too`() throws {
         let source = try makeFile(bytes)
         let device = unsafe open("/dev/null", O_WRONLY | O_CLOEXEC)
         defer { for file in [source, device] { close(file) } }
-        #expect(Output(device).copy(from: source, length: bytes.count) == .done)
+        #expect(Output(device).copy(from: source, length: bytes.count) == .allWritten)
     }
 
     @Test func `a full device is an error`() throws {
@@ -70,11 +70,11 @@ import Testing
         defer { close(writer) }
         var outcome = Output(writer).write([1])
         // Another test's child holds a copy of the reader until it executes its program.
-        for _ in 0..<10_000 where outcome == .done {
+        for _ in 0..<10_000 where outcome == .allWritten {
             sched_yield()
             outcome = Output(writer).write([1])
         }
-        #expect(outcome == .broken)
+        #expect(outcome == .readerClosed)
     }
 
     @Test func `a reader that stands still does not hold one who was interrupted`() throws {
@@ -82,11 +82,11 @@ import Testing
         defer { for end in [reader, writer] { close(end) } }
         let interrupt = try EventCounter()
         Thread.detachNewThread { interrupt.signal() }
-        #expect(Output(writer, interrupt: interrupt.descriptor).write(bytes) == .interrupted)
+        #expect(Output(writer, interruptDescriptor: interrupt.descriptor).write(bytes) == .interrupted)
     }
 
     @Test func `what a pipe was made to hold is read to its end`() throws {
-        #expect(try InheritedPipe.readAll(InheritedPipe.holding("secret")) == "secret")
+        #expect(try InheritedPipe.readAll(InheritedPipe.makeReader(containing: "secret")) == "secret")
         let (reader, writer) = try InheritedPipe.make()
         InheritedPipe.reportReady(writer)
         #expect(try InheritedPipe.readAll(reader) == "ready\n")
@@ -107,7 +107,7 @@ import Testing
         let file = unsafe open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         try #require(file >= 0)
         unsafe unlink(path)
-        try #require(Output(file).write(bytes) == .done)
+        try #require(Output(file).write(bytes) == .allWritten)
         lseek(file, 0, SEEK_SET)
         return file
     }

@@ -7,7 +7,7 @@ import Testing
 @Suite final class PrivateFolderTests {
     private let root = FileManager.default.temporaryDirectory.path + "/earshot-\(UUID().uuidString.prefix(8))"
 
-    init() throws { try PrivateFolder.make(root) }
+    init() throws { try PrivateFolder.createWithParents(root) }
 
     deinit { try? FileManager.default.removeItem(atPath: root) }
 
@@ -34,77 +34,79 @@ import Testing
 
     @Test func `what is missing is made for one user, with all above it`() throws {
         let path = "\(root)/a/b/c"
-        #expect(try !PrivateFolder.isClosed(path))
-        #expect(try !PrivateFolder.isStore(path))
-        try PrivateFolder.makeClosed(path)
-        try PrivateFolder.makeStore("\(root)/a/b/d")
+        #expect(try !PrivateFolder.existsClosed(path))
+        #expect(try !PrivateFolder.existsStore(path))
+        try PrivateFolder.makeOrCheckClosed(path)
+        try PrivateFolder.makeOrCheckStore("\(root)/a/b/d")
         for made in ["a", "a/b", "a/b/c", "a/b/d"] { #expect(mode("\(root)/\(made)") == 0o700) }
-        #expect(try PrivateFolder.isClosed(path))
-        #expect(try PrivateFolder.isStore(path))
-        #expect(try PrivateFolder.isClosed(around: "\(path)/work"))
+        #expect(try PrivateFolder.existsClosed(path))
+        #expect(try PrivateFolder.existsStore(path))
+        #expect(try PrivateFolder.existsClosed(aroundSocket: "\(path)/work"))
     }
 
     @Test(arguments: [0o710, 0o701, 0o740, 0o777] as [mode_t])
     func `a closed folder is entered by nobody else`(mode: mode_t) {
         let path = make("open", mode)
-        #expect(reason { try PrivateFolder.makeClosed(path) } == .enterable(mode: UInt32(mode)))
-        #expect(reason { _ = try PrivateFolder.isClosed(path) } == .enterable(mode: UInt32(mode)))
+        #expect(reason { try PrivateFolder.makeOrCheckClosed(path) } == .accessibleToOthers(mode: UInt32(mode)))
+        #expect(reason { _ = try PrivateFolder.existsClosed(path) } == .accessibleToOthers(mode: UInt32(mode)))
         #expect(self.mode(path) == mode, "it is left as it was")
     }
 
     @Test func `an open folder is entered by all and written by its owner`() throws {
         let path = "\(root)/run"
-        #expect(try !PrivateFolder.isOwn(path))
-        try PrivateFolder.makeOpenable(path)
+        #expect(try !PrivateFolder.existsOwned(path))
+        try PrivateFolder.makeOrCheckOpenable(path)
         #expect(mode(path) == 0o700)
-        try PrivateFolder.setOpen(true, path)
+        try PrivateFolder.setOpenToOthers(true, path: path)
         #expect(mode(path) == 0o755)
-        #expect(try PrivateFolder.isOwn(around: "\(path)/work"))
-        #expect(reason { _ = try PrivateFolder.isClosed(path) } == .enterable(mode: 0o755))
-        try PrivateFolder.makeOpenable(path)
-        #expect(try PrivateFolder.listeners(in: path) == [geteuid()])
-        try PrivateFolder.setOpen(false, path)
+        #expect(try PrivateFolder.existsOwned(aroundSocket: "\(path)/work"))
+        #expect(reason { _ = try PrivateFolder.existsClosed(path) } == .accessibleToOthers(mode: 0o755))
+        try PrivateFolder.makeOrCheckOpenable(path)
+        #expect(try PrivateFolder.trustedListeners(inFolder: path) == [geteuid()])
+        try PrivateFolder.setOpenToOthers(false, path: path)
         #expect(mode(path) == 0o700)
     }
 
     @Test(arguments: [0o710, 0o750, 0o757, 0o775, 0o777, 0o754] as [mode_t])
     func `a runtime folder of another mode is neither open nor closed`(mode: mode_t) {
         let path = make("half", mode)
-        for work in [PrivateFolder.makeOpenable, { try PrivateFolder.setOpen(true, $0) }] {
-            #expect(reason { try work(path) } == .enterable(mode: UInt32(mode)))
+        for work in [PrivateFolder.makeOrCheckOpenable, { try PrivateFolder.setOpenToOthers(true, path: $0) }] {
+            #expect(reason { try work(path) } == .accessibleToOthers(mode: UInt32(mode)))
         }
-        #expect(reason { _ = try PrivateFolder.listeners(in: path) } == .enterable(mode: UInt32(mode)))
-        #expect(PrivateFolder.listeners(at: "\(path)/bus") == [geteuid()])
+        #expect(
+            reason { _ = try PrivateFolder.trustedListeners(inFolder: path) } == .accessibleToOthers(mode: UInt32(mode))
+        )
+        #expect(PrivateFolder.trustedListeners(atSocket: "\(path)/bus") == [geteuid()])
         #expect(self.mode(path) == mode, "it is left as it was")
     }
 
     @Test func `listeners of a missing folder or of a link are not trusted`() throws {
-        #expect(try PrivateFolder.listeners(in: "\(root)/none") == nil)
+        #expect(try PrivateFolder.trustedListeners(inFolder: "\(root)/none") == nil)
         let link = "\(root)/link"
         try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: make("behind", 0o755))
-        #expect(reason { _ = try PrivateFolder.listeners(in: link) } == .symbolicLink)
+        #expect(reason { _ = try PrivateFolder.trustedListeners(inFolder: link) } == .symbolicLink)
     }
 
     @Test func `others trust a folder below a sticky one only if root owns it`() throws {
         let path = "\(make("sticky", 0o1777))/run"
-        try PrivateFolder.makeClosed(path)
-        #expect(throws: Never.self) { try PrivateFolder.checkPlace(of: path, owner: 0) }
-        #expect(throws: FolderError.self) { try PrivateFolder.checkPlace(of: path, owner: 1234) }
+        try PrivateFolder.makeOrCheckClosed(path)
+        #expect(throws: Never.self) { try PrivateFolder.checkPlacedByRoot(path, owner: 0) }
+        #expect(throws: FolderError.self) { try PrivateFolder.checkPlacedByRoot(path, owner: 1234) }
     }
 
     @Test(arguments: [0o720, 0o702, 0o777, 0o770] as [mode_t])
     func `a store is written by nobody else`(mode: mode_t) {
         let path = make("store", mode)
-        #expect(reason { try PrivateFolder.makeStore(path) } == .writable(mode: UInt32(mode)))
-        #expect(reason { _ = try PrivateFolder.isStore(path) } == .writable(mode: UInt32(mode)))
+        #expect(reason { try PrivateFolder.makeOrCheckStore(path) } == .writableByOthers(mode: UInt32(mode)))
+        #expect(reason { _ = try PrivateFolder.existsStore(path) } == .writableByOthers(mode: UInt32(mode)))
         #expect(self.mode(path) == mode, "it is left as it was")
     }
 
     @Test func `a store that others may read is closed to them`() throws {
         let path = make("store", 0o755)
-        #expect(try PrivateFolder.isStore(path))
+        #expect(try PrivateFolder.existsStore(path))
         #expect(mode(path) == 0o755, "to look changes nothing")
-        try PrivateFolder.makeStore(path)
+        try PrivateFolder.makeOrCheckStore(path)
         #expect(mode(path) == 0o700)
     }
 
@@ -115,8 +117,8 @@ import Testing
         let file = "\(root)/file"
         try Data().write(to: URL(filePath: file))
         for (path, wanted) in [(link, FolderError.Reason.symbolicLink), (file, .notFolder)] {
-            #expect(reason { try PrivateFolder.makeClosed(path) } == wanted)
-            #expect(reason { try PrivateFolder.makeStore(path) } == wanted)
+            #expect(reason { try PrivateFolder.makeOrCheckClosed(path) } == wanted)
+            #expect(reason { try PrivateFolder.makeOrCheckStore(path) } == wanted)
         }
     }
 
@@ -124,21 +126,21 @@ import Testing
     func `a store is in folders where nobody else can rename it`(mode: mode_t, isRefused: Bool) throws {
         let above = make("above", mode)
         let path = "\(above)/between/store"
-        let wanted = isRefused ? FolderError.Reason.replaceable(above: above) : nil
-        #expect(reason { _ = try PrivateFolder.isStore(path) } == wanted, "it need not exist")
-        #expect(reason { try PrivateFolder.makeStore(path) } == wanted)
+        let wanted = isRefused ? FolderError.Reason.replaceableByOthers(above: above) : nil
+        #expect(reason { _ = try PrivateFolder.existsStore(path) } == wanted, "it need not exist")
+        #expect(reason { try PrivateFolder.makeOrCheckStore(path) } == wanted)
         // Also if a link leads into the folder and out of it again.
-        try PrivateFolder.make("\(above)/between")
+        try PrivateFolder.createWithParents("\(above)/between")
         try FileManager.default.createSymbolicLink(atPath: "\(root)/way", withDestinationPath: "above/./between")
-        #expect(reason { try PrivateFolder.makeStore("\(root)/way/linked") } == wanted)
-        #expect(reason { try PrivateFolder.makeStore("\(above)/../beside") } == wanted)
+        #expect(reason { try PrivateFolder.makeOrCheckStore("\(root)/way/linked") } == wanted)
+        #expect(reason { try PrivateFolder.makeOrCheckStore("\(above)/../beside") } == wanted)
     }
 
     @Test func `a circle of links is no way`() throws {
         for (name, target) in [("one", "two"), ("two", "one")] {
             try FileManager.default.createSymbolicLink(atPath: "\(root)/\(name)", withDestinationPath: target)
         }
-        #expect(reason { try PrivateFolder.makeStore("\(root)/one/store") } != nil)
+        #expect(reason { try PrivateFolder.makeOrCheckStore("\(root)/one/store") } != nil)
     }
 
     @Test func `a file of a store that is opened by its path is no link`() throws {
@@ -147,8 +149,8 @@ import Testing
         try Data().write(to: URL(filePath: "\(path)/plain"))
         try PrivateFolder.checkFiles(["plain"], in: path)
         try FileManager.default.createSymbolicLink(atPath: "\(path)/index", withDestinationPath: "\(root)/victim")
-        #expect(reason { try PrivateFolder.checkFiles(["plain", "index"], in: path) } == .file("index"))
+        #expect(reason { try PrivateFolder.checkFiles(["plain", "index"], in: path) } == .notOwnPlainFile("index"))
         try FileManager.default.linkItem(atPath: "\(path)/plain", toPath: "\(path)/second")
-        #expect(reason { try PrivateFolder.checkFiles(["plain"], in: path) } == .file("plain"))
+        #expect(reason { try PrivateFolder.checkFiles(["plain"], in: path) } == .notOwnPlainFile("plain"))
     }
 }

@@ -9,7 +9,7 @@ import Testing
 
     init() throws {
         watch = try RemovalWatch()
-        try PrivateFolder.make(root)
+        try PrivateFolder.createWithParents(root)
     }
 
     deinit { try? FileManager.default.removeItem(atPath: root) }
@@ -19,7 +19,7 @@ import Testing
     private func isNoticed() -> Bool {
         var entry = pollfd(fd: watch.descriptor, events: Int16(POLLIN), revents: 0)
         let isReadable = unsafe poll(&entry, 1, 0) == 1
-        watch.takeNotices()
+        watch.discardPendingEvents()
         return isReadable
     }
 
@@ -40,23 +40,23 @@ import Testing
 
     @Test func `the removal of a file is noticed though it is open, and that of others in its folder is not`() throws {
         let path = "\(root)/lock"
-        let lock = try LockFile.take(path)
+        let lock = try LockFile.acquire(path)
         watch.watchFile(path)
-        #expect(lock?.isAt(path) == true)
+        #expect(lock?.isInPlace(at: path) == true)
         try write("\(root)/other")
         try FileManager.default.removeItem(atPath: "\(root)/other")
         #expect(!isNoticed())
         try FileManager.default.removeItem(atPath: path)
         #expect(isNoticed())
-        #expect(lock?.isAt(path) == false)
-        let next = try LockFile.take(path)
-        #expect(lock?.isAt(path) == false && next?.isAt(path) == true)
+        #expect(lock?.isInPlace(at: path) == false)
+        let next = try LockFile.acquire(path)
+        #expect(lock?.isInPlace(at: path) == false && next?.isInPlace(at: path) == true)
     }
 
     @Test func `the move of a folder or of one above it is noticed, and what happens in them is not`() throws {
         let folder = "\(root)/a/b"
         for move in ["a", "a/b"] {
-            try PrivateFolder.make(folder)
+            try PrivateFolder.createWithParents(folder)
             watch.watchMoves(of: folder)
             try write("\(folder)/file")
             try FileManager.default.moveItem(atPath: "\(folder)/file", toPath: "\(root)/a/file")

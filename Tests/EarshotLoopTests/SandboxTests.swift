@@ -9,7 +9,7 @@ import Testing
     private let root = FileManager.default.temporaryDirectory.path + "/earshot-\(UUID().uuidString.prefix(8))"
 
     init() throws {
-        for folder in ["", "/mine", "/other"] { try PrivateFolder.make(root + folder) }
+        for folder in ["", "/mine", "/other"] { try PrivateFolder.createWithParents(root + folder) }
         for file in ["/mine/a", "/other/secret", "/single"] {
             #expect(FileManager.default.createFile(atPath: root + file, contents: Data("x".utf8)))
         }
@@ -55,9 +55,9 @@ import Testing
 
     @Test func `only listed files can be opened`() throws {
         var sandbox = Sandbox()
-        sandbox.allow(.write, root + "/mine")
-        sandbox.allow(.read, root + "/single")
-        sandbox.allow(.read, root + "/missing")
+        sandbox.allow(.write, path: root + "/mine")
+        sandbox.allow(.read, path: root + "/single")
+        sandbox.allow(.read, path: root + "/missing")
         let mine = root + "/mine"
         let other = root + "/other"
         let found = try results(
@@ -83,7 +83,7 @@ import Testing
                 ("folder", { unsafe Int(mkdir(mine + "/folder", 0o700)) }),
                 ("environment of init", opening("/proc/1/environ", O_RDONLY)),
             ])
-        #expect(found.report.landlock ?? 0 >= 1)
+        #expect(found.report.landlockVersion ?? 0 >= 1)
         for name in ["read listed", "write listed", "create", "remove", "read single"] {
             #expect(found.codes[name] == 0, "\(name)")
         }
@@ -122,7 +122,7 @@ import Testing
                 ("new session", { Int(setsid()) }),
                 ("owner of signals", { Int(fcntl(0, F_SETOWN, parent)) }),
             ])
-        #expect(found.report.hasFilter)
+        #expect(found.report.hasSystemCallFilter)
         for name in [
             "execve", "fork", "ptrace", "unshare", "setuid", "kill", "chmod", "bpf", "raw socket", "datagrams of Unix",
             "bind",
@@ -181,9 +181,9 @@ import Testing
 
     @Test func `a process with other threads is not restricted, and reports that`() {
         let report = Sandbox().enter()
-        #expect(report.landlock == nil)
-        #expect(!report.hasFilter)
-        #expect(report.obstacle == "the process has other threads")
+        #expect(report.landlockVersion == nil)
+        #expect(!report.hasSystemCallFilter)
+        #expect(report.missingPartReason == "the process has other threads")
     }
 
     /// Listens on a free port that the kernel chooses.

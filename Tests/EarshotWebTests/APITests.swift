@@ -7,11 +7,11 @@ import Testing
 @Suite struct APITests {
     private func input(_ json: String) throws -> APIInput {
         guard case .object(let members)? = JSONValue(Array(json.utf8)) else { throw APIInput.Refusal(detail: "JSON") }
-        return try APIInput(members, required: ["url"], optional: APIOperation.content)
+        return try APIInput(members, required: ["url"], optional: APIOperation.optionalRequestMembers)
     }
 
     private func fetch(_ json: String) throws -> Fetch {
-        try input(json).fetch(try #require(HandlerID("h")), try #require(RequestID("1")))
+        try input(json).makeFetch(handler: try #require(HandlerID("h")), id: try #require(RequestID("1")))
     }
 
     @Test func `the document describes the operations of the table, and no others`() throws {
@@ -26,29 +26,32 @@ import Testing
                     document)
                 var names: [String] = []
                 if case .object(let properties)? = schema?.member("properties") {
-                    let required = schema?.items("required").compactMap(\.text) ?? []
+                    let required = schema?.items(ofMember: "required").compactMap(\.scalarText) ?? []
                     names = properties.map { required.contains($0.name) ? $0.name + "!" : $0.name }
                 }
-                for parameter in method.value.items("parameters").compactMap({ resolved($0, document) })
-                where parameter.member("in")?.text == "query" {
-                    let isRequired = parameter.member("required")?.text == "true"
-                    names.append((parameter.member("name")?.text ?? "") + (isRequired ? "!" : ""))
+                for parameter in method.value.items(ofMember: "parameters").compactMap({ resolved($0, document) })
+                where parameter.member("in")?.scalarText == "query" {
+                    let isRequired = parameter.member("required")?.scalarText == "true"
+                    names.append((parameter.member("name")?.scalarText ?? "") + (isRequired ? "!" : ""))
                 }
-                let id = method.value.member("operationId")?.text ?? ""
+                let id = method.value.member("operationId")?.scalarText ?? ""
                 described["\(id) \(method.name.uppercased()) \(path.name)"] = names.sorted()
             }
         }
         var table: [String: [String]] = [:]
-        for row in APIOperation.table {
-            table["\(row.name.rawValue) \(row.method) \(row.path)"] = (row.required.map { $0 + "!" } + row.optional)
+        for row in APIOperation.allOperations {
+            table["\(row.name.rawValue) \(row.method) \(row.path)"] =
+                (row.requiredMembers.map { $0 + "!" } + row.optionalMembers)
                 .sorted()
         }
         #expect(described == table)
-        #expect(APIOperation.table.map(\.name.rawValue).sorted() == APIOperation.Name.allCases.map(\.rawValue).sorted())
+        #expect(
+            APIOperation.allOperations.map(\.name.rawValue).sorted()
+                == APIOperation.Name.allCases.map(\.rawValue).sorted())
     }
 
     private func resolved(_ value: JSONValue?, _ document: JSONValue) -> JSONValue? {
-        guard let reference = value?.member("$ref")?.text else { return value }
+        guard let reference = value?.member("$ref")?.scalarText else { return value }
         return reference.split(separator: "/").dropFirst().reduce(document as JSONValue?) { $0?.member(String($1)) }
     }
 
@@ -84,7 +87,7 @@ import Testing
             String(decoding: moved, as: UTF8.self)
                 == #"<a href="http://localhost:5768/https://f.example/a" x='http://localhost:5768/http://b/'>https://c/</a>"#
                 + #"{"u":"http://localhost:5768/https:\/\/d\/e","v":"/rel","w":"httpx://"}"#)
-        #expect(PackageIndex.isIndex(type: "application/vnd.pypi.simple.v1+JSON; charset=utf-8"))
-        #expect(!PackageIndex.isIndex(type: "application/octet-stream"))
+        #expect(PackageIndex.isIndex(mediaType: "application/vnd.pypi.simple.v1+JSON; charset=utf-8"))
+        #expect(!PackageIndex.isIndex(mediaType: "application/octet-stream"))
     }
 }

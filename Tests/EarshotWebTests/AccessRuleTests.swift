@@ -4,7 +4,7 @@ import Testing
 @testable import EarshotWeb
 
 @Suite struct AccessRuleTests {
-    private let open = AccessRule(hosts: ["bus.example"])
+    private let open = AccessRule(serverNames: ["bus.example"])
 
     private func refusal(
         _ rule: AccessRule, _ fields: String..., path: String = "/metrics", host: String = "localhost:5766"
@@ -16,7 +16,7 @@ import Testing
         _ fields: [String], path: String = "/metrics", host: String = "localhost:5766"
     ) throws -> RequestHead {
         let lines = ["GET \(path) HTTP/1.1", "Host: \(host)"] + fields + ["", ""]
-        guard case .complete(let head, _) = RequestHead.read(Array(lines.joined(separator: "\r\n").utf8)) else {
+        guard case .complete(let head, _) = RequestHead.parse(Array(lines.joined(separator: "\r\n").utf8)) else {
             throw Malformed()
         }
         return head
@@ -49,20 +49,22 @@ import Testing
     }
 
     @Test func `a page of a named origin is admitted`() throws {
-        let rule = AccessRule(origins: ["https://console.example"])
+        let rule = AccessRule(permittedOrigins: ["https://console.example"])
         #expect(try refusal(rule, "Origin: https://Console.example", "Sec-Fetch-Site: cross-site") == nil)
         #expect(try refusal(rule, "Origin: https://console.example", "Origin: null") == .crossSite)
         #expect(try refusal(rule, "Origin: https://console.example", host: "evil.example") == .unknownHost)
         let foreign = try head(["Origin: http://evil.example"], host: "bus.test")
-        #expect(rule.refusal(of: foreign) == .unknownHost && rule.refusal(of: foreign, anyHost: true) == .crossSite)
-        #expect(rule.refusal(of: try head([], host: "bus.test"), anyHost: true) == nil)
+        #expect(
+            rule.refusal(of: foreign) == .unknownHost && rule.refusal(of: foreign, allowsAnyHost: true) == .crossSite)
+        #expect(rule.refusal(of: try head([], host: "bus.test"), allowsAnyHost: true) == nil)
     }
 
     @Test func `the token is a bearer token, or a password for any user`() throws {
-        #expect(try verdicts("Bearer 0123456789abcdef", "Basic YTowMTIzNDU2Nzg5YWJjZGVm") == [.right, .right])
-        #expect(try verdicts("", "Bearer", "Basic !", "Digest x").allSatisfy { $0 == .absent })
+        #expect(
+            try verdicts("Bearer 0123456789abcdef", "Basic YTowMTIzNDU2Nzg5YWJjZGVm") == [.validToken, .validToken])
+        #expect(try verdicts("", "Bearer", "Basic !", "Digest x").allSatisfy { $0 == .missingToken })
         for wrong in ["Bearer 0123456789abcdeF", "Bearer 0123456789abcde", "Basic YTow"] {
-            #expect(try verdicts(wrong) == [.wrong], "\(wrong)")
+            #expect(try verdicts(wrong) == [.wrongToken], "\(wrong)")
         }
     }
 
@@ -71,9 +73,11 @@ import Testing
         var compared = 0
         for millisecond in 0..<1_000 {
             let now = LoopTime(nanoseconds: Int64(5_000 + millisecond) * 1_000_000)
-            if rule.verdict(on: try head(["Authorization: Bearer wrong"]), now: now) == .wrong { compared += 1 }
+            if rule.checkToken(of: try head(["Authorization: Bearer wrong"]), now: now) == .wrongToken { compared += 1 }
             if millisecond == 50 {
-                #expect(rule.verdict(on: try head(["Authorization: Bearer 0123456789abcdef"]), now: now) == .tooMany)
+                #expect(
+                    rule.checkToken(of: try head(["Authorization: Bearer 0123456789abcdef"]), now: now)
+                        == .tooManyFailures)
             }
         }
         #expect(compared == 10)
@@ -82,7 +86,7 @@ import Testing
     private func verdicts(_ values: String...) throws -> [TokenRule.Verdict] {
         try values.map { value in
             var rule = TokenRule(tokens: [Array("another-token-16".utf8), Array("0123456789abcdef".utf8)])
-            return rule.verdict(on: try head(["Authorization: \(value)"]), now: LoopTime(nanoseconds: 1))
+            return rule.checkToken(of: try head(["Authorization: \(value)"]), now: LoopTime(nanoseconds: 1))
         }
     }
 }

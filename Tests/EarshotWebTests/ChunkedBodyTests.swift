@@ -6,14 +6,14 @@ import Testing
     private func read(_ text: String, limit: Int = 1_000, piece: Int = .max) -> (
         ChunkedBody.Reading, [UInt8], rest: [UInt8]
     ) {
-        var (body, input, bytes) = (ChunkedBody(limit: limit), [UInt8](), Array(text.utf8)[...])
+        var (body, input, bytes) = (ChunkedBody(maximumBytes: limit), [UInt8](), Array(text.utf8)[...])
         var reading = ChunkedBody.Reading.incomplete
         while reading == .incomplete, !bytes.isEmpty {
             input += bytes.prefix(piece)
             bytes = bytes.dropFirst(piece)
             reading = body.read(&input)
         }
-        return (reading, body.bytes, input + bytes)
+        return (reading, body.decodedBytes, input + bytes)
     }
 
     @Test(arguments: [1, 2, 3, 7, Int.max])

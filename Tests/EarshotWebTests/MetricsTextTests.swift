@@ -43,7 +43,7 @@ import Testing
             """#
         let state = try #require(BrokerState(Array(cluster.utf8)))
         #expect(state.unreadiness == .noEngine)
-        #expect(state.suspensions == ["a"])
+        #expect(state.suspensionReasons == ["a"])
         let lines = MetricsText.text(of: state).split(separator: "\n").map(String.init)
         for line in [
             #"earshot_cluster_mode{mode="member"} 0"#, #"earshot_cluster_mode{mode="waiting"} 1"#,
@@ -81,8 +81,8 @@ import Testing
     @Test func `further pages of workers count`() throws {
         var state = try state()
         #expect(state.nextWorkers == "1")
-        state.add(
-            workers: Array(#"{"broker":"2f","workers":[{"pid":2,"phase":"ready","slots":36,"running":1}]}"#.utf8))
+        state.addWorkersPage(
+            Array(#"{"broker":"2f","workers":[{"pid":2,"phase":"ready","slots":36,"running":1}]}"#.utf8))
         #expect(state.nextWorkers == nil)
         #expect(MetricsText.text(of: state).contains("earshot_worker_slots 100\n"))
     }
@@ -114,10 +114,10 @@ import Testing
 
     @Test func `the status has a schema, and the broker's object as received`() throws {
         #expect(
-            String(decoding: WebServer.status(of: nil, .noBroker, at: "T"), as: UTF8.self)
+            String(decoding: WebServer.statusDocument(of: nil, .noBroker, at: "T"), as: UTF8.self)
                 == #"{"schema":1,"time":"T","ready":false,"reason":"no broker answers","status":null}"#)
         #expect(
-            String(decoding: WebServer.status(of: try state(), .noBroker, at: "T"), as: UTF8.self)
+            String(decoding: WebServer.statusDocument(of: try state(), .noBroker, at: "T"), as: UTF8.self)
                 == #"{"schema":1,"time":"T","ready":true,"status":"# + Self.status + "}")
     }
 }

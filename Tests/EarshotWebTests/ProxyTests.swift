@@ -5,11 +5,11 @@ import Testing
 @testable import EarshotWeb
 
 @Suite struct ProxyTests {
-    private let proxy = ProxyRequest(pseudonym: "earshot-x", ports: [5_768], waitMilliseconds: 1_000)
+    private let proxy = ProxyRequest(pseudonym: "earshot-x", ports: [5_768], maximumWaitMilliseconds: 1_000)
 
     private func head(_ line: String, _ fields: [String] = [], host: String = "a.example") throws -> RequestHead {
         let lines = [line, "Host: \(host)"] + fields + ["", ""]
-        guard case .complete(let head, _) = RequestHead.read(Array(lines.joined(separator: "\r\n").utf8)) else {
+        guard case .complete(let head, _) = RequestHead.parse(Array(lines.joined(separator: "\r\n").utf8)) else {
             throw Malformed()
         }
         return head
@@ -20,29 +20,31 @@ import Testing
     private func read(_ line: String, _ fields: String..., body: String = "") throws -> ProxyRequest.Reading {
         let handler = try #require(HandlerID("http-1"))
         let id = try #require(RequestID("1"))
-        return proxy.read(try head(line, fields), Array(body.utf8), handler: handler, id: id)
+        return proxy.read(try head(line, fields), body: Array(body.utf8), handler: handler, id: id)
     }
 
     private func fields(_ line: String, _ fields: String...) throws -> [String] {
         let handler = try #require(HandlerID("http-1"))
         let id = try #require(RequestID("1"))
-        guard case .fetch(let fetch) = proxy.read(try head(line, fields), [], handler: handler, id: id) else {
+        guard case .fetchRequest(let fetch) = proxy.read(try head(line, fields), body: [], handler: handler, id: id)
+        else {
             throw Malformed()
         }
         return String(decoding: fetch.httpFields, as: UTF8.self).split(separator: "\n").map(String.init)
     }
 
     @Test func `a request becomes one attempt whose answer is passed on as it is`() throws {
-        guard case .fetch(let fetch) = try read("GET http://b.example/x?y HTTP/1.1", "Cookie: a=b") else {
+        guard case .fetchRequest(let fetch) = try read("GET http://b.example/x?y HTTP/1.1", "Cookie: a=b") else {
             throw Malformed()
         }
         let options = fetch.options
         #expect(fetch.url == "http://b.example/x?y" && fetch.body == nil)
-        #expect(options.retries == 0 && options.redirect == .manual && options.streams && options.coalesces)
+        #expect(options.retries == 0 && options.redirectMode == .manual && options.streams && options.coalesces)
         #expect(
-            !options.route.decodes && options.route.deliversErrors && !options.usesCookies
-                && options.waitMilliseconds == 1_000)
-        guard case .fetch(let post) = try read("POST http://b.example/ HTTP/1.1", "Content-Length: 2", body: "ab")
+            !options.route.decodesBody && options.route.deliversErrorResponses && !options.usesCookies
+                && options.coolDownWaitMilliseconds == 1_000)
+        guard
+            case .fetchRequest(let post) = try read("POST http://b.example/ HTTP/1.1", "Content-Length: 2", body: "ab")
         else {
             throw Malformed()
         }
@@ -63,7 +65,7 @@ import Testing
 
     @Test func `Earshot-Priority and Earshot-Deadline are options of the request`() throws {
         guard
-            case .fetch(let fetch) = try read(
+            case .fetchRequest(let fetch) = try read(
                 "GET http://b/ HTTP/1.1", "Earshot-Priority: low", "Earshot-Deadline: 2.5")
         else {
             throw Malformed()
@@ -82,7 +84,7 @@ import Testing
         ("GET http://[::1]:5768/ HTTP/1.1", 508), ("GET http://0:5768/ HTTP/1.1", 508), ("OPTIONS * HTTP/1.1", 200),
     ])
     func `another request is answered here`(line: String, status: Int) throws {
-        guard case .answer(let answer) = try read(line) else { throw Malformed() }
+        guard case .ownAnswer(let answer) = try read(line) else { throw Malformed() }
         #expect(answer.status == status)
     }
 
@@ -95,7 +97,7 @@ import Testing
             ("OPTIONS http://b/ HTTP/1.1", "Max-Forwards: 0", "", 200),
             ("GET http://b/" + String(repeating: "a", count: 8_192) + " HTTP/1.1", "A: b", "", 414),
         ] {
-            guard case .answer(let answer) = try read(line, field, body: body) else { throw Malformed() }
+            guard case .ownAnswer(let answer) = try read(line, field, body: body) else { throw Malformed() }
             #expect(answer.status == status, "\(line.prefix(40)) \(field)")
         }
     }
@@ -107,7 +109,7 @@ import Testing
     {
         let handler = try #require(HandlerID("http-1"))
         let id = try #require(RequestID("1"))
-        return proxy.read(try head(line, fields, host: host), [], handler: handler, id: id)
+        return proxy.read(try head(line, fields, host: host), body: [], handler: handler, id: id)
     }
 
     @Test(arguments: [
@@ -116,13 +118,15 @@ import Testing
         ("/https%3A/b.example%3a8/x%3A?%3A", "https://b.example:8/x%3A?%3A"), ("/http://b?x%3A/", "http://b?x%3A/"),
     ])
     func `a path below the prefix is a URL`(path: String, url: String) throws {
-        guard case .fetch(let fetch) = try prefixed("GET \(path) HTTP/1.1") else { throw Malformed() }
+        guard case .fetchRequest(let fetch) = try prefixed("GET \(path) HTTP/1.1") else { throw Malformed() }
         #expect(fetch.url == url)
     }
 
     @Test func `below the prefix no site gets what the client keeps for another`() throws {
         let fields = ["Authorization: a", "Cookie: a=b", "Referer: a", "Accept: */*", "Sec-Fetch-Site: none"]
-        guard case .fetch(let fetch) = try prefixed("GET /https://b/ HTTP/1.1", fields) else { throw Malformed() }
+        guard case .fetchRequest(let fetch) = try prefixed("GET /https://b/ HTTP/1.1", fields) else {
+            throw Malformed()
+        }
         #expect(String(decoding: fetch.httpFields, as: UTF8.self) == "accept: */*\nvia: 1.1 earshot-x")
     }
 
@@ -137,7 +141,7 @@ import Testing
         ("GET /http://[::1]:5768/ HTTP/1.1", "A: b", "localhost", 508),
     ])
     func `below the prefix another request is refused`(line: String, field: String, host: String, status: Int) throws {
-        guard case .answer(let answer) = try prefixed(line, [field], host: host) else { throw Malformed() }
+        guard case .ownAnswer(let answer) = try prefixed(line, [field], host: host) else { throw Malformed() }
         #expect(answer.status == status)
     }
 
@@ -153,9 +157,9 @@ import Testing
     func `a redirect stays below the prefix, and no field reaches other sites there`(
         host: String, target: String, location: String
     ) throws {
-        let response = ProxyResponse(pseudonym: "earshot-x").head(
-            302,
-            HeaderFields(
+        let response = ProxyResponse(pseudonym: "earshot-x").responseHead(
+            status: 302,
+            fields: HeaderFields(
                 lines: Array(
                     "location: \(target)\nset-cookie: a=b\nnel: {}\nreport-to: {}\naccess-control-allow-origin: *\nx: y"
                         .utf8)),
@@ -175,8 +179,9 @@ import Testing
     private func response(
         _ status: Int, _ fields: String, length: Int?, to line: String = "GET http://b/ HTTP/1.1"
     ) throws -> (text: String, keepsAlive: Bool) {
-        let head = ProxyResponse(pseudonym: "earshot-x").head(
-            status, HeaderFields(lines: Array(fields.utf8)), length: length, source: .cache, to: try head(line))
+        let head = ProxyResponse(pseudonym: "earshot-x").responseHead(
+            status: status, fields: HeaderFields(lines: Array(fields.utf8)), length: length, source: .cache,
+            to: try head(line))
         return (String(decoding: head.bytes, as: UTF8.self), head.keepsAlive)
     }
 
@@ -210,7 +215,7 @@ import Testing
     @Test func `failures of the bus have Proxy-Status, and those that pass Retry-After`() {
         var failure = Terminal.Failure(code: "origin-cooling", detail: "wait \"now\"\n")
         failure.retryAfterSeconds = 7
-        let cooling = ProxyResponse.failure(failure)
+        let cooling = ProxyResponse.failureResponse(failure)
         #expect(cooling.status == 503)
         #expect(
             cooling.fields.map(\.value) == [
@@ -221,7 +226,7 @@ import Testing
             ("queue-full", 503, true),
             ("quota", 503, true), ("address-refused", 403, false), ("new-code", 502, false),
         ] {
-            let response = ProxyResponse.failure(Terminal.Failure(code: code))
+            let response = ProxyResponse.failureResponse(Terminal.Failure(code: code))
             #expect(
                 response.status == status && response.fields.contains { $0.name == "Retry-After" } == retries, "\(code)"
             )

@@ -3,7 +3,7 @@ import Testing
 @testable import EarshotWeb
 
 @Suite struct RequestHeadTests {
-    private func read(_ text: String) -> RequestHead.Reading { RequestHead.read(Array(text.utf8)) }
+    private func read(_ text: String) -> RequestHead.Reading { RequestHead.parse(Array(text.utf8)) }
 
     private func head(_ text: String) -> RequestHead? {
         if case .complete(let head, _) = read(text) { head } else { nil }
@@ -16,7 +16,7 @@ import Testing
     @Test func `a head has a path, a decoded query, and a host in lower case`() throws {
         let text = "GET /why?handler=a%2Fb&request=x+y&z HTTP/1.1\r\nHost: LocalHost:1\r\nA: b\r\n\r\nrest"
         let head = try #require(self.head(text))
-        #expect(head.path == "/why" && head.host == "localhost:1" && head.keepsAlive && !head.isHead)
+        #expect(head.path == "/why" && head.host == "localhost:1" && head.keepsAlive && !head.isHEADMethod)
         #expect(head.query == ["handler": "a/b", "request": "x y", "z": ""])
         guard case .complete(_, let length) = read(text) else { return }
         #expect(length == text.utf8.count - 4)
@@ -24,10 +24,10 @@ import Testing
 
     @Test func `a head is incomplete before its empty line, at any length`() {
         let bytes = Array("GET / HTTP/1.1\r\nHost: a\r\n\r\n".utf8)
-        for length in bytes.indices { #expect(RequestHead.read(Array(bytes.prefix(length))) == .incomplete) }
+        for length in bytes.indices { #expect(RequestHead.parse(Array(bytes.prefix(length))) == .incomplete) }
         // A reader that continues a search finds an end that is split between two reads.
         for searched in 0..<bytes.count {
-            #expect(RequestHead.read(bytes, searched: searched) == RequestHead.read(bytes))
+            #expect(RequestHead.parse(bytes, searched: searched) == RequestHead.parse(bytes))
         }
     }
 
@@ -109,8 +109,8 @@ import Testing
     }
 
     @Test func `a head without an end is rejected at the limit`() {
-        let long = "GET / HTTP/1.1\r\nHost: a\r\nA: " + String(repeating: "b", count: RequestHead.mostBytes)
-        #expect(RequestHead.read(Array(long.utf8.prefix(RequestHead.mostBytes - 1))) == .incomplete)
+        let long = "GET / HTTP/1.1\r\nHost: a\r\nA: " + String(repeating: "b", count: RequestHead.defaultMaximumBytes)
+        #expect(RequestHead.parse(Array(long.utf8.prefix(RequestHead.defaultMaximumBytes - 1))) == .incomplete)
         #expect(status(long) == 431)
         #expect(status(long + "\r\n\r\n") == 431)
     }

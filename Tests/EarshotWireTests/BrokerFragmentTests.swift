@@ -20,7 +20,9 @@ import Testing
     }
 
     @Test func `the number of the answered message is read`() {
-        #expect(read("FAILED h 1 x y\nto: 7\n").to == 7)
-        for head in ["", "OK\n", "OK\nto: x\n", "OK\n\nto: 7\n"] { #expect(read(head).to == nil, "\(head)") }
+        #expect(read("FAILED h 1 x y\nto: 7\n").answeredNumber == 7)
+        for head in ["", "OK\n", "OK\nto: x\n", "OK\n\nto: 7\n"] {
+            #expect(read(head).answeredNumber == nil, "\(head)")
+        }
     }
 }

@@ -9,7 +9,7 @@ import Testing
         ("9223372036854775807", Int.max), ("8388607T", 8_388_607 << 40),
     ])
     func `a suffix is a power of 1024`(text: String, bytes: Int) {
-        #expect(ByteCount.number(text) == bytes)
+        #expect(ByteCount.parse(text) == bytes)
     }
 
     @Test(arguments: [
@@ -18,6 +18,6 @@ import Testing
         "18446744073709551615K",
     ])
     func `other text is no number of bytes`(text: String) {
-        #expect(ByteCount.number(text) == nil)
+        #expect(ByteCount.parse(text) == nil)
     }
 }

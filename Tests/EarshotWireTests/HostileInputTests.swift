@@ -16,7 +16,7 @@ struct HostileInputTests {
 
     @Test(arguments: [1, 2, 3] as [UInt64])
     func `mutated heads are refused or read, and what is read encodes and decodes to itself`(seed: UInt64) throws {
-        var generator = SplitMix(seed: seed)
+        var generator = SplitMix64Generator(seed: seed)
         for _ in 0..<10_000 {
             var head = Self.seeds.randomElement(using: &generator)!
             for _ in 0..<Int.random(in: 0...4, using: &generator) where !head.isEmpty {
@@ -84,28 +84,28 @@ struct HostileInputTests {
         ]
         for (index, fault) in faults.enumerated() {
             for line in ["FETCH a/b 7 http://h/", "REMOVE a/b 7", "PRIORITY a/b 7 high", "NOVELTY", "FETCH", ""] {
-                #expect(refusal(of: "\(line)\nnumber: 3\n\(fault)")?.number == 3, "\(line), fault \(index)")
+                #expect(refusal(of: "\(line)\nnumber: 3\n\(fault)")?.messageNumber == 3, "\(line), fault \(index)")
             }
             for line in ["HELLO EAR/1", "ACK 1", "READ 1 0 1", "BYE"] {
-                #expect(refusal(of: "\(line)\nnumber: 3\n\(fault)")?.number == nil, "\(line), fault \(index)")
+                #expect(refusal(of: "\(line)\nnumber: 3\n\(fault)")?.messageNumber == nil, "\(line), fault \(index)")
             }
         }
         for field in ["number: 0", "number: x", "number:", "a: b\nnumber: 3", "\nnumber: 3"] {
-            #expect(refusal(of: "FETCH a\n\(field)\n")?.number == nil, "\(field)")
+            #expect(refusal(of: "FETCH a\n\(field)\n")?.messageNumber == nil, "\(field)")
         }
     }
 
     @Test(arguments: ["REMOVE a\na: b\nnumber: 3\n", "SUBSCRIBE a\nx: y\nz: 1\nnumber: 0\n"])
     func `a number after another field is refused`(head: String) {
         let error = numberedRefusal(of: head)
-        #expect(error?.code == .badMessage && error?.number == nil)
+        #expect(error?.code == .badMessage && error?.messageNumber == nil)
         #expect(error?.detail.contains("first field") == true)
     }
 
     @Test(arguments: ["REMOVE a\nnumber: 3\nnumber: 3\n", "SUBSCRIBE a\nnumber: 3\nx: y\nnumber: 4\n"])
     func `a second number is refused, and the error has the first`(head: String) {
         let error = numberedRefusal(of: head)
-        #expect(error?.code == .badMessage && error?.number == 3)
+        #expect(error?.code == .badMessage && error?.messageNumber == 3)
         #expect(error?.detail == "number must occur once")
     }
 
@@ -154,7 +154,7 @@ struct HostileInputTests {
             try ClientMessage(head: Array("FETCH a 7 http://h/\nretries: 4\nretries: many\n".utf8))
         }
         // The bound counts lines, not names.
-        let lines = String(repeating: "retries: 4\n", count: WireLimits.fields + 1)
+        let lines = String(repeating: "retries: 4\n", count: WireLimits.fieldsPerHead + 1)
         #expect(throws: WireError.self) { try ClientMessage(head: Array("FETCH a 7 http://h/\n\(lines)".utf8)) }
     }
 

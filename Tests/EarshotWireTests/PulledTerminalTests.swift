@@ -6,7 +6,7 @@ import Testing
 struct PulledTerminalTests {
     private static func terminal(fields: String) -> Terminal {
         var response = Terminal.Response(url: "http://a.example/")
-        response.file = "/spool/file: x"
+        response.bodyFilePath = "/spool/file: x"
         response.httpFields = Array(fields.utf8)
         return Terminal(
             handler: HandlerID("h")!, request: RequestID("1")!, sequence: 7,
@@ -15,12 +15,13 @@ struct PulledTerminalTests {
 
     @Test(arguments: ["", "file: /x\npull: no"])
     func `a pulled terminal names no file`(fields: String) throws {
-        guard case .terminal(let read) = try BrokerMessage(head: Self.terminal(fields: fields).pulled().encoded())
+        guard
+            case .terminal(let read) = try BrokerMessage(head: Self.terminal(fields: fields).withPulledBody().encoded())
         else {
             Issue.record("it is no terminal")
             return
         }
-        #expect(read.response?.isPulled == true && read.response?.file == nil)
+        #expect(read.response?.isPulled == true && read.response?.bodyFilePath == nil)
         #expect(read.response?.httpFields == Array(fields.utf8))
     }
 
@@ -29,11 +30,11 @@ struct PulledTerminalTests {
         guard case .result(let status, var response) = terminal.outcome else { return }
         response.isInline = true
         terminal.outcome = .result(status: status, response)
-        #expect(!terminal.hasFile && terminal.encoded() == terminal.withoutFile().encoded())
+        #expect(!terminal.hasBodyFile && terminal.encoded() == terminal.withoutFile().encoded())
         guard case .terminal(let read) = try BrokerMessage(head: terminal.encoded()) else {
             Issue.record("it is no terminal")
             return
         }
-        #expect(read == terminal.withoutFile() && read.response?.file == nil)
+        #expect(read == terminal.withoutFile() && read.response?.bodyFilePath == nil)
     }
 }

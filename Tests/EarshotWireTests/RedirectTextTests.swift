@@ -14,8 +14,8 @@ struct RedirectTextTests {
 
     @Test func `pairs of status and URL are read back`() throws {
         let list = redirects(["http://a/", nil, "https://b/?c=d"])
-        #expect(list.text == "302 http://a/ 302 - 302 https://b/?c=d")
-        #expect(try read(list.text) == list)
+        #expect(list.fieldValue == "302 http://a/ 302 - 302 https://b/?c=d")
+        #expect(try read(list.fieldValue) == list)
     }
 
     @Test func `URLs without room are omitted, and every status stays`() throws {
@@ -24,19 +24,19 @@ struct RedirectTextTests {
             Array(repeating: long, count: 10), [long, long, long, "http://b/"], [String(repeating: "y", count: 8_192)],
         ] {
             let list = redirects(urls)
-            #expect(list.text.utf8.count <= WireLimits.redirectsBytes)
-            let read = try read(list.text)
-            #expect(read == list.bounded && read.map(\.status) == list.map(\.status))
+            #expect(list.fieldValue.utf8.count <= WireLimits.redirectsFieldBytes)
+            let read = try read(list.fieldValue)
+            #expect(read == list.boundedToFieldSize && read.map(\.status) == list.map(\.status))
             #expect(zip(read, list).allSatisfy { $0.url == nil || $0.url == $1.url })
         }
         #expect(
-            try read(redirects([long, long, long, "http://b/"]).text).map { $0.url != nil } == [
+            try read(redirects([long, long, long, "http://b/"]).fieldValue).map { $0.url != nil } == [
                 true, true, false, true,
             ])
     }
 
     @Test func `a list that cannot be written again is malformed`() throws {
-        let most = WireLimits.redirectsBytes - 4
+        let most = WireLimits.redirectsFieldBytes - 4
         #expect(try read("302 " + String(repeating: "x", count: most)).count == 1)
         #expect(throws: WireError.self) { try read("302 " + String(repeating: "x", count: most + 1)) }
         // Each of these bytes becomes a character of three.

@@ -14,13 +14,13 @@ struct RoundTripTests {
         fetch.options.timeoutMilliseconds = 1_250
         fetch.options.deadlineMilliseconds = 9_000
         fetch.options.maxBytes = 1 << 40
-        fetch.options.redirect = .manual
+        fetch.options.redirectMode = .manual
         fetch.options.retries = 0
-        fetch.options.progressMilliseconds = 100
+        fetch.options.progressIntervalMilliseconds = 100
         fetch.options.streams = true
-        fetch.options.digest = String(repeating: "0a", count: 32)
+        fetch.options.expectedSHA256 = String(repeating: "0a", count: 32)
         fetch.options.replacesHandler = true
-        fetch.options.isWarm = true
+        fetch.options.isCacheWarming = true
         fetch.options.subscribes = false
         fetch.httpFields = Array("accept: image/*\nx-a: b".utf8)
         var hello = Hello()
@@ -29,15 +29,15 @@ struct RoundTripTests {
         let messages: [ClientMessage] = [
             .hello(hello), .hello(Hello(window: 10)), .hello(Hello()),
             .fetch(fetch), .fetch(Fetch(handler: handler, request: request, url: "http://a/")),
-            .retry(handler, request), .remove(.handler(handler)), .remove(.subtree(handler)),
+            .retry(handler, request), .removeHandlers(.handler(handler)), .removeHandlers(.subtree(handler)),
             .removeRequest(handler, request),
-            .subscribe(.subtree(handler)), .unsubscribe(.handler(handler)), .priority(handler, request, .background),
-            .acknowledge(.max), .query(.ping), .query(.handlers, QueryPage(after: "a/b", limit: 10)),
-            .query(.requests, QueryPage(after: "7", limit: 1, handler: .subtree(handler), state: .backingOff)),
+            .subscribe(.subtree(handler)), .unsubscribe(.handler(handler)), .setPriority(handler, request, .background),
+            .acknowledge(.max), .query(.ping), .query(.handlers, QueryPage(cursor: "a/b", limit: 10)),
+            .query(.requests, QueryPage(cursor: "7", limit: 1, handler: .subtree(handler), state: .backingOff)),
             .query(.requests), .query(.handlers, QueryPage(handler: .handler(handler))),
             .query(.status), .query(.ledger), .query(.handlers), .query(.origins),
-            .query(.workers), .query(.settings), .query(.why(handler, request)), .bye,
-            .set(try #require(SettingWords(["origin", "*.example.org", "limit=2"]))),
+            .query(.workers), .query(.settings), .query(.explainRequest(handler, request)), .bye,
+            .changeSetting(try #require(SettingWords(["origin", "*.example.org", "limit=2"]))),
         ]
         for message in messages {
             #expect(try ClientMessage(head: message.encoded()) == message)
@@ -46,10 +46,10 @@ struct RoundTripTests {
 
     @Test func `every broker message decodes to what was encoded`() throws {
         var response = Terminal.Response(url: "http://a/b")
-        response.source = .shared
-        response.length = 12
+        response.source = .sharedFlight
+        response.bodyByteCount = 12
         response.sha256 = String(repeating: "ab", count: 32)
-        response.file = "/spool/with a space/x"
+        response.bodyFilePath = "/spool/with a space/x"
         response.queuedMilliseconds = 1
         response.elapsedMilliseconds = 2
         response.attempts = 3
@@ -59,12 +59,12 @@ struct RoundTripTests {
         resumed.resumedBytes = 12
         var failure = Terminal.Failure(code: "http-status", detail: "The server answered 404.")
         failure.status = 404
-        failure.response = response
+        failure.errorPageResponse = response
         failure.attempts = 3
         let error = ErrorReply(code: "id-in-use", detail: "Choose another.")
         var refused = BodyData(.terminal(3), offset: 7)
-        (refused.error, refused.detail) = ("unknown-body", "The file is missing.")
-        var resumable = Progress(handler: handler, request: request, received: 1, total: 2)
+        (refused.errorCode, refused.detail) = ("unknown-body", "The file is missing.")
+        var resumable = Progress(handler: handler, request: request, receivedBytes: 1, totalBytes: 2)
         resumable.isResumable = true
         func terminal(_ outcome: Terminal.Outcome) -> BrokerMessage {
             .terminal(Terminal(handler: handler, request: request, sequence: 9, outcome: outcome))
@@ -73,13 +73,13 @@ struct RoundTripTests {
             .welcome(Welcome(broker: attempt.broker, window: 256)),
             terminal(.result(status: 200, response)), terminal(.result(status: 200, resumed)),
             terminal(.failed(failure)), terminal(.failed(Terminal.Failure(code: "removed"))),
-            .progress(Progress(handler: handler, request: request, received: 1, total: nil)),
-            .progress(Progress(handler: handler, request: request, received: 1, total: 2)),
-            .progress(resumable), .removed(.subtree(handler), count: 3),
+            .progress(Progress(handler: handler, request: request, receivedBytes: 1, totalBytes: nil)),
+            .progress(Progress(handler: handler, request: request, receivedBytes: 1, totalBytes: 2)),
+            .progress(resumable), .handlersRemoved(.subtree(handler), count: 3),
             .requestRemoved(handler, request, wasOpen: true),
-            .accepted(handler, request), .answer(.why(handler, request)),
-            .error(error), .data(refused), .goodbye(reason: "draining"), .answer(.settings),
-            .changed(try #require(SettingWords(["slots", "3"]))),
+            .fetchAccepted(handler, request), .queryAnswer(.explainRequest(handler, request)),
+            .error(error), .bodyData(refused), .goodbye(reason: "draining"), .queryAnswer(.settings),
+            .settingChanged(try #require(SettingWords(["slots", "3"]))),
         ]
         for message in messages {
             #expect(try BrokerMessage(head: message.encoded()) == message)
@@ -89,39 +89,41 @@ struct RoundTripTests {
     @Test func `every message between broker and worker decodes to what was encoded`() throws {
         var ready = Ready(slots: 64)
         ready.pid = 4711
-        ready.secret = "00ff"
+        ready.supervisorSecret = "00ff"
         var completion = Completion(attempt: attempt, status: 301)
-        completion.length = 5
+        completion.bodyByteCount = 5
         completion.sha256 = String(repeating: "00", count: 32)
-        completion.file = "1-2.part"
+        completion.fileName = "1-2.part"
         completion.elapsedMilliseconds = 7
         completion.httpFields = Array("location: /b".utf8)
         let up: [WorkerMessage] = [
-            .ready(ready), .done(completion), .failed(attempt, code: "reset", detail: "Gone.", receivedBytes: 3),
+            .ready(ready), .completed(completion), .failed(attempt, code: "reset", detail: "Gone.", receivedBytes: 3),
             .progress(attempt, received: 1, total: nil), .progress(attempt, received: 1, total: 2), .slots(3), .pong,
             .progress(
-                attempt, received: 2, total: 2, part: BodyPart(file: "1-2.part", httpFields: Array("etag: \"x\"".utf8)),
-                checkpoint: Checkpoint(bytes: 2, sha256: String(repeating: "0f", count: 32))),
+                attempt, received: 2, total: 2,
+                part: BodyPart(fileName: "1-2.part", httpFields: Array("etag: \"x\"".utf8)),
+                checkpoint: Checkpoint(byteCount: 2, sha256: String(repeating: "0f", count: 32))),
             .bye,
         ]
         for message in up {
             #expect(try WorkerMessage(head: message.encoded()) == message)
         }
-        var limits = WorkerLimits(broker: attempt.broker, spool: "/s p")
-        limits.inlineBytes = 0
+        var limits = WorkerLimits(broker: attempt.broker, spoolPath: "/s p")
+        limits.maximumInlineBodyBytes = 0
         limits.slots = 12
         limits.logLevel = LogSeverity.debug.index
         var job = Job(attempt: attempt, url: "http://a/")
         job.method = "HEAD"
         job.timeoutMilliseconds = 1
-        job.connectMilliseconds = 10
+        job.connectTimeoutMilliseconds = 10
         job.maxBytes = 0
-        job.progressMilliseconds = 50
+        job.progressIntervalMilliseconds = 50
         job.resume = Job.Resume(
-            bytes: 5, total: nil, validator: "\"x\"", sha256: String(repeating: "0f", count: 32))
+            availableBytes: 5, totalBytes: nil, validator: "\"x\"", sha256: String(repeating: "0f", count: 32))
         job.httpFields = Array("a: b".utf8)
         let down: [PoolMessage] = [
-            .limits(limits), .job(job), .raise(attempt, maxBytes: 9), .raise(attempt, maxBytes: nil), .cancel(attempt),
+            .limits(limits), .job(job), .raiseBodyLimit(attempt, maxBytes: 9), .raiseBodyLimit(attempt, maxBytes: nil),
+            .cancelAttempt(attempt),
             .ping, .drain, .error(code: "not-a-child", detail: "No."),
         ]
         for message in down {
@@ -142,7 +144,7 @@ struct RoundTripTests {
             Issue.record("no part")
             return
         }
-        #expect(part == BodyPart(file: "9-\(attempt).part", httpFields: Array("etag: \"a\"".utf8)))
+        #expect(part == BodyPart(fileName: "9-\(attempt).part", httpFields: Array("etag: \"a\"".utf8)))
         #expect(try WorkerMessage(head: message.encoded()) == message)
     }
 }

@@ -8,19 +8,19 @@ struct SpoolNameTests {
 
     @Test func `each state of a body has a name of its own`() {
         let names = [
-            SpoolName.part(of: attempt, pid: 7), SpoolName.part(of: attempt, pid: 7, isContinuation: true),
+            SpoolName.partFile(of: attempt, pid: 7), SpoolName.partFile(of: attempt, pid: 7, isContinuation: true),
             SpoolName.keptPart(of: attempt), SpoolName.takenFile(7, by: attempt.broker),
             String(repeating: "0a", count: 32),
         ]
-        #expect(names.map(SpoolName.isKept) == [false, false, true, false, false])
-        #expect(names.map(SpoolName.isTaken) == [false, false, false, true, false])
-        #expect(names.map(SpoolName.isContent) == [false, false, false, false, true])
+        #expect(names.map(SpoolName.isKeptPart) == [false, false, true, false, false])
+        #expect(names.map(SpoolName.isTakenFile) == [false, false, false, true, false])
+        #expect(names.map(SpoolName.isContentAddressed) == [false, false, false, false, true])
         #expect(names.map { SpoolName.isPart($0, of: attempt, pid: 7) } == [true, true, false, false, false])
         #expect(names.map { SpoolName.writer(of: $0)?.attempt == attempt } == [true, true, false, false, false])
     }
 
     @Test func `a part belongs to one process and one attempt`() {
-        let name = SpoolName.part(of: attempt, pid: 7)
+        let name = SpoolName.partFile(of: attempt, pid: 7)
         var other = attempt
         other.attempt += 1
         #expect(!SpoolName.isPart(name, of: attempt, pid: 8))
@@ -38,7 +38,7 @@ struct SpoolNameTests {
 
     @Test func `only 64 lower-case digits name a content`() {
         for name in [String(repeating: "0A", count: 32), String(repeating: "0a", count: 31), "broker.lock"] {
-            #expect(!SpoolName.isContent(name), "\(name)")
+            #expect(!SpoolName.isContentAddressed(name), "\(name)")
         }
     }
 }

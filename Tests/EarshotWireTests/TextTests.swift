@@ -54,7 +54,7 @@ import Testing
 
     @Test func `a decimal number has digits only and fits its type`() {
         for (text, number) in [("0", 0), ("065535", 65_535), ("+1", nil), ("-1", nil), ("", nil), ("65536", nil)] {
-            #expect(Decimal.number(text) == number.map { UInt16($0) })
+            #expect(Decimal.parse(text) == number.map { UInt16($0) })
         }
     }
 

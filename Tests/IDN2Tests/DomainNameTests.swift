@@ -12,7 +12,7 @@ import Testing
             ("xn--bcher-kva.ü.example", "xn--bcher-kva.xn--tda.example"), ("_a.ü.example", "_a.xn--tda.example"),
         ])
     func isConverted(name: String, ascii: String) throws {
-        #expect(try DomainName.ascii(name) == ascii)
+        #expect(try DomainName.asciiForm(of: name) == ascii)
     }
 
     @Test(
@@ -26,7 +26,7 @@ import Testing
             ("ü\u{0}.example", "NUL in the name"),
         ])
     func isRefused(name: String, reason: String) {
-        let error = #expect(throws: DomainNameError.self) { try DomainName.ascii(name) }
+        let error = #expect(throws: DomainNameError.self) { try DomainName.asciiForm(of: name) }
         #expect(error?.code == .invalidName)
         #expect(error?.detail == reason)
     }

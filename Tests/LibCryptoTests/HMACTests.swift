@@ -20,6 +20,6 @@ import Testing
             ),
         ])
     func code(key: [UInt8], message: String, hex: String) {
-        #expect(HMAC(key: key).code(of: Array(message.utf8)).hex == hex)
+        #expect(HMAC(key: key).authenticationCode(of: Array(message.utf8)).hex == hex)
     }
 }

@@ -93,13 +93,15 @@ struct DocumentTests {
 
     @Test func `the table of FETCH has the options, words and defaults of the code`() throws {
         let commands = try Document(Document.client).commands("client to broker")
-        let fields = Fetch.Options.fields
+        let fields = Fetch.Options.fieldRows
         #expect(commands["FETCH"] == fields.map(\.name))
         let rows = try Document(Document.client).rows("### FETCH")
         for field in fields {
             let row = try #require(rows[field.name]).map { $0.replacing("`", with: "") }
-            if !field.words.isEmpty { #expect(row[1] == field.words.joined(separator: ", "), "\(field.name)") }
-            if !field.usual.isEmpty { #expect(row[2] == field.usual, "\(field.name)") }
+            if !field.allowedWords.isEmpty {
+                #expect(row[1] == field.allowedWords.joined(separator: ", "), "\(field.name)")
+            }
+            if !field.defaultText.isEmpty { #expect(row[2] == field.defaultText, "\(field.name)") }
         }
     }
 
@@ -110,12 +112,12 @@ struct DocumentTests {
         let defaults = Settings()
         for name in SettingName.allCases {
             let row = try #require(rows[name.rawValue]).map { Self.plain($0) }
-            #expect(row[1].prefix { $0 != "," } == name.bounds.prefix { $0 != "," }, "\(name)")
-            if let value = defaults[name] { #expect(row[2] == name.text(value), "\(name)") }
+            #expect(row[1].prefix { $0 != "," } == name.possibleValuesDescription.prefix { $0 != "," }, "\(name)")
+            if let value = defaults[name] { #expect(row[2] == name.valueText(value), "\(name)") }
         }
     }
 
-    /// Returns a cell of that table in the form of `SettingName.bounds`.
+    /// Returns a cell of that table in the form of `SettingName.possibleValuesDescription`.
     private static func plain(_ cell: String) -> String {
         let units: [Substring: Int] = ["Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Pi": 1 << 50]
         let bytes = cell.replacing(/([0-9]+) ([KMGP]i)B/) { match in

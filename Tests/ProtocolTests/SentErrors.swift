@@ -4,8 +4,8 @@ import Foundation
 enum SentErrors {
     private static var patterns: [Regex<(Substring, Substring)>] {
         [
-            /refuse\(\s*client, "([a-z-]+)"/,
-            /refuse\(\s*worker, "([a-z-]+)"/,
+            /refuseMessage\(\s*of: client, code: "([a-z-]+)"/,
+            /refuseReady\(\s*of: worker, "([a-z-]+)"/,
             /\.error\(\s*code: "([a-z-]+)"/,
             /disconnectForViolation\(\s*worker, "([a-z-]+)"/,
             /ErrorReply\(\s*code: "([a-z-]+)"/,

@@ -19,8 +19,8 @@ import Testing
         let text = "+OK\r\n-ERR no\r\n:-5\r\n$3\r\na\0b\r\n$-1\r\n*2\r\n:1\r\n*1\r\n$0\r\n\r\n*-1\r\n*0\r\n"
         #expect(
             try replies(text, piece: piece) == [
-                .status("OK"), .error("ERR no"), .integer(-5), .bytes([97, 0, 98]), .null,
-                .array([.integer(1), .array([.bytes([])])]), .null, .array([]),
+                .status("OK"), .error("ERR no"), .integer(-5), .bulkString([97, 0, 98]), .null,
+                .array([.integer(1), .array([.bulkString([])])]), .null, .array([]),
             ])
     }
 

@@ -20,9 +20,9 @@ final class DatabaseTests {
     ])
     func `a value comes back as it was stored`(_ value: Value) throws {
         try database.run("INSERT INTO item VALUES (1, ?)", [value])
-        let found = try database.first("SELECT value, typeof(value) FROM item") { row -> Value in
+        let found = try database.mapFirstRow("SELECT value, typeof(value) FROM item") { row -> Value in
             switch row.text(1) {
-            case "integer": .integer(row.integer(0))
+            case "integer": .integer(row.int64(0))
             case "text": .text(row.text(0))
             case "blob": .bytes(row.bytes(0))
             default: row.isNull(0) ? .null : .integer(0)
@@ -36,8 +36,8 @@ final class DatabaseTests {
         try database.run(insert, [.integer(1), .text("a")])
         #expect(throws: DatabaseError.self) { try database.run(insert, [.integer(1), .text("b")]) }
         try database.run(insert, [.integer(2), .text("b")])
-        #expect(database.changes == 1)
-        #expect(try database.all("SELECT value FROM item ORDER BY id") { $0.text(0) } == ["a", "b"])
+        #expect(database.changedRowCount == 1)
+        #expect(try database.mapRows("SELECT value FROM item ORDER BY id") { $0.text(0) } == ["a", "b"])
         // A statement that was not run to its end would still hold the table.
         struct Stop: Error {}
         #expect(throws: Stop.self) { try database.forEach("SELECT id FROM item") { _ in throw Stop() } }
@@ -51,13 +51,13 @@ final class DatabaseTests {
                 try database.run("INSERT INTO item VALUES (1, 1)")
             }
         }
-        #expect(try database.integer("SELECT count(*) FROM item") == 0)
+        #expect(try database.firstInteger("SELECT count(*) FROM item") == 0)
         try database.begin()
         try database.run("INSERT INTO item VALUES (1, 1)")
         #expect(throws: DatabaseError.self) { try database.run("INSERT INTO item VALUES (1, 1)") }
         #expect(database.isInTransaction)
         try database.commit()
-        #expect(try database.integer("SELECT count(*) FROM item") == 1)
+        #expect(try database.firstInteger("SELECT count(*) FROM item") == 1)
         database.rollBack()
     }
 
@@ -67,12 +67,12 @@ final class DatabaseTests {
             try database.run("INSERT INTO item VALUES (2, ?)", [.text("secret")])
         }
         #expect(error?.description == "SQLite error 19: UNIQUE constraint failed: item.value")
-        #expect(error?.isDamage == false)
+        #expect(error?.isCorruption == false)
         try Data(repeating: 7, count: 8_192).write(to: URL(filePath: path + ".damaged"))
         defer { try? FileManager.default.removeItem(atPath: path + ".damaged") }
         let damaged = try Database(path + ".damaged")
         let damage = #expect(throws: DatabaseError.self) { try damaged.execute("SELECT 1 FROM a") }
-        #expect(damage?.isDamage == true)
+        #expect(damage?.isCorruption == true)
         #expect(throws: DatabaseError.self) { _ = try Database("/nowhere/at/all") }
         #expect(throws: DatabaseError.self) { _ = try Database(path + ".missing", isReadOnly: true) }
     }

@@ -17,7 +17,7 @@ struct ExplanationTests {
     }
 
     /// `earshot-lab canaries` checks all canaries.
-    @Test(arguments: [Canary.lostRedelivery, .secondAttempt, .wrongClass])
+    @Test(arguments: [Canary.lostRedelivery, .duplicateAttempt, .wrongPriorityClass])
     func `a shrunk history ends in the disagreement that was found`(canary: Canary) throws {
         let (options, failure) = try Self.failure(of: canary)
         let explanation = Simulation.explain(failure, of: options, budget: 5_000)

@@ -8,11 +8,11 @@ import Testing
 struct ReferenceModelTests {
     @Test func `a FETCH that has waited for a removal may rejoin a flight before its cancellation`() throws {
         var limits = CoreLimits()
-        limits.removalsPerPass = 1
+        limits.maximumRequestRemovalsPerPass = 1
         var trial = Trial(limits: limits, canary: nil)
         let (client, worker) = (ClientID(rawValue: 1), WorkerID(rawValue: 2))
         func handle(_ event: BrokerEvent) throws -> [Action] {
-            try trial.apply(event, now: Tick(nanoseconds: 1_000_000_000))
+            try trial.handleEvent(event, now: MonotonicTime(nanoseconds: 1_000_000_000))
         }
         func fetch(_ handler: String, _ request: String, _ key: Int, replaces: Bool = false) throws {
             let names = try (#require(HandlerID(handler)), #require(RequestID(request)))
@@ -33,7 +33,7 @@ struct ReferenceModelTests {
         let (handler, request) = try (#require(HandlerID("a")), #require(RequestID("1")))
         _ = try handle(.clientSent(client, .removeRequest(handler, request)))
         try fetch("b", "1", 1, replaces: true)
-        #expect(trial.broker.core.isRemoving(client))
+        #expect(trial.broker.core.hasPendingRemoval(by: client))
         #expect(try handle(.dispatch(unread: [])) == [], "the transfer goes on")
     }
 }

@@ -26,22 +26,22 @@ struct SliceTests {
         let ledger = try Simulation.run(options).ledger
         #expect(ledger.requests.submitted > 500)
         #expect(ledger.requests.answered == ledger.requests.submitted, "\(ledger.requests)")
-        #expect(ledger.deliveries.acknowledged == ledger.deliveries.due, "\(ledger.deliveries)")
-        #expect(ledger.flights.stale == 0)
+        #expect(ledger.deliveries.acknowledged == ledger.deliveries.started, "\(ledger.deliveries)")
+        #expect(ledger.flights.staleCompletions == 0)
     }
 
     @Test func `durable requests outlive brokers that are killed at any moment`() throws {
         let report = try DurableSimulation.run(seed: 1, steps: 3_000)
-        #expect(report.restarts > 20 && report.accepted > 50 && report.repeated > 3)
+        #expect(report.restarts > 20 && report.acceptedRequests > 50 && report.retriedFailures > 3)
     }
 
     @Test func `nodes without faults share fetches, and no key runs twice at any time`() throws {
         var options = ClusterOptions(seed: 77, steps: 5_000)
-        options.nodes = 5
+        options.nodeCount = 5
         options.excludedFaults = Set(ClusterFault.allCases)
         let report = try ClusterSimulation.run(options)
-        #expect(report.requests > 150 && report.answered > 100 && report.pulls > 50)
-        #expect(report.duplicates == 0)
-        #expect(report.fetches < report.requests)
+        #expect(report.requestCount > 150 && report.answeredRequests > 100 && report.pulledBodies > 50)
+        #expect(report.duplicateFetches == 0)
+        #expect(report.originFetches < report.requestCount)
     }
 }

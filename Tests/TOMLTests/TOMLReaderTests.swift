@@ -3,7 +3,7 @@ import Testing
 
 /// Values and faults of texts in TOML.
 @Suite struct TOMLReaderTests {
-    private func table(_ text: String) throws -> TOMLTable { try TOMLReader.table(Array(text.utf8)) }
+    private func table(_ text: String) throws -> TOMLTable { try TOMLReader.parse(Array(text.utf8)) }
 
     /// Description of a table: `key=value;` in the order of the file.
     private func shown(_ table: TOMLTable) -> String {
@@ -92,13 +92,13 @@ import Testing
     ])
     func `a fault names its line`(text: String, line: Int, part: String) {
         let fault = #expect(throws: TOMLReader.Fault.self) { try table(text) }
-        #expect(fault?.line == line && fault?.sentence.contains(part) == true, "\(text): \(String(describing: fault))")
+        #expect(fault?.line == line && fault?.message.contains(part) == true, "\(text): \(String(describing: fault))")
     }
 
     @Test func `a line that is not UTF-8 is refused`() {
         for bytes: [UInt8] in [[0xff], [0xc3], [0xc0, 0x80], [0xed, 0xa0, 0x80]] {
-            let fault = #expect(throws: TOMLReader.Fault.self) { try TOMLReader.table(Array("a = 1\n# ".utf8) + bytes) }
-            #expect(fault?.line == 2 && fault?.sentence.contains("UTF-8") == true)
+            let fault = #expect(throws: TOMLReader.Fault.self) { try TOMLReader.parse(Array("a = 1\n# ".utf8) + bytes) }
+            #expect(fault?.line == 2 && fault?.message.contains("UTF-8") == true)
         }
     }
 
@@ -112,7 +112,7 @@ import Testing
                     _ = try table(text)
                 } else {
                     let fault = #expect(throws: TOMLReader.Fault.self) { try table(text) }
-                    #expect(fault?.sentence.contains("32") == true)
+                    #expect(fault?.message.contains("32") == true)
                 }
             }
         }
@@ -131,7 +131,7 @@ import Testing
             for end in texts {
                 let text = Array(start.utf8) + end
                 do throws(TOMLReader.Fault) {
-                    _ = try TOMLReader.table(text)
+                    _ = try TOMLReader.parse(text)
                     read += 1
                 } catch {
                     #expect((1...text.count { $0 == UInt8(ascii: "\n") } + 1).contains(error.line))

@@ -161,7 +161,7 @@ final class LoopbackOrigin {
             return drop(descriptor)
         }
         guard let loop, let registration = connection.registration else { return }
-        try? loop.change(registration, to: connection.unsent.isEmpty ? .readable : [.readable, .writable])
+        try? loop.changeInterest(of: registration, to: connection.unsent.isEmpty ? .readable : [.readable, .writable])
     }
 
     private func drop(_ descriptor: Int32) {

@@ -38,16 +38,16 @@ import Testing
         #expect(Layers.foreignExtensions(file("extension BrokerCore {", at: "A.swift")) == [])
         #expect(Layers.foreignExtensions(file("extension Records {", at: "Records/A.swift")) == [])
         #expect(Layers.foreignExtensions(file("extension Delivery {", at: "Delivery/A.swift")) == [])
-        #expect(Layers.foreignExtensions(file("extension Delivery.Ended {", at: "A.swift")) == [])
+        #expect(Layers.foreignExtensions(file("extension Delivery.EndedDelivery {", at: "A.swift")) == [])
     }
 
     @Test(arguments: [
-        "mutating func expire(now: Tick) {", "func step(of flight: Handle<Flight>) -> FlightStep {",
-        "mutating func lose(_ due: DueTerminal) -> Delivery.Ended {",
+        "mutating func expire(now: MonotonicTime) {", "func step(of flight: Handle<Flight>) -> FlightStep {",
+        "mutating func lose(_ due: DueTerminal) -> Delivery.EndedDelivery {",
         "func refusal(of fetch: Fetch) -> RequestRefusal? {",
-        "func end(_ core: inout BrokerCore) {", "mutating func expire(at time: Tick?) {",
-        "mutating func end() { if end <= clock { drop() } }",
-        "mutating func expire(\n    _ handler: Handle<Handler>,\n    at time: Tick\n) {",
+        "func end(_ core: inout BrokerCore) {", "mutating func expire(at time: MonotonicTime?) {",
+        "mutating func end() { if end <= latestEventTime { drop() } }",
+        "mutating func expire(\n    _ handler: Handle<Handler>,\n    at time: MonotonicTime\n) {",
     ])
     func `a rule in the records is found`(line: String) {
         #expect(Layers.rulesInRecords(file(line, at: "Records/A.swift")) != [])
@@ -55,8 +55,9 @@ import Testing
     }
 
     @Test(arguments: [
-        "/// What counts now.\nvar clock: Tick", "func end(of wait: Wait) -> Tick? { wait.end }",
-        "mutating func setTimer(_ at: Tick, _ subject: Timer.Subject) { timers.set(at, subject) }",
+        "/// What counts now.\nvar latestEventTime: MonotonicTime",
+        "func end(of wait: Wait) -> MonotonicTime? { wait.end }",
+        "mutating func setTimer(_ at: MonotonicTime, _ subject: CoreTimer.Subject) { timers.set(at, subject) }",
     ])
     func `times as data are permitted in the records`(text: String) {
         #expect(Layers.rulesInRecords(file(text, at: "Records/A.swift")) == [])

@@ -14,10 +14,10 @@ enum Layers {
     private static let foundations: Set = ["Records", "Storage", "Settings", "Outcomes", "Counters"]
 
     /// Results of rules. Records do not return them.
-    private static let verdicts = ["FlightStep", "RequestRefusal", "Ended"]
+    private static let verdicts = ["FlightStep", "RequestRefusal", "EndedDelivery"]
 
     /// Functions of the records that store a time, and compare it with none.
-    private static let timeSetters: Set = ["setTimer", "setLeaseTimer"]
+    private static let timeSetters: Set = ["setTimer", "setSessionLeaseTimer"]
 
     /// Maximum number of lines of a function's body, with its braces.
     static let mostLines = 60
@@ -63,12 +63,12 @@ enum Layers {
     /// The time, or a result of rules, in the records.
     static func rulesInRecords(_ file: SourceFile) -> [String] {
         guard folder(of: file) == "Records" else { return [] }
-        let words = ["now", "(?<!var )clock", "BrokerCore"] + verdicts + mechanisms.sorted()
+        let words = ["now", "(?<!var )latestEventTime", "BrokerCore"] + verdicts + mechanisms.sorted()
         let named = found(#"\b("# + words.joined(separator: "|") + #")\b"#, in: file)
             .map { "\(file.path):\($0.line): \($0.text) in the records, which decide nothing" }
         let timed = functions(of: file).filter { function in
             !timeSetters.contains(function.name)
-                && function.parameters?.contains { !matches(#"\bTick\b"#, in: $0.type).isEmpty } == true
+                && function.parameters?.contains { !matches(#"\bMonotonicTime\b"#, in: $0.type).isEmpty } == true
         }
         return named + timed.map { "\($0.path):\($0.line): \($0.name) takes a time, but records decide nothing" }
     }

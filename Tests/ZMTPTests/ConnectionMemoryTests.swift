@@ -23,14 +23,14 @@ import Testing
         let pairs = try (0..<3).map { try StreamPair.open(memory: memory, owner: Int32($0)) }
         for pair in pairs { try begin(pair) }
         #expect(memory.reservedBytes == 2 * Self.frame)
-        #expect(memory.isShort)
-        #expect(pairs.map(\.stream.awaitsRoom) == [false, false, true])
-        #expect(pairs[2].stream.partial == nil)
+        #expect(memory.isMemoryShort)
+        #expect(pairs.map(\.stream.awaitsMemory) == [false, false, true])
+        #expect(pairs[2].stream.partialFrame == nil)
         #expect(pairs[2].stream.reservedAt == nil)
         // The first one completes, and the third one continues.
         try end(pairs[0])
         #expect(pairs[0].messages.map(\.head.count) == [Self.frame])
-        #expect(!memory.isShort)
+        #expect(!memory.isMemoryShort)
         try pairs[2].pass()
         try end(pairs[2])
         #expect(pairs[2].messages == pairs[0].messages)
@@ -42,10 +42,10 @@ import Testing
         let memory = ConnectionMemory(frameCapacity: 4 * Self.frame)
         let greedy = try (0..<5).map { _ in try StreamPair.open(memory: memory, owner: 1) }
         for pair in greedy { try begin(pair) }
-        #expect(greedy.map(\.stream.awaitsRoom) == [false, false, true, true, true])
+        #expect(greedy.map(\.stream.awaitsMemory) == [false, false, true, true, true])
         let other = try StreamPair.open(memory: memory, owner: 2)
         try begin(other)
-        #expect(!other.stream.awaitsRoom)
+        #expect(!other.stream.awaitsMemory)
         try end(other)
         #expect(other.messages.count == 1)
         #expect(memory.reservedBytes == 2 * Self.frame)
@@ -53,7 +53,7 @@ import Testing
 
     @Test func `all processes of a user have a quarter of the room, and the administrator leaves a quarter`() throws {
         let memory = ConnectionMemory(frameCapacity: 8 * Self.frame)
-        memory.isShared = true
+        memory.hasOtherUsers = true
         func begun(_ count: Int32, from process: Int32, of user: UInt32?) throws -> [StreamPair] {
             let pairs = try (0..<count).map { try StreamPair.open(memory: memory, owner: process + $0, user: user) }
             for pair in pairs { try begin(pair) }
@@ -61,19 +61,19 @@ import Testing
         }
         // A quarter is left, but not for the administrator.
         let own = try begun(7, from: 1, of: nil)
-        #expect(own.map(\.stream.awaitsRoom) == [false, false, false, false, false, false, true])
+        #expect(own.map(\.stream.awaitsMemory) == [false, false, false, false, false, false, true])
         try end(own[0])
-        #expect(!own[6].stream.awaitsRoom)
+        #expect(!own[6].stream.awaitsMemory)
         try end(own[1])
         let greedy = try begun(4, from: 11, of: 1_001)
-        #expect(greedy.map(\.stream.awaitsRoom) == [false, false, true, true])
+        #expect(greedy.map(\.stream.awaitsMemory) == [false, false, true, true])
         let other = try begun(1, from: 21, of: 1_002)
-        #expect(!other[0].stream.awaitsRoom)
+        #expect(!other[0].stream.awaitsMemory)
         try end(other[0])
         #expect(other[0].messages.count == 1)
         // The end of a frame makes room for the next one of the same user.
         try end(greedy[0])
-        #expect(greedy.map(\.stream.awaitsRoom) == [false, false, false, true])
+        #expect(greedy.map(\.stream.awaitsMemory) == [false, false, false, true])
     }
 
     @Test func `what a connection held is free when it ends, and who waits is not waited for when it is gone`() throws {
@@ -84,16 +84,16 @@ import Testing
         let last = try StreamPair.open(memory: memory, owner: 3)
         try begin(try #require(waiting))
         try begin(last)
-        #expect(last.stream.awaitsRoom)
+        #expect(last.stream.awaitsMemory)
         waiting = nil
         UnixSocket.shutDown(holder.other)
         #expect(try holder.run { holder.stream.isEnded })
-        #expect(!last.stream.awaitsRoom)
+        #expect(!last.stream.awaitsMemory)
         #expect(memory.reservedBytes == Self.frame)
         try last.pass()
         try end(last)
         #expect(last.messages.count == 1)
-        #expect(memory.reservedBytes == 0 && !memory.isShort)
+        #expect(memory.reservedBytes == 0 && !memory.isMemoryShort)
     }
 
     @Test func `a connection that ended while it waited is heard to its end`() throws {
@@ -119,7 +119,7 @@ import Testing
         memory.close()
         try end(holder)
         #expect(holder.messages.count == 1)
-        #expect(waiting.stream.awaitsRoom && !memory.isShort)
+        #expect(waiting.stream.awaitsMemory && !memory.isMemoryShort)
         #expect(memory.reservedBytes == 0)
     }
 
@@ -127,7 +127,7 @@ import Testing
         let memory = ConnectionMemory(frameCapacity: 1_000)
         let pairs = try (0..<2).map { try StreamPair.open(memory: memory, owner: Int32($0)) }
         for pair in pairs { try begin(pair) }
-        #expect(pairs.map(\.stream.awaitsRoom) == [false, true])
+        #expect(pairs.map(\.stream.awaitsMemory) == [false, true])
         try end(pairs[0])
         try pairs[1].pass()
         try end(pairs[1])
@@ -153,8 +153,8 @@ import Testing
         let pair = try StreamPair.open(memory: memory)
         try pair.write([2, 0, 0, 0, 0, 0, 0, 0x40, 0])
         try pair.pass()
-        #expect(memory.reservedBytes == 0 && !memory.isShort)
-        #expect(pair.stream.partial != nil)
+        #expect(memory.reservedBytes == 0 && !memory.isMemoryShort)
+        #expect(pair.stream.partialFrame != nil)
     }
 
     @Test func `what waits to be written is counted, replies apart, until it is written or given up`() throws {

@@ -9,34 +9,34 @@ import Testing
         [0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 1] + Array("NULL".utf8) + [UInt8](repeating: 0, count: 48)
 
     @Test func `the opening is a greeting of 64 bytes and READY`() {
-        let opening = Handshake.opening(as: .router)
+        let opening = Handshake.greetingAndReady(as: .router)
         #expect(Array(opening[..<12]) == [0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 0])
         #expect(Array(opening[12..<64]) == Array("NULL".utf8) + [UInt8](repeating: 0, count: 48))
         #expect(Array(opening[64...]) == [4, 28] + Array("\u{5}READY\u{b}Socket-Type\0\0\0\u{6}ROUTER".utf8))
     }
 
     @Test func `what one end says of itself the other reads`() throws {
-        let opening = Handshake.opening(as: .dealer)
-        let command = try #require(Handshake.command(Array(opening[66...])))
+        let opening = Handshake.greetingAndReady(as: .dealer)
+        let command = try #require(Handshake.splitCommand(Array(opening[66...])))
         #expect(command.name == "READY")
-        #expect(Handshake.ready(command.rest) == Handshake.Ready(socketType: .dealer))
+        #expect(Handshake.parseReady(command.rest) == Handshake.Ready(socketType: .dealer))
     }
 
     @Test func `the greeting of a later version is taken`() {
-        #expect(Handshake.obstacle(in: Self.libzmqGreeting) == nil)
+        #expect(Handshake.violation(in: Self.libzmqGreeting) == nil)
     }
 
     @Test(arguments: [(0, 0x47), (9, 0x7e), (10, 1), (10, 2), (12, 0x50)] as [(Int, UInt8)])
     func `a greeting that is none of ours is refused`(at offset: Int, _ byte: UInt8) {
         var greeting = Self.libzmqGreeting
         greeting[offset] = byte
-        #expect(Handshake.obstacle(in: greeting) != nil)
+        #expect(Handshake.violation(in: greeting) != nil)
     }
 
     @Test func `a READY that breaks off anywhere is none, or has fewer properties`() {
-        let ready = Array(Handshake.opening(as: .dealer)[72...])
+        let ready = Array(Handshake.greetingAndReady(as: .dealer)[72...])
         for count in 0..<ready.count {
-            let read = Handshake.ready(ready.prefix(count))
+            let read = Handshake.parseReady(ready.prefix(count))
             // The second property begins after 27 bytes.
             #expect(read == (count == 0 ? .init() : count == 22 ? .init(socketType: .dealer) : nil))
         }
@@ -44,7 +44,7 @@ import Testing
 
     @Test func `names of properties are found in any case`() {
         let ready = Array("\u{b}SOCKET-TYPE\0\0\0\u{6}DEALER\u{8}identity\0\0\0\u{1}x".utf8)
-        #expect(Handshake.ready(ready[...]) == .init(socketType: .dealer))
+        #expect(Handshake.parseReady(ready[...]) == .init(socketType: .dealer))
     }
 
     @Test func `an identity has at most 255 bytes`() {
@@ -52,18 +52,18 @@ import Testing
             Array("\u{b}Socket-Type\0\0\0\u{6}DEALER\u{8}Identity\0\0".utf8)
                 + [UInt8(count >> 8), UInt8(count & 0xff)] + [UInt8](repeating: 0x78, count: Int(count))
         }
-        #expect(Handshake.ready(ready(identity: 255)[...]) == .init(socketType: .dealer))
-        #expect(Handshake.ready(ready(identity: 256)[...]) == nil)
+        #expect(Handshake.parseReady(ready(identity: 255)[...]) == .init(socketType: .dealer))
+        #expect(Handshake.parseReady(ready(identity: 256)[...]) == nil)
     }
 
     @Test func `a ROUTER talks to DEALER alone`() {
         let types = ["DEALER", "ROUTER", "REQ", "REP"].map(SocketType.init)
-        #expect(types.map { $0.map(SocketType.router.takes) } == [true, false, nil, nil])
+        #expect(types.map { $0.map(SocketType.router.acceptsPeer) } == [true, false, nil, nil])
     }
 
     @Test(arguments: [[], [5], [0, 1], [200, 65]] as [[UInt8]])
     func `a command without a name is none`(bytes: [UInt8]) {
-        #expect(Handshake.command(bytes) == nil)
+        #expect(Handshake.splitCommand(bytes) == nil)
     }
 
     @Test func `PONG says the context of its PING`() {

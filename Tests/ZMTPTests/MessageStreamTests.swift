@@ -11,7 +11,7 @@ import Testing
 
     @Test func `messages come as they were sent, whatever pieces they come in`() throws {
         let pair = try StreamPair()
-        for byte in Handshake.opening(as: .dealer) + Self.twoFrames + [1, 0, 0, 1, 9] {
+        for byte in Handshake.greetingAndReady(as: .dealer) + Self.twoFrames + [1, 0, 0, 1, 9] {
             try pair.write([byte])
             try pair.pass()
         }
@@ -39,7 +39,7 @@ import Testing
         let surplus: [UInt8] = [3, 0, 0, 0, 0, 0, 0, 0, 250] + [UInt8](repeating: 1, count: 250)
         try pair.write([1, 1, 65, 1, 1, 66] + surplus + surplus + [0, 2, 1, 1] + Self.twoFrames)
         #expect(try pair.run { pair.messages.count == 2 })
-        #expect(pair.messages.first?.isLonger == true)
+        #expect(pair.messages.first?.hadSurplusFrames == true)
         #expect(pair.messages.first?.head == [65])
         #expect(pair.messages.last == Message(head: Array("abc".utf8), body: Self.long))
     }
@@ -68,12 +68,14 @@ import Testing
         #expect(pair.messages == [])
     }
 
-    @Test(arguments: [[0xff], HandshakeTests.libzmqGreeting, Handshake.opening(as: .dealer) + [1, 1, 65, 0, 9, 66]])
+    @Test(arguments: [
+        [0xff], HandshakeTests.libzmqGreeting, Handshake.greetingAndReady(as: .dealer) + [1, 1, 65, 0, 9, 66],
+    ])
     func `what has not come whole is waited for without a look at it`(bytes: [UInt8]) throws {
         let pair = try StreamPair()
         try pair.write(bytes)
         try pair.pass()
-        #expect(!pair.stream.hasPending)
+        #expect(!pair.stream.mayHavePendingMessage)
         #expect(!pair.stream.isEnded)
     }
 
@@ -184,10 +186,10 @@ import Testing
             sent.removeFirst(min(sent.count, 60_000))
             try pair.pass()
         }
-        let frame = try #require(pair.stream.partial)
+        let frame = try #require(pair.stream.partialFrame)
         #expect(frame.filledBytes == count)
         // Doubled whenever it is full, so at most twice the received bytes. The allocator rounds up by some pages.
-        let most = max(PartialFrame.firstBytes, 2 * count)
+        let most = max(PartialFrame.initialCapacityBytes, 2 * count)
         #expect(frame.bytes.capacity <= most + 16_384)
         #expect(frame.bytes.count > count)
         #expect(!pair.stream.isEnded && pair.messages.isEmpty)
@@ -199,11 +201,11 @@ import Testing
             try pair.write([2, 0, 0, 0, 0, 0, 0x40, 0, 0])
             try pair.pass()
         }
-        #expect(pairs.reduce(0) { $0 + ($1.stream.partial?.bytes.capacity ?? 0) } <= 20 * 70_000)
+        #expect(pairs.reduce(0) { $0 + ($1.stream.partialFrame?.bytes.capacity ?? 0) } <= 20 * 70_000)
         for pair in pairs {
             UnixSocket.shutDown(pair.other)
             #expect(try pair.run { pair.stream.isEnded })
-            #expect(pair.stream.partial == nil)
+            #expect(pair.stream.partialFrame == nil)
         }
     }
 

@@ -19,7 +19,7 @@ final class StreamEnd {
             guard let self else { return .untilEvent }
             while let message = stream.next() { messages.append(message) }
             stream.flush()
-            return stream.isReading && stream.hasPending ? .none : .untilEvent
+            return stream.isReading && stream.mayHavePendingMessage ? .noSleep : .untilEvent
         }
     }
 

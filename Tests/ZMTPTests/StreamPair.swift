@@ -30,7 +30,7 @@ final class StreamPair {
         hook = loop.addHook { [unowned self] in
             while let message = stream.next() { messages.append(message) }
             stream.flush()
-            return isPassing || stream.isReading && stream.hasPending ? .none : .untilEvent
+            return isPassing || stream.isReading && stream.mayHavePendingMessage ? .noSleep : .untilEvent
         }
     }
 
@@ -43,7 +43,7 @@ final class StreamPair {
     ) throws -> StreamPair {
         let pair = try StreamPair(
             frameBytes: frameBytes, mostMessages: mostMessages, memory: memory, owner: owner, user: user)
-        try pair.write(Handshake.opening(as: .dealer))
+        try pair.write(Handshake.greetingAndReady(as: .dealer))
         try #require(try pair.run { pair.stream.isOpen })
         _ = pair.read()
         return pair
@@ -68,7 +68,7 @@ final class StreamPair {
         var written = 0
         while written < bytes.count {
             let count = unsafe bytes[written...].withUnsafeBytes { unsafe UnixSocket.send(other, $0) }
-            guard case .bytes(let sent) = count else { break }
+            guard case .bytesTransferred(let sent) = count else { break }
             written += sent
         }
         try #require(written == bytes.count)
@@ -80,9 +80,9 @@ final class StreamPair {
         var buffer = [UInt8](repeating: 0, count: 65_536)
         while true {
             switch unsafe buffer.withUnsafeMutableBytes({ unsafe UnixSocket.receive(other, into: $0) }) {
-            case .bytes(let count): read += buffer[..<count]
+            case .bytesTransferred(let count): read += buffer[..<count]
             case .wouldBlock: return read
-            case .ended: return read.isEmpty ? nil : read
+            case .connectionEnded: return read.isEmpty ? nil : read
             }
         }
     }

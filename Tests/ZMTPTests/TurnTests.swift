@@ -15,11 +15,11 @@ import Testing
         let end = try BareStream.open(SOCK_SEQPACKET)
         try end.write((0..<100).flatMap { Self.ping($0) })
         #expect(end.turn(items: 30).messages == [])
-        #expect(end.stream.hasPending)
+        #expect(end.stream.mayHavePendingMessage)
         #expect(end.read() == (0..<30).flatMap { Self.pong($0) })
         #expect(end.read() == [])
         #expect(end.turn(items: 100).messages == [])
-        #expect(!end.stream.hasPending)
+        #expect(!end.stream.mayHavePendingMessage)
         #expect(end.read() == (30..<100).flatMap { Self.pong($0) })
     }
 
@@ -41,9 +41,9 @@ import Testing
         let end = try BareStream.open()
         try end.write((0..<40).flatMap { _ in unit })
         #expect(end.turn(items: 30).messages.count == messages)
-        #expect(end.stream.hasPending)
+        #expect(end.stream.mayHavePendingMessage)
         #expect(end.turn(items: 30).messages.count == messages / 3)
-        #expect(!end.stream.hasPending)
+        #expect(!end.stream.mayHavePendingMessage)
     }
 
     @Test(arguments: [[1, 0], [1, 1, 65], [3, 0, 0, 0, 0, 0, 0, 0, 0]] as [[UInt8]])
@@ -52,11 +52,11 @@ import Testing
         // Neither the head nor the body counts.
         try end.write([1, 1, 65, 1, 1, 66] + (0..<40).flatMap { _ in frame } + [0, 0])
         #expect(end.turn(items: 30).messages == [])
-        #expect(end.stream.hasPending)
+        #expect(end.stream.mayHavePendingMessage)
         let (messages, rest) = end.turn(items: 30)
-        #expect(messages.map(\.isLonger) == [true])
-        #expect(rest.items == 19)
-        #expect(!end.stream.hasPending)
+        #expect(messages.map(\.hadSurplusFrames) == [true])
+        #expect(rest.remainingItems == 19)
+        #expect(!end.stream.mayHavePendingMessage)
     }
 
     @Test func `a turn reads so many bytes and an input buffer more at most`() throws {
@@ -68,7 +68,7 @@ import Testing
         while read < sent - header.count, turns < 20 {
             _ = end.turn(items: 30, bytes: 20_000)
             turns += 1
-            let filled = end.stream.partial?.filledBytes ?? 0
+            let filled = end.stream.partialFrame?.filledBytes ?? 0
             #expect(filled - read <= 20_000 + 65_536)
             read = filled
         }
@@ -112,7 +112,7 @@ private final class BareStream {
     /// Returns a stream whose raw end has completed the handshake.
     static func open(_ kind: __socket_type = SOCK_STREAM) throws -> BareStream {
         let made = try BareStream(kind)
-        try made.write(Handshake.opening(as: .dealer))
+        try made.write(Handshake.greetingAndReady(as: .dealer))
         made.stream.flush()
         _ = made.turn(items: 10)
         try #require(made.stream.isOpen)
@@ -145,7 +145,7 @@ private final class BareStream {
         var written = 0
         while written < bytes.count {
             let outcome = unsafe bytes[written...].withUnsafeBytes { unsafe UnixSocket.send(other, $0) }
-            guard case .bytes(let count) = outcome else { break }
+            guard case .bytesTransferred(let count) = outcome else { break }
             written += count
         }
         return written
@@ -155,7 +155,9 @@ private final class BareStream {
     func read() -> [UInt8] {
         var buffer = [UInt8](repeating: 0, count: 65_536)
         guard
-            case .bytes(let count) = unsafe buffer.withUnsafeMutableBytes({ unsafe UnixSocket.receive(other, into: $0) }
+            case .bytesTransferred(let count) = unsafe buffer.withUnsafeMutableBytes({
+                unsafe UnixSocket.receive(other, into: $0)
+            }
             )
         else { return [] }
         return Array(buffer[..<count])

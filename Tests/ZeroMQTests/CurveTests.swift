@@ -10,8 +10,8 @@ import Testing
 
     /// Listens at a free port of the loopback interface.
     private static func listen(_ router: borrowing Socket) throws -> String {
-        try router.handle.set(ZMQ_CURVE_SERVER, 1 as Int32)
-        try router.handle.set(ZMQ_CURVE_SECRETKEY, text: server.1)
+        try router.handle.setOption(ZMQ_CURVE_SERVER, 1 as Int32)
+        try router.handle.setOption(ZMQ_CURVE_SECRETKEY, text: server.1)
         try router.bind("tcp://127.0.0.1:*")
         return try router.lastEndpoint()
     }

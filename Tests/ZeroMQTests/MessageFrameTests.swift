@@ -68,8 +68,8 @@ import ZeroMQ
         let context = try Context.make()
         let socket = try context.socket(.dealer)
         let error = try #require(throws: ZeroMQError.self) { try socket.connect("nonsense") }
-        #expect(error.function == "zmq_connect")
-        #expect(error.number == EINVAL)
+        #expect(error.functionName == "zmq_connect")
+        #expect(error.errorNumber == EINVAL)
         #expect(error.description == "zmq_connect: Invalid argument")
     }
 

@@ -81,7 +81,7 @@ import ZeroMQ
             try #require(wait(router.descriptor, milliseconds: 60_000))
         }
         #expect(parts.count == 2)
-        let taken = parts.take(1)
+        let taken = parts.takeFrame(at: 1)
         #expect(taken.bytes() == [9])
     }
 

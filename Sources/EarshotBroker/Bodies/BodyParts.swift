@@ -11,89 +11,90 @@ internal import Logging
 /// the core's actions: each is a rename(2) and a small file.
 final class BodyParts {
     private enum Request: Sendable {
-        case record(Growing)
-        case forget(id: String)
-        case sweep(limit: Int, seconds: Int)
-        case replace(PartFolder)
+        case recordDescription(GrowingBody)
+        case removeDescription(id: String)
+        case sweep(limitBytes: Int, maximumAgeSeconds: Int)
+        case replaceFolder(PartFolder)
     }
 
     /// Carries out the requests on the thread. A sweep waits for a second and for ten times the time of the last one, since
     /// each reads the whole folder.
     private final class Backend: StoreBackend {
         private var folder: PartFolder
-        private let totals: Mailbox<PartFolder.Totals>
-        private var sweep: (limit: Int, seconds: Int)?
+        private let totalsMailbox: Mailbox<PartFolder.Totals>
+        private var pendingSweep: (limit: Int, seconds: Int)?
         /// Seconds until the next sweep, unless the disk is full.
-        private var pause = 0
+        private var sweepPauseSeconds = 0
         /// Bodies whose description the disk refused.
-        private var refusedBodies: [String: Growing] = [:]
+        private var refusedBodies: [String: GrowingBody] = [:]
 
-        init(_ folder: PartFolder, _ totals: Mailbox<PartFolder.Totals>) {
+        init(folder: PartFolder, totalsMailbox totals: Mailbox<PartFolder.Totals>) {
             self.folder = folder
-            self.totals = totals
+            self.totalsMailbox = totals
         }
 
-        var isBehind: Bool { sweep != nil || !refusedBodies.isEmpty }
+        var hasPendingWork: Bool { pendingSweep != nil || !refusedBodies.isEmpty }
 
         func carryOut(_ requests: [Request]) {
             for request in requests {
                 switch request {
-                case .record(let body): record(body)
-                case .forget(let id):
+                case .recordDescription(let body): recordDescription(of: body)
+                case .removeDescription(let id):
                     refusedBodies[id] = nil
-                    folder.forget(id)
-                case .replace(let folder): self.folder = folder
+                    folder.removeHead(id: id)
+                case .replaceFolder(let folder): self.folder = folder
                 // A sweep that makes room is not replaced by a regular one.
-                case .sweep(let limit, let seconds): sweep = (min(limit, sweep?.limit ?? limit), seconds)
+                case .sweep(let limit, let seconds): pendingSweep = (min(limit, pendingSweep?.limit ?? limit), seconds)
                 }
             }
             guard requests.isEmpty else { return }
-            for body in refusedBodies.values { record(body) }
-            guard let sweep else { return }
-            guard pause == 0 || sweep.limit == 0 else {
-                pause -= 1
+            for body in refusedBodies.values { recordDescription(of: body) }
+            guard let pendingSweep else { return }
+            guard sweepPauseSeconds == 0 || pendingSweep.limit == 0 else {
+                sweepPauseSeconds -= 1
                 return
             }
-            self.sweep = nil
+            self.pendingSweep = nil
             let duration = ContinuousClock().measure {
                 folder.removePrivateSpools()
-                totals.put(folder.sweep(limit: sweep.limit, seconds: sweep.seconds))
+                totalsMailbox.put(
+                    folder.enforceBounds(maximumBytes: pendingSweep.limit, maximumAgeSeconds: pendingSweep.seconds))
             }
-            pause = Int((duration * 10).components.seconds)
+            sweepPauseSeconds = Int((duration * 10).components.seconds)
         }
 
-        private func record(_ body: Growing) {
-            let isRefused = body.head(in: folder).map { !folder.record($0, as: body.id) } ?? false
-            refusedBodies[body.id] = isRefused ? body : nil
+        private func recordDescription(of body: GrowingBody) {
+            let isRefused = body.makeHead(in: folder).map { !folder.recordHead($0, as: body.descriptionID) } ?? false
+            refusedBodies[body.descriptionID] = isRefused ? body : nil
         }
     }
 
     /// Body in the spool. Its description is made where it is needed, usually on the thread.
-    private struct Growing: Sendable {
+    private struct GrowingBody: Sendable {
         enum Source: Sendable {
-            case transfer(PartKeys, PartDescription)
+            case newTransfer(PartKeys, PartDescription)
             /// Of a lent part: names and boot stay.
-            case assigned(PartHead)
+            case resumedPart(PartHead)
         }
 
         /// Name of the description.
-        let id: String
+        let descriptionID: String
         var path: String
         var source: Source
 
         var checkpoint: Checkpoint? {
             switch source {
-            case .transfer(_, let part): part.checkpoint
-            case .assigned(let head): head.part.checkpoint
+            case .newTransfer(_, let part): part.checkpoint
+            case .resumedPart(let head): head.part.checkpoint
             }
         }
 
         /// Nil if the body is not at its path.
-        func head(in folder: PartFolder) -> PartHead? {
+        func makeHead(in folder: PartFolder) -> PartHead? {
             switch source {
-            case .transfer(let keys, let part): return folder.head(of: part, keys, at: path)
-            case .assigned(var head):
-                head.path = path
+            case .newTransfer(let keys, let part): return folder.makeHead(of: part, keys: keys, at: path)
+            case .resumedPart(var head):
+                head.bodyPath = path
                 return head
             }
         }
@@ -101,58 +102,58 @@ final class BodyParts {
 
     private var folder: PartFolder
     /// Path of the spool.
-    private let spool: String
+    private let spoolPath: String
     private let thread: StoreThread<Backend>
-    private let mailbox: Mailbox<PartFolder.Totals>
-    private var growing: [String: Growing] = [:]
-    private var bounds = (limit: 0, seconds: 0)
+    private let totalsMailbox: Mailbox<PartFolder.Totals>
+    private var growingBodies: [String: GrowingBody] = [:]
+    private var sweepBounds = (limit: 0, seconds: 0)
     /// Whether workers of an earlier broker may still have bodies.
-    private var hasUnrecovered = true
+    private var mayHaveUnrecoveredBodies = true
     /// Latest totals of the folder.
-    private(set) var totals = PartFolder.Totals()
+    private(set) var folderTotals = PartFolder.Totals()
     /// State of the folder at the last look.
-    private var changes: Int?
+    private var lastChangeStamp: Int?
 
     /// - Throws: `StoreError` or `SystemError`.
     init(_ path: String, spool: String) throws {
         let folder = try PartFolder(path)
         let mailbox = try Mailbox<PartFolder.Totals>()
         self.folder = folder
-        self.mailbox = mailbox
-        self.spool = spool
-        thread = StoreThread("parts") { Backend(folder, mailbox) }
+        self.totalsMailbox = mailbox
+        self.spoolPath = spool
+        thread = StoreThread("parts") { Backend(folder: folder, totalsMailbox: mailbox) }
     }
 
-    private func path(of file: String) -> String { "\(spool)/\(SpoolName.path(file))" }
+    private func path(of file: String) -> String { "\(spoolPath)/\(SpoolName.relativePath(of: file))" }
 
     /// Readable when new totals are available.
-    var descriptor: Int32 { mailbox.descriptor }
+    var totalsDescriptor: Int32 { totalsMailbox.descriptor }
 
     /// Takes the totals that the thread has counted.
     func takeTotals() {
-        if let latest = mailbox.takeAll().last { totals = latest }
+        if let latest = totalsMailbox.takeAll().last { folderTotals = latest }
     }
 
-    func accepts(spool: String) -> Bool { folder.accepts(spool: spool) }
+    func sharesFileSystem(withSpool: String) -> Bool { folder.sharesFileSystem(withSpool: withSpool) }
 
     /// Completes all writes.
     func finish() { thread.finish() }
 
     /// Whether the folder was removed.
-    var isRemoved: Bool { folder.isRemoved }
+    var isFolderRemoved: Bool { folder.isRemoved }
 
     /// Whether the folder was removed, and the last attempt to create it failed.
-    private(set) var isLost = false
+    private(set) var isFolderLost = false
 
     /// Creates the folder again, with the descriptions of the bodies that grow.
     ///
     /// - Throws: `StoreError`.
-    func openAgain() throws(StoreError) {
-        isLost = true
+    func recreateFolder() throws(StoreError) {
+        isFolderLost = true
         folder = try PartFolder(folder.path)
-        isLost = false
-        thread.submit(.replace(folder))
-        for body in growing.values { thread.submit(.record(body)) }
+        isFolderLost = false
+        thread.submit(.replaceFolder(folder))
+        for body in growingBodies.values { thread.submit(.recordDescription(body)) }
     }
 
     /// Whether the folder has a part now.
@@ -161,72 +162,76 @@ final class BodyParts {
     /// Has the thread keep the bounds, if they or the folder have changed.
     ///
     /// - Returns: Whether this or another broker has changed the folder.
-    func bound(bytes: Int, seconds: Int) -> Bool {
-        let now = folder.changes
-        let hasChanged = now != changes
-        guard hasChanged || bounds != (bytes, seconds) else { return false }
-        changes = now
-        bounds = (bytes, seconds)
+    func enforceBounds(maximumBytes: Int, maximumAgeSeconds: Int) -> Bool {
+        let now = folder.changeStamp
+        let hasChanged = now != lastChangeStamp
+        guard hasChanged || sweepBounds != (maximumBytes, maximumAgeSeconds) else { return false }
+        lastChangeStamp = now
+        sweepBounds = (maximumBytes, maximumAgeSeconds)
         // Other brokers may use the folder although this one does not.
-        if bytes > 0 { thread.submit(.sweep(limit: bytes, seconds: seconds)) }
+        if maximumBytes > 0 { thread.submit(.sweep(limitBytes: maximumBytes, maximumAgeSeconds: maximumAgeSeconds)) }
         return hasChanged
     }
 
     /// Removes all parts, because the disk is full.
-    func makeRoom() { thread.submit(.sweep(limit: 0, seconds: bounds.seconds)) }
+    func removeAllParts() { thread.submit(.sweep(limitBytes: 0, maximumAgeSeconds: sweepBounds.seconds)) }
 
     // MARK: Bodies of this broker
 
     /// Stores the description of a body in the spool.
-    func record(_ file: String, _ keys: PartKeys, _ part: PartDescription) {
-        let known = growing[file]
+    func recordDescription(ofFile file: String, keys: PartKeys, part: PartDescription) {
+        let known = growingBodies[file]
         var part = part
         if part.checkpoint == nil { part.checkpoint = known?.checkpoint }
-        let body = Growing(
-            id: known?.id ?? file, path: known?.path ?? path(of: file), source: .transfer(keys, part))
-        growing[file] = body
-        thread.submit(.record(body))
+        let body = GrowingBody(
+            descriptionID: known?.descriptionID ?? file, path: known?.path ?? path(of: file),
+            source: .newTransfer(keys, part))
+        growingBodies[file] = body
+        thread.submit(.recordDescription(body))
     }
 
     /// Follows the rename of a body in the spool.
-    func renamed(_ file: String, to other: String) {
-        guard var body = growing.removeValue(forKey: file) else { return }
+    func fileRenamed(_ file: String, to other: String) {
+        guard var body = growingBodies.removeValue(forKey: file) else { return }
         body.path = path(of: other)
-        growing[other] = body
-        thread.submit(.record(body))
+        growingBodies[other] = body
+        thread.submit(.recordDescription(body))
     }
 
     /// Forgets a body that has ended.
-    func forget(_ file: String) {
-        guard !growing.isEmpty, let entry = growing.removeValue(forKey: file) else { return }
-        thread.submit(.forget(id: entry.id))
+    func removeDescription(ofFile file: String) {
+        guard !growingBodies.isEmpty, let entry = growingBodies.removeValue(forKey: file) else { return }
+        thread.submit(.removeDescription(id: entry.descriptionID))
     }
 
     /// Moves a body out of the spool. One that the folder does not accept stays there, to be removed.
     ///
     /// - Returns: Whether it has moved.
-    func store(_ file: String) -> Bool {
-        guard let body = growing[file] else { return false }
-        defer { forget(file) }
-        return body.head(in: folder).map(folder.store) ?? false
+    func storePart(fromSpoolFile file: String) -> Bool {
+        guard let body = growingBodies[file] else { return false }
+        defer { removeDescription(ofFile: file) }
+        return body.makeHead(in: folder).map(folder.storePart) ?? false
     }
 
     /// Moves a part to the file of an attempt.
-    func assign(_ keys: PartKeys, maxBytes: Int?, as file: String) -> PartFolder.AssignedPart? {
-        guard let assigned = folder.assign(folder.names(of: keys), maxBytes: maxBytes, to: path(of: file), as: file)
+    func assignPart(matching keys: PartKeys, maximumBytes: Int?, toFile file: String) -> PartFolder.AssignedPart? {
+        guard
+            let assigned = folder.assignPart(
+                named: folder.partNames(for: keys), maximumBytes: maximumBytes, to: path(of: file), as: file)
         else {
             return nil
         }
-        growing[file] = Growing(id: file, path: assigned.head.path, source: .assigned(assigned.head))
+        growingBodies[file] = GrowingBody(
+            descriptionID: file, path: assigned.head.bodyPath, source: .resumedPart(assigned.head))
         return assigned
     }
 
     // MARK: Bodies of earlier brokers
 
     /// Moves the bodies that earlier brokers left out of the spools, as far as no worker has them.
-    func recover() {
-        guard hasUnrecovered else { return }
-        let own = Set(growing.values.map(\.id))
-        hasUnrecovered = folder.recover(spool: spool, except: own) > 0
+    func recoverPartsFromSpools() {
+        guard mayHaveUnrecoveredBodies else { return }
+        let own = Set(growingBodies.values.map(\.descriptionID))
+        mayHaveUnrecoveredBodies = folder.recoverBodies(fromSpool: spoolPath, except: own) > 0
     }
 }

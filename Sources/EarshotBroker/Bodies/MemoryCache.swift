@@ -12,7 +12,7 @@ struct MemoryCache {
     struct Answer {
         var variant: CacheVariant
         /// Its `VaryKey` as a digest, as in the index.
-        var digest: [UInt8]
+        var varyKeyDigest: [UInt8]
         /// Nil for a body in a file or an empty body.
         var body: [UInt8]?
     }
@@ -20,26 +20,26 @@ struct MemoryCache {
     private struct Entry {
         var answers: [Answer]
         let url: String
-        var bytes: Int
+        var costBytes: Int
         /// Its latest position in `useOrder`. Earlier positions of the same key are obsolete.
-        var turn: UInt64
+        var usePosition: UInt64
     }
 
-    private let limit: Int
-    private var bytes = 0
-    private var turn: UInt64 = 0
+    private let limitBytes: Int
+    private var totalBytes = 0
+    private var latestUsePosition: UInt64 = 0
     private var entries: [CacheDigest: Entry] = [:]
-    private var keys: [CacheEntryID: CacheDigest] = [:]
-    private var byURL: [String: Set<CacheDigest>] = [:]
+    private var keysByEntryID: [CacheEntryID: CacheDigest] = [:]
+    private var keysByURL: [String: Set<CacheDigest>] = [:]
     /// Keys in the order of use, the most recently used last.
     private var useOrder: Deque<(key: CacheDigest, turn: UInt64)> = []
 
-    init(limit: Int) {
-        self.limit = limit
+    init(limitBytes: Int) {
+        self.limitBytes = limitBytes
     }
 
     /// Returns the variants of a key and marks it as used; nil if the index must be asked.
-    mutating func answers(_ key: CacheDigest) -> [Answer]? {
+    mutating func answers(forKey key: CacheDigest) -> [Answer]? {
         guard let entry = entries[key] else { return nil }
         markUsed(key)
         return entry.answers
@@ -47,79 +47,79 @@ struct MemoryCache {
 
     /// Returns the body of a stored response; nil if it is not in memory.
     func body(of entry: CacheEntryID) -> [UInt8]? {
-        guard let key = keys[entry] else { return nil }
-        return entries[key]?.answers.first { $0.variant.entry == entry }?.body
+        guard let key = keysByEntryID[entry] else { return nil }
+        return entries[key]?.answers.first { $0.variant.entryID == entry }?.body
     }
 
     func contains(_ key: CacheDigest) -> Bool { entries[key] != nil }
 
     /// Adds all variants of a key and evicts the least recently used keys above the limit.
-    mutating func put(_ answers: [Answer], _ key: CacheDigest, url: String) {
+    mutating func insert(_ answers: [Answer], forKey key: CacheDigest, url: String) {
         remove(key)
-        let cost = Self.cost(of: answers)
+        let cost = Self.costBytes(of: answers)
         // A key that would evict a large part of all others is not added.
-        guard cost <= limit / 8 else { return }
-        entries[key] = Entry(answers: answers, url: url, bytes: cost, turn: 0)
-        for answer in answers { keys[answer.variant.entry] = key }
-        byURL[url, default: []].insert(key)
-        bytes += cost
+        guard cost <= limitBytes / 8 else { return }
+        entries[key] = Entry(answers: answers, url: url, costBytes: cost, usePosition: 0)
+        for answer in answers { keysByEntryID[answer.variant.entryID] = key }
+        keysByURL[url, default: []].insert(key)
+        totalBytes += cost
         markUsed(key)
         evict()
     }
 
-    private static func cost(of answers: [Answer]) -> Int {
+    private static func costBytes(of answers: [Answer]) -> Int {
         answers.reduce(512) { sum, answer in
             sum + 512 + answer.variant.response.fields.bytes.count + (answer.body == nil ? 0 : answer.variant.length)
         }
     }
 
     private mutating func evict() {
-        while bytes > limit, let oldest = useOrder.popFirst() {
-            if entries[oldest.key]?.turn == oldest.turn { remove(oldest.key) }
+        while totalBytes > limitBytes, let oldest = useOrder.popFirst() {
+            if entries[oldest.key]?.usePosition == oldest.turn { remove(oldest.key) }
         }
     }
 
     /// Changes a key's variants in place, if the key is present, and marks it as used.
-    mutating func change(_ key: CacheDigest, _ change: (inout [Answer]) -> Void) {
+    mutating func updateAnswers(forKey key: CacheDigest, _ change: (inout [Answer]) -> Void) {
         guard let place = entries.index(forKey: key) else { return }
-        let before = entries.values[place].answers.map(\.variant.entry)
+        let before = entries.values[place].answers.map(\.variant.entryID)
         change(&entries.values[place].answers)
         let answers = entries.values[place].answers
-        let after = answers.map(\.variant.entry)
+        let after = answers.map(\.variant.entryID)
         if before != after {
-            for entry in before { keys[entry] = nil }
-            for entry in after { keys[entry] = key }
+            for entry in before { keysByEntryID[entry] = nil }
+            for entry in after { keysByEntryID[entry] = key }
         }
-        let cost = Self.cost(of: answers)
-        bytes += cost - entries.values[place].bytes
-        entries.values[place].bytes = cost
-        guard !answers.isEmpty, cost <= limit / 8 else { return remove(key) }
+        let cost = Self.costBytes(of: answers)
+        totalBytes += cost - entries.values[place].costBytes
+        entries.values[place].costBytes = cost
+        guard !answers.isEmpty, cost <= limitBytes / 8 else { return remove(key) }
         markUsed(key)
         evict()
     }
 
     mutating func remove(_ key: CacheDigest) {
         guard let entry = entries.removeValue(forKey: key) else { return }
-        for answer in entry.answers { keys[answer.variant.entry] = nil }
-        byURL[entry.url]?.remove(key)
-        if byURL[entry.url]?.isEmpty == true { byURL[entry.url] = nil }
-        bytes -= entry.bytes
+        for answer in entry.answers { keysByEntryID[answer.variant.entryID] = nil }
+        keysByURL[entry.url]?.remove(key)
+        if keysByURL[entry.url]?.isEmpty == true { keysByURL[entry.url] = nil }
+        totalBytes -= entry.costBytes
     }
 
     /// Removes all answers for a URL, in all scopes.
     mutating func remove(url: String) {
-        for key in byURL[url] ?? [] { remove(key) }
+        for key in keysByURL[url] ?? [] { remove(key) }
     }
 
     mutating func removeAll() {
-        self = MemoryCache(limit: limit)
+        self = MemoryCache(limitBytes: limitBytes)
     }
 
     private mutating func markUsed(_ key: CacheDigest) {
-        turn += 1
-        entries[key]?.turn = turn
-        useOrder.append((key, turn))
+        latestUsePosition += 1
+        entries[key]?.usePosition = latestUsePosition
+        useOrder.append((key, latestUsePosition))
         guard useOrder.count > 1_024 + 4 * entries.count else { return }
-        useOrder.removeAll { [entries] place in entries[place.key]?.turn != place.turn }
+        useOrder.removeAll { [entries] place in entries[place.key]?.usePosition != place.turn }
     }
 }

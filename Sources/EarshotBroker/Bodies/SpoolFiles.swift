@@ -13,32 +13,32 @@ internal import ZMTP
 /// `SpoolName` has the names. They are used relative to an opened folder, without following links.
 final class SpoolFiles {
     /// Closes descriptors on a thread.
-    private final class Closer: StoreBackend {
+    private final class FileCloser: StoreBackend {
         func carryOut(_ files: [Int32]) { for file in files { close(file) } }
     }
 
     /// Minimum size of a file whose blocks are freed by a thread, in bytes: their removal takes about a millisecond.
-    private static let largeBytes = 16 << 20
+    private static let largeFileBytes = 16 << 20
 
     /// Bytes read ahead for the next READs of a client.
-    private static let aheadBytes = 4 * WireLimits.dataBytes
+    private static let readAheadBytes = 4 * WireLimits.dataBytes
 
     private static let lockName = "broker.lock"
     /// Number of times that the lock is tried, 50 ms apart.
-    private static let lockTries = 10
+    private static let lockAttempts = 10
 
     let path: String
-    private var folder: Int32
+    private var folderDescriptor: Int32
     private var lock: LockFile
     /// Whether an earlier broker left unfinished files, as one that dies does.
     private(set) var hadUnfinishedFiles = false
     /// Whether its disk had too little free space at the last look.
-    private(set) var isShort = false
+    private(set) var isShortOfFreeSpace = false
     /// Processes that have a folder for their files.
-    private var workers: Set<Int32> = []
-    private lazy var closing = StoreThread("spool") { Closer() }
+    private var workerPids: Set<Int32> = []
+    private lazy var closingThread = StoreThread("spool") { FileCloser() }
     /// Whether this folder replaced an earlier one. Attempts that started before wrote to the earlier folder.
-    private var isReplaced = false
+    private var hasReplacedFolder = false
 
     /// Opens the folder, creates it if necessary, and removes files of an earlier broker.
     ///
@@ -49,10 +49,10 @@ final class SpoolFiles {
     ///   `SystemError`.
     init(_ path: String, keeping kept: Set<String> = [], recover: () -> Void = {}) throws {
         self.path = path
-        (folder, lock) = try Self.open(path, lockTries: Self.lockTries)
-        hadUnfinishedFiles = parts().contains { $0.attempt != nil }
+        (folderDescriptor, lock) = try Self.openFolder(path, lockAttempts: Self.lockAttempts)
+        hadUnfinishedFiles = unfinishedFiles().contains { $0.attempt != nil }
         recover()
-        try sweep(keeping: kept)
+        try removeStaleFiles(keeping: kept)
     }
 
     /// Path of the lock file. It is watched, because removing the folder removes it first.
@@ -60,33 +60,36 @@ final class SpoolFiles {
 
     /// Whether the path still refers to the open folder, this process still holds its lock, and no folder of a worker is missing.
     var isInPlace: Bool {
-        isFolderInPlace && workers.allSatisfy { unsafe faccessat(folder, SpoolName.folder(of: $0), F_OK, 0) == 0 }
+        isFolderInPlace
+            && workerPids.allSatisfy {
+                unsafe faccessat(folderDescriptor, SpoolName.workerFolder(pid: $0), F_OK, 0) == 0
+            }
     }
 
     private var isFolderInPlace: Bool {
-        FileIdentity(path: path) == FileIdentity(descriptor: folder) && lock.isAt(lockPath)
+        FileIdentity(path: path) == FileIdentity(descriptor: folderDescriptor) && lock.isInPlace(at: lockPath)
     }
 
     /// Creates the folder in which a worker's process writes, unless it exists.
     ///
     /// - Returns: Its path, even if it cannot be created: the worker then reports the reason.
     func makeFolder(of pid: Int32) -> String {
-        workers.insert(pid)
-        let name = SpoolName.folder(of: pid)
-        unsafe mkdirat(folder, name, 0o700)
+        workerPids.insert(pid)
+        let name = SpoolName.workerFolder(pid: pid)
+        unsafe mkdirat(folderDescriptor, name, 0o700)
         return "\(path)/\(name)"
     }
 
     /// Reason why workers cannot create files here, such as a file system that became read-only; nil if they can.
-    var obstacle: String? {
-        guard unsafe faccessat(folder, ".", W_OK | X_OK, AT_EACCESS) != 0 else { return nil }
+    var unwritableReason: String? {
+        guard unsafe faccessat(folderDescriptor, ".", W_OK | X_OK, AT_EACCESS) != 0 else { return nil }
         return SystemError("write to the spool", number: errno).description
     }
 
     /// Free bytes of its disk; nil if they are unknown.
     var freeBytes: Int? {
         var status = statvfs()
-        guard unsafe fstatvfs(folder, &status) == 0 else { return nil }
+        guard unsafe fstatvfs(folderDescriptor, &status) == 0 else { return nil }
         let free = Int(clamping: status.f_bavail).multipliedReportingOverflow(by: Int(clamping: status.f_frsize))
         return free.overflow ? .max : free.partialValue
     }
@@ -94,36 +97,36 @@ final class SpoolFiles {
     /// Looks whether its disk has less than `least` free bytes.
     ///
     /// - Returns: the free bytes if it has, and had more at the last look.
-    func becomesShort(of least: Int) -> Int? {
-        let (free, wasShort) = (freeBytes ?? .max, isShort)
-        isShort = free < least
-        return isShort && !wasShort ? free : nil
+    func newFreeSpaceShortage(below least: Int) -> Int? {
+        let (free, wasShort) = (freeBytes ?? .max, isShortOfFreeSpace)
+        isShortOfFreeSpace = free < least
+        return isShortOfFreeSpace && !wasShort ? free : nil
     }
 
     /// Opens the folder at the path again, after the folder was removed, moved or replaced, or its lock file was
     /// removed. The files of a lost folder are lost.
     ///
     /// - Throws: As `init`. The state is then unchanged.
-    func openAgain() throws {
-        defer { for pid in workers { _ = makeFolder(of: pid) } }
+    func reopenFolder() throws {
+        defer { for pid in workerPids { _ = makeFolder(of: pid) } }
         guard !isFolderInPlace else { return }
-        let (folder, lock) = try Self.open(path)
-        let isSame = FileIdentity(descriptor: folder) == FileIdentity(descriptor: self.folder)
-        close(self.folder)
-        self.folder = folder
+        let (folder, lock) = try Self.openFolder(path)
+        let isSame = FileIdentity(descriptor: folder) == FileIdentity(descriptor: self.folderDescriptor)
+        close(self.folderDescriptor)
+        self.folderDescriptor = folder
         self.lock = lock
         guard !isSame else { return }
-        isReplaced = true
-        try sweep(keeping: [])
+        hasReplacedFolder = true
+        try removeStaleFiles(keeping: [])
     }
 
     /// Returns whether a file is missing, possibly because its folder was removed.
-    func mayHaveLost(_ name: String) -> Bool { (isReplaced || !isInPlace) && length(of: name) == nil }
+    func mayHaveLostFile(_ name: String) -> Bool { (hasReplacedFolder || !isInPlace) && length(of: name) == nil }
 
-    private static func open(_ path: String, lockTries: Int = 1) throws -> (folder: Int32, lock: LockFile) {
-        try PrivateFolder.makeStore(path)
+    private static func openFolder(_ path: String, lockAttempts: Int = 1) throws -> (folder: Int32, lock: LockFile) {
+        try PrivateFolder.makeOrCheckStore(path)
         try PrivateFolder.checkFiles([lockName], in: path)
-        guard let lock = try takeLock(path, tries: lockTries) else {
+        guard let lock = try acquireLock(path, attempts: lockAttempts) else {
             throw BrokerError("the spool \(path) belongs to another broker; choose one with --spool")
         }
         let folder = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -133,24 +136,26 @@ final class SpoolFiles {
 
     /// Takes the lock. Another bus of the user may have it for some milliseconds, to take over partial bodies. Waits only at the
     /// start, before there is a loop.
-    private static func takeLock(_ path: String, tries: Int) throws(SystemError) -> LockFile? {
-        for attempt in 1...tries {
-            if let lock = try LockFile.take("\(path)/\(lockName)") { return lock }
-            if attempt < tries { usleep(50_000) }
+    private static func acquireLock(_ path: String, attempts: Int) throws(SystemError) -> LockFile? {
+        for attempt in 1...attempts {
+            if let lock = try LockFile.acquire("\(path)/\(lockName)") { return lock }
+            if attempt < attempts { usleep(50_000) }
         }
         return nil
     }
 
-    private func sweep(keeping kept: Set<String>) throws {
-        for name in try names()
-        where SpoolName.isContent(name) && !kept.contains(name) || SpoolName.isKept(name) || SpoolName.isTaken(name) {
+    private func removeStaleFiles(keeping kept: Set<String>) throws {
+        for name in try entryNames()
+        where SpoolName.isContentAddressed(name) && !kept.contains(name) || SpoolName.isKeptPart(name)
+            || SpoolName.isTakenFile(name)
+        {
             remove(name)
         }
-        sweepEndedParts { _ in false }
+        removeFilesOfEndedProcesses { _ in false }
     }
 
     deinit {
-        close(folder)
+        close(folderDescriptor)
     }
 
     /// Renames a worker's finished file to its content's name.
@@ -169,7 +174,7 @@ final class SpoolFiles {
     /// Takes a partial body back from the worker that wrote it.
     ///
     /// - Returns: Its length in bytes; nil unless it is a non-empty regular file of this user with one link.
-    func keepPart(_ name: String, as kept: String) -> Int? {
+    func reclaimPart(_ name: String, as kept: String) -> Int? {
         var status = stat()
         guard isOwnFile(name, &status), status.st_nlink == 1, status.st_size > 0 else { return nil }
         return rename(name, to: kept) ? status.st_size : nil
@@ -178,13 +183,15 @@ final class SpoolFiles {
     /// - Returns: Whether the file existed.
     @discardableResult
     func rename(_ name: String, to other: String) -> Bool {
-        unsafe renameat(folder, SpoolName.path(name), folder, SpoolName.path(other)) == 0
+        unsafe renameat(
+            folderDescriptor, SpoolName.relativePath(of: name), folderDescriptor, SpoolName.relativePath(of: other))
+            == 0
     }
 
     /// Renames a file that its receiver owns from then on.
     ///
     /// - Returns: Whether that happened: the file is there, and has no other link.
-    func makeExclusive(_ name: String, as other: String) -> Bool {
+    func renameForReceiver(_ name: String, to other: String) -> Bool {
         var status = stat()
         return isOwnFile(name, &status) && status.st_nlink == 1 && rename(name, to: other)
     }
@@ -193,11 +200,11 @@ final class SpoolFiles {
     ///
     /// - Parameter expected: the name by a worker's report; nil for none.
     /// - Returns: That name; nil if the report is wrong, or if the disk does not accept the file.
-    func write(_ bytes: [UInt8], as expected: String? = nil) -> String? {
+    func writeContent(_ bytes: [UInt8], expectedName expected: String? = nil) -> String? {
         let name = SHA256.digest(of: bytes.span).hex
         guard name == expected ?? name else { return nil }
-        let part = SpoolName.part(for: "copy", pid: getpid())
-        let file = unsafe openat(folder, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
+        let part = SpoolName.temporaryFile(for: "copy", pid: getpid())
+        let file = unsafe openat(folderDescriptor, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o400)
         guard file >= 0 else { return nil }
         defer { close(file) }
         var written = 0
@@ -254,23 +261,23 @@ final class SpoolFiles {
     /// Opens a part of a file for sending, and asks the kernel to read the bytes after it ahead. The file is opened for
     /// each part, so that a reader holds no descriptor between its READs.
     ///
-    /// - Returns: At most `count` bytes from `offset`; nil if there are none.
-    func part(of name: String, from offset: Int, count: Int) -> FilePart? {
+    /// - Returns: At most `byteCount` bytes from `offset`; nil if there are none.
+    func openFilePart(of name: String, fromOffset offset: Int, byteCount: Int) -> FilePart? {
         guard let file = open(name) else { return nil }
         var status = stat()
         guard unsafe fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_size > offset else {
             close(file)
             return nil
         }
-        let part = FilePart(file, offset: offset, count: min(count, status.st_size - offset))
-        if part.count == count { posix_fadvise(file, offset + count, Self.aheadBytes, POSIX_FADV_WILLNEED) }
+        let part = FilePart(file, offset: offset, count: min(byteCount, status.st_size - offset))
+        if part.count == byteCount { posix_fadvise(file, offset + byteCount, Self.readAheadBytes, POSIX_FADV_WILLNEED) }
         return part
     }
 
     /// Creates an unlinked file of the broker, which disappears when it is closed. The caller must close it.
-    func unnamedFile() throws(SystemError) -> Int32 {
-        let name = SpoolName.part(for: "waiting", pid: getpid())
-        let file = unsafe openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+    func makeUnnamedFile() throws(SystemError) -> Int32 {
+        let name = SpoolName.temporaryFile(for: "waiting", pid: getpid())
+        let file = unsafe openat(folderDescriptor, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
         guard file >= 0 else { throw SystemError("make a spool file", number: errno) }
         remove(name)
         return file
@@ -278,7 +285,7 @@ final class SpoolFiles {
 
     /// Opens a file for reading; nil if it is missing. The caller must close it.
     func open(_ name: String) -> Int32? {
-        let file = unsafe openat(folder, SpoolName.path(name), O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+        let file = unsafe openat(folderDescriptor, SpoolName.relativePath(of: name), O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
         return file >= 0 ? file : nil
     }
 
@@ -292,66 +299,69 @@ final class SpoolFiles {
     ///
     /// - Returns: Whether it is a regular file of this user without set-user-ID and set-group-ID.
     private func isOwnFile(_ name: String, _ status: inout stat) -> Bool {
-        unsafe fstatat(folder, SpoolName.path(name), &status, AT_SYMLINK_NOFOLLOW) == 0
+        unsafe fstatat(folderDescriptor, SpoolName.relativePath(of: name), &status, AT_SYMLINK_NOFOLLOW) == 0
             && status.st_mode & S_IFMT == S_IFREG && status.st_mode & (S_ISUID | S_ISGID) == 0
             && status.st_uid == getuid()
     }
 
     /// Removes a file. The last close of a large file frees its blocks, so a thread closes it.
     func remove(_ name: String) {
-        let path = SpoolName.path(name)
+        let path = SpoolName.relativePath(of: name)
         var status = stat()
         // A file that a client took is no longer here.
-        guard unsafe fstatat(folder, path, &status, AT_SYMLINK_NOFOLLOW) == 0 else { return }
-        let file = status.st_size >= Self.largeBytes ? open(name) : nil
-        unsafe unlinkat(folder, path, 0)
-        if let file { closing.submit(file) }
+        guard unsafe fstatat(folderDescriptor, path, &status, AT_SYMLINK_NOFOLLOW) == 0 else { return }
+        let file = status.st_size >= Self.largeFileBytes ? open(name) : nil
+        unsafe unlinkat(folderDescriptor, path, 0)
+        if let file { closingThread.submit(file) }
     }
 
-    /// Removes unfinished files of attempts that are not `held`, and other files of ended processes. O(files).
+    /// Removes unfinished files of attempts that are not `isHeld`, and other files of ended processes. O(files).
     ///
     /// A held attempt's file stays even if its worker is dead, because the worker's last messages may be unread.
-    func sweepParts(held: (AttemptID) -> Bool) {
-        for part in parts() where part.attempt.map({ !held($0) }) ?? ProcessDescriptor.hasEnded(pid: part.pid) {
+    func removeUnfinishedFiles(isHeld: (AttemptID) -> Bool) {
+        for part in unfinishedFiles()
+        where part.attempt.map({ !isHeld($0) }) ?? ProcessDescriptor.hasEnded(pid: part.pid) {
             remove(part.path)
         }
-        removeFolders()
+        removeEmptyWorkerFolders()
     }
 
-    /// Removes files of ended processes, except files of `held` attempts. Those are taken back when the end of their
+    /// Removes files of ended processes, except files of `isHeld` attempts. Those are taken back when the end of their
     /// worker is reported.
-    func sweepEndedParts(held: (AttemptID) -> Bool) {
-        for part in parts()
-        where ProcessDescriptor.hasEnded(pid: part.pid) && !(part.attempt.map(held) ?? false) { remove(part.path) }
-        removeFolders()
+    func removeFilesOfEndedProcesses(isHeld: (AttemptID) -> Bool) {
+        for part in unfinishedFiles()
+        where ProcessDescriptor.hasEnded(pid: part.pid) && !(part.attempt.map(isHeld) ?? false) { remove(part.path) }
+        removeEmptyWorkerFolders()
     }
 
     /// Removes the empty folders of ended processes.
-    private func removeFolders() {
-        for name in (try? names()) ?? [] {
-            guard let pid = SpoolName.worker(ofFolder: name), ProcessDescriptor.hasEnded(pid: pid) else { continue }
-            workers.remove(pid)
-            unsafe unlinkat(folder, name, AT_REMOVEDIR)
+    private func removeEmptyWorkerFolders() {
+        for name in (try? entryNames()) ?? [] {
+            guard let pid = SpoolName.workerPID(ofFolder: name), ProcessDescriptor.hasEnded(pid: pid) else { continue }
+            workerPids.remove(pid)
+            unsafe unlinkat(folderDescriptor, name, AT_REMOVEDIR)
         }
     }
 
     /// Living processes that have unfinished files here. O(files).
-    func writers() -> Set<Int32> { Set(parts().map(\.pid)).filter { !ProcessDescriptor.hasEnded(pid: $0) } }
+    func liveWriterPids() -> Set<Int32> {
+        Set(unfinishedFiles().map(\.pid)).filter { !ProcessDescriptor.hasEnded(pid: $0) }
+    }
 
     /// Unfinished files by their paths, each with its process and attempt; without an attempt for files of the broker's own,
     /// and for others in the folders of workers.
-    private func parts() -> [(path: String, pid: Int32, attempt: AttemptID?)] {
-        ((try? names()) ?? []).flatMap { name -> [(path: String, pid: Int32, attempt: AttemptID?)] in
-            guard let pid = SpoolName.worker(ofFolder: name) else {
+    private func unfinishedFiles() -> [(path: String, pid: Int32, attempt: AttemptID?)] {
+        ((try? entryNames()) ?? []).flatMap { name -> [(path: String, pid: Int32, attempt: AttemptID?)] in
+            guard let pid = SpoolName.workerPID(ofFolder: name) else {
                 // A worker of an earlier version wrote here.
                 return SpoolName.writer(of: name).map { [("./\(name)", $0.pid, $0.attempt)] } ?? []
             }
-            return ((try? names(in: name)) ?? []).map { ("\(name)/\($0)", pid, SpoolName.writer(of: $0)?.attempt) }
+            return ((try? entryNames(in: name)) ?? []).map { ("\(name)/\($0)", pid, SpoolName.writer(of: $0)?.attempt) }
         }
     }
 
-    private func names(in path: String = ".") throws -> [String] {
-        let opened = unsafe openat(folder, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+    private func entryNames(in path: String = ".") throws -> [String] {
+        let opened = unsafe openat(folderDescriptor, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard let stream = unsafe fdopendir(opened) else {
             if opened >= 0 { close(opened) }
             throw SystemError("read the spool", number: errno)

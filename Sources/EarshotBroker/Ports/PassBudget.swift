@@ -16,40 +16,44 @@ struct PassBudget {
     static let itemsPerTurn = 32
     /// Maximum bytes read of one peer in one pass: sixteen messages with bodies of 64 KiB.
     private static let bytesPerTurn = 1 << 20
-    private static let parts = 4
+    private static let userShareDivisor = 4
 
     private var remainingItems = itemsPerPass
-    private var bytes = bytesPerPass
-    private let isShared: Bool
+    private var remainingBytes = bytesPerPass
+    private let isSharedPort: Bool
     /// Items and bytes of each user, nil for the administrator. Empty unless the port is shared.
     private var spentByUser: [UInt32?: (items: Int, bytes: Int)] = [:]
 
-    init(isShared: Bool) { self.isShared = isShared }
+    init(isSharedPort: Bool) { self.isSharedPort = isSharedPort }
 
-    var isSpent: Bool { remainingItems <= 0 || bytes <= 0 }
+    var isExhausted: Bool { remainingItems <= 0 || remainingBytes <= 0 }
 
     /// Turn of the next peer.
-    var turn: Turn { Turn(items: min(remainingItems, Self.itemsPerTurn), bytes: min(bytes, Self.bytesPerTurn)) }
+    var nextTurn: Turn {
+        Turn(items: min(remainingItems, Self.itemsPerTurn), bytes: min(remainingBytes, Self.bytesPerTurn))
+    }
 
     /// Whether a user has caused its part of the work.
     ///
     /// - Parameter user: user ID; nil for the administrator.
-    func isSpent(by user: UInt32?) -> Bool {
-        guard isShared, let spent = spentByUser[user] else { return false }
-        let parts = user == nil ? Self.parts - 1 : 1
-        return spent.items >= Self.itemsPerPass / Self.parts * parts
-            || spent.bytes >= Self.bytesPerPass / Self.parts * parts
+    func isExhausted(for user: UInt32?) -> Bool {
+        guard isSharedPort, let spent = spentByUser[user] else { return false }
+        let parts = user == nil ? Self.userShareDivisor - 1 : 1
+        return spent.items >= Self.itemsPerPass / Self.userShareDivisor * parts
+            || spent.bytes >= Self.bytesPerPass / Self.userShareDivisor * parts
     }
 
     /// Counts a turn.
     ///
     /// - Parameter rest: the unused part of it.
-    mutating func spend(_ turn: Turn, _ rest: Turn, by user: UInt32?) {
+    mutating func spend(_ turn: Turn, unused rest: Turn, by user: UInt32?) {
         // A turn without input has a cost, too.
-        let (usedItems, usedBytes) = (max(1, turn.items - rest.items), turn.bytes - rest.bytes)
+        let (usedItems, usedBytes) = (
+            max(1, turn.remainingItems - rest.remainingItems), turn.remainingBytes - rest.remainingBytes
+        )
         remainingItems -= usedItems
-        bytes -= usedBytes
-        guard isShared else { return }
+        remainingBytes -= usedBytes
+        guard isSharedPort else { return }
         let before = spentByUser[user] ?? (0, 0)
         spentByUser[user] = (before.items + usedItems, before.bytes + usedBytes)
     }
@@ -57,14 +61,14 @@ struct PassBudget {
 
 extension ClientMessage {
     /// Number of messages that one counts as in its sender's turn, by its usual cost.
-    func weight(headBytes: Int) -> Int {
+    func turnWeight(headBytes: Int) -> Int {
         switch self {
-        case .query(let query, _) where query.isOfTables: PassBudget.itemsPerTurn
-        case .remove(.subtree): PassBudget.itemsPerTurn
+        case .query(let query, _) where query.listsTableRows: PassBudget.itemsPerTurn
+        case .removeHandlers(.subtree): PassBudget.itemsPerTurn
         // It may create a handler, or free one.
-        case .subscribe, .unsubscribe, .remove: 4
+        case .subscribe, .unsubscribe, .removeHandlers: 4
         // Each of its cookies takes some microseconds.
-        case .cookies(_, _, let fields): 1 + fields.count { $0 == UInt8(ascii: "\n") } / 4
+        case .storeCookies(_, _, let fields): 1 + fields.count { $0 == UInt8(ascii: "\n") } / 4
         // Fields are compared with those of other requests: as many in the time of a message.
         case .fetch: 1 + headBytes / 512
         default: 1

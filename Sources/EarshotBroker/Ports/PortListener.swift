@@ -7,32 +7,32 @@ final class PortListener {
     /// Maximum number of connections accepted in one pass.
     private static let acceptsPerPass = 256
     /// Time without accepting connections after descriptors ran out.
-    private static let pause = Duration.milliseconds(100)
+    private static let acceptPause = Duration.milliseconds(100)
 
-    let path: String
+    let socketPath: String
     private let loop: EventLoop
     private let logger: Logger
     private var descriptor: Int32
     /// Identity of the socket's file; nil if the file disappeared immediately.
-    private var file: FileIdentity?
+    private var socketFile: FileIdentity?
     private var registration: EventLoop.Registration?
     /// Whether connections may be waiting to be accepted.
-    private(set) var hasWaitingConnections = false
+    private(set) var mayHavePendingConnections = false
 
-    /// - Parameter opened: Socket that listens at the path already; nil to create one.
-    init(_ path: String, opened: Int32?, _ loop: EventLoop, _ logger: Logger) throws {
-        self.path = path
+    /// - Parameter inheritedSocket: Socket that listens at the path already; nil to create one.
+    init(_ path: String, inheritedSocket: Int32?, _ loop: EventLoop, _ logger: Logger) throws {
+        self.socketPath = path
         self.loop = loop
         self.logger = logger
-        if let opened {
-            try UnixSocket.listen(with: opened)
-            descriptor = opened
-            hasWaitingConnections = true
+        if let inheritedSocket {
+            try UnixSocket.listen(onInherited: inheritedSocket)
+            descriptor = inheritedSocket
+            mayHavePendingConnections = true
         } else {
             descriptor = try UnixSocket.listen(at: path)
         }
-        file = FileIdentity(path: path)
-        try watch()
+        socketFile = FileIdentity(path: path)
+        try watchDescriptor()
     }
 
     deinit {
@@ -41,40 +41,40 @@ final class PortListener {
     }
 
     /// Whether the path still refers to the socket.
-    var isInPlace: Bool { file != nil && FileIdentity(path: path) == file }
+    var isInPlace: Bool { socketFile != nil && FileIdentity(path: socketPath) == socketFile }
 
     /// Listens at the path again. The folder must belong to this user alone.
     ///
     /// - Parameter accept: Accepts connections in the old socket's backlog.
-    func listenAgain(isOpen: Bool, accept: () -> Void) throws {
-        let next = try UnixSocket.listen(at: path, isOpen: isOpen)
-        hasWaitingConnections = true
-        while hasWaitingConnections { accept() }
+    func recreateListener(isOpen: Bool, accept: () -> Void) throws {
+        let next = try UnixSocket.listen(at: socketPath, isOpen: isOpen)
+        mayHavePendingConnections = true
+        while mayHavePendingConnections { accept() }
         if let registration { loop.remove(registration) }
         UnixSocket.close(descriptor)
         descriptor = next
-        file = FileIdentity(path: path)
-        try watch()
+        socketFile = FileIdentity(path: socketPath)
+        try watchDescriptor()
     }
 
-    private func watch() throws {
-        registration = try loop.add(descriptor, .readable) { [unowned self] _ in hasWaitingConnections = true }
+    private func watchDescriptor() throws {
+        registration = try loop.add(descriptor, .readable) { [unowned self] _ in mayHavePendingConnections = true }
     }
 
     /// Accepts waiting connections, at most as many as one pass may.
     ///
     /// - Returns: Error after which it stops for a while; nil without one. Existing connections are served.
-    func accept(_ admit: (Int32) throws(SystemError) -> Void) -> SystemError? {
-        guard hasWaitingConnections else { return nil }
+    func acceptPendingConnections(_ admit: (Int32) throws(SystemError) -> Void) -> SystemError? {
+        guard mayHavePendingConnections else { return nil }
         for _ in 0..<Self.acceptsPerPass {
             do throws(SystemError) {
                 guard let accepted = try UnixSocket.accept(descriptor) else {
-                    hasWaitingConnections = false
+                    mayHavePendingConnections = false
                     return nil
                 }
                 try admit(accepted)
             } catch {
-                hasWaitingConnections = false
+                mayHavePendingConnections = false
                 stop()
                 return error
             }
@@ -85,11 +85,11 @@ final class PortListener {
     private func stop() {
         if let registration { loop.remove(registration) }
         registration = nil
-        _ = loop.setTimer(after: Self.pause) { [unowned self] in
+        _ = loop.setTimer(after: Self.acceptPause) { [unowned self] in
             guard registration == nil else { return }
-            do { try watch() } catch {
+            do { try watchDescriptor() } catch {
                 logger.error(
-                    "cannot accept connections any more", metadata: ["socket": "\(path)", "error": "\(error)"])
+                    "cannot accept connections any more", metadata: ["socket": "\(socketPath)", "error": "\(error)"])
             }
         }
     }

@@ -11,13 +11,13 @@ internal import Glibc
 /// A set with 8 bytes for each cached key answers misses without asking the thread.
 final class BrokerCache {
     /// Maximum bytes of responses in memory.
-    private static let memoryBytes = 32 << 20
+    private static let memoryCacheBytes = 32 << 20
     /// Maximum bytes and files of responses on their way to the thread. Further responses are not stored, so a slow
     /// disk costs no memory.
-    private static let pendingBytes = 64 << 20
-    private static let pendingFiles = 64
+    private static let maximumPendingBytes = 64 << 20
+    private static let maximumPendingFiles = 64
     /// Number of uses reported to the thread in one message.
-    private static let usesAtOnce = 256
+    private static let usesPerReport = 256
 
     /// Answer of the thread for the core.
     enum Answer {
@@ -32,42 +32,43 @@ final class BrokerCache {
         let flight: FlightName
         let key: CacheDigest
         let url: String
-        let request: HeaderFields
+        let requestFields: HeaderFields
     }
 
     /// Outstanding lookups of a key, and whether the key has changed since the first.
-    private struct PendingLookups {
+    private struct KeyLookups {
         var count = 0
         var isOutdated = false
     }
 
     private let store: CacheStore
     private let salt: [UInt8]
-    private var memory = MemoryCache(limit: memoryBytes)
+    private var memory = MemoryCache(limitBytes: memoryCacheBytes)
     /// Maximum size of the cache in bytes. Larger responses are not sent to the thread.
-    private var limit = Int.max
+    private var limitBytes = Int.max
     /// Suffixes of the index's keys; nil until the index is open.
-    private var knownKeys: Set<UInt64>?
+    private var storedKeySuffixes: Set<UInt64>?
     private var lookups: [UInt64: Lookup] = [:]
-    private var looked: [CacheDigest: PendingLookups] = [:]
-    private var reads: [UInt64: (flight: FlightName, isRange: Bool)] = [:]
+    private var pendingLookupsByKey: [CacheDigest: KeyLookups] = [:]
+    private var readsByTicket: [UInt64: (flight: FlightName, isRange: Bool)] = [:]
     /// Responses on their way to the index, by key, in order: the bytes of each, and whether it has a file.
-    private var storing: [CacheDigest: [(bytes: Int, isFile: Bool)]] = [:]
-    /// Totals of `storing`.
-    private var pendingTotals = (bytes: 0, files: 0)
-    private var usedEntries: [UInt64] = []
+    private var pendingStores: [CacheDigest: [(bytes: Int, isFile: Bool)]] = [:]
+    /// Totals of `pendingStores`.
+    private var pendingStoreTotals = (bytes: 0, files: 0)
+    private var unreportedUses: [UInt64] = []
     private var lastTicket: UInt64 = 0
     /// Whether it has answered immediately since the last assignment.
-    var hasAnswered = false
+    var hasAnsweredImmediately = false
 
     /// Opens the cache in this folder.
     ///
     /// - Throws: `StoreError` or `SystemError`.
     init(_ folder: CacheFolder, spool: String) throws {
-        try folder.prepare()
-        let lock = try folder.take()
+        try folder.prepareFolders()
+        let lock = try folder.acquireLock()
         salt = try folder.readSalt()
-        store = try CacheStore(folder, lock: lock, spool: spool, limit: SettingName.cacheSize.range.upperBound)
+        store = try CacheStore(
+            folder, lock: lock, spool: spool, limit: SettingName.cacheSize.storedValueRange.upperBound)
     }
 
     /// Readable when answers are available.
@@ -76,39 +77,41 @@ final class BrokerCache {
     /// Completes all writes. The cache cannot be used afterwards.
     func finish() {
         reportUses()
-        store.finishForGood()
+        store.finishBeforeExit()
     }
 
     // MARK: Questions
 
     /// Returns the stored variants for a request; nil if the thread must be asked, whose answer comes later.
-    func lookUp(_ flight: FlightName, _ key: CacheKey, _ request: HTTPRequest) -> [CacheVariant]? {
+    func lookUpVariants(for flight: FlightName, key: CacheKey, request: HTTPRequest) -> [CacheVariant]? {
         let digest = CacheDigest(key, salt: salt)
-        if let answers = memory.answers(digest) { return answers.map { resolved($0, for: request.fields).variant } }
-        if let knownKeys, !knownKeys.contains(digest.suffix), storing[digest] == nil { return [] }
+        if let answers = memory.answers(forKey: digest) {
+            return answers.map { resolvingVaryKey(of: $0, for: request.fields).variant }
+        }
+        if let storedKeySuffixes, !storedKeySuffixes.contains(digest.suffix), pendingStores[digest] == nil { return [] }
         lastTicket += 1
         lookups[lastTicket] = Lookup(
-            flight: flight, key: digest, url: key.url.description, request: request.fields)
-        looked[digest, default: PendingLookups()].count += 1
+            flight: flight, key: digest, url: key.url.description, requestFields: request.fields)
+        pendingLookupsByKey[digest, default: KeyLookups()].count += 1
         store.submit(.lookUp(ticket: lastTicket, digest))
         return nil
     }
 
     /// Returns the body of a stored response, or a range of it; nil if the thread must be asked, whose answer comes later.
-    func read(_ flight: FlightName, _ entry: CacheEntryID, _ range: Range<Int>?) -> [UInt8]? {
-        usedEntries.append(entry.rawValue)
-        if usedEntries.count >= Self.usesAtOnce { reportUses() }
-        if let body = memory.body(of: entry), let part = body.part(range) { return part }
+    func readBody(for flight: FlightName, entry: CacheEntryID, range: Range<Int>?) -> [UInt8]? {
+        unreportedUses.append(entry.rawValue)
+        if unreportedUses.count >= Self.usesPerReport { reportUses() }
+        if let body = memory.body(of: entry), let part = body.bytes(in: range) { return part }
         lastTicket += 1
-        reads[lastTicket] = (flight, range != nil)
+        readsByTicket[lastTicket] = (flight, range != nil)
         store.submit(.read(ticket: lastTicket, entry: entry.rawValue, range: range))
         return nil
     }
 
     private func reportUses() {
-        guard !usedEntries.isEmpty else { return }
-        store.submit(.used(usedEntries))
-        usedEntries.removeAll(keepingCapacity: true)
+        guard !unreportedUses.isEmpty else { return }
+        store.submit(.recordUses(unreportedUses))
+        unreportedUses.removeAll(keepingCapacity: true)
     }
 
     // MARK: Changes
@@ -122,116 +125,119 @@ final class BrokerCache {
         let digest = CacheDigest(key, salt: salt)
         let isWhole = variant.length == 0 || body != nil || file != nil
         let size = file == nil ? variant.length : 0
-        guard isWhole, variant.length < limit, pendingTotals.bytes + size <= Self.pendingBytes,
-            pendingTotals.files < Self.pendingFiles || file == nil
+        guard isWhole, variant.length < limitBytes, pendingStoreTotals.bytes + size <= Self.maximumPendingBytes,
+            pendingStoreTotals.files < Self.maximumPendingFiles || file == nil
         else {
             if let file { Glibc.close(file) }
             return
         }
         let answer = MemoryCache.Answer(
-            variant: variant, digest: CacheDigest.variant(variant.response.varyKey, salt: salt), body: body)
+            variant: variant, varyKeyDigest: CacheDigest.variantDigest(variant.response.varyKey, salt: salt), body: body
+        )
         if memory.contains(digest) {
-            memory.change(digest) { answers in
-                answers.removeAll { $0.digest == answer.digest }
+            memory.updateAnswers(forKey: digest) { answers in
+                answers.removeAll { $0.varyKeyDigest == answer.varyKeyDigest }
                 answers.append(answer)
             }
-        } else if let knownKeys, !knownKeys.contains(digest.suffix), storing[digest] == nil {
-            memory.put([answer], digest, url: key.url.description)
+        } else if let storedKeySuffixes, !storedKeySuffixes.contains(digest.suffix), pendingStores[digest] == nil {
+            memory.insert([answer], forKey: digest, url: key.url.description)
         }
-        markOutdated(digest)
-        storing[digest, default: []].append((size, file != nil))
-        pendingTotals.bytes += size
-        pendingTotals.files += file == nil ? 0 : 1
+        markLookupsOutdated(digest)
+        pendingStores[digest, default: []].append((size, file != nil))
+        pendingStoreTotals.bytes += size
+        pendingStoreTotals.files += file == nil ? 0 : 1
         let item = CacheItem(
-            entry: variant.entry.rawValue, key: digest, url: key.url.description, isPrivate: !key.scope.isShared,
-            variant: answer.digest, response: variant.response, length: variant.length, sha256: variant.sha256,
+            entry: variant.entryID.rawValue, key: digest, url: key.url.description,
+            isPrivate: !key.trustScope.isCredentialFree,
+            variant: answer.varyKeyDigest, response: variant.response, length: variant.length, sha256: variant.sha256,
             body: file == nil ? body ?? [] : nil, owner: owner?.description ?? "")
         store.submit(.store(item, file: file))
     }
 
     func refresh(_ key: CacheKey, _ entry: CacheEntryID, _ response: StoredResponse) {
         let digest = CacheDigest(key, salt: salt)
-        let variant = CacheDigest.variant(response.varyKey, salt: salt)
-        memory.change(digest) { answers in
-            guard let index = answers.firstIndex(where: { $0.variant.entry == entry }) else { return }
+        let variant = CacheDigest.variantDigest(response.varyKey, salt: salt)
+        memory.updateAnswers(forKey: digest) { answers in
+            guard let index = answers.firstIndex(where: { $0.variant.entryID == entry }) else { return }
             answers[index].variant.response = response
-            answers[index].digest = variant
+            answers[index].varyKeyDigest = variant
         }
-        markOutdated(digest)
+        markLookupsOutdated(digest)
         store.submit(.refresh(entry: entry.rawValue, response, variant: variant))
     }
 
     func discard(_ key: CacheKey, _ entry: CacheEntryID) {
         let digest = CacheDigest(key, salt: salt)
-        memory.change(digest) { answers in answers.removeAll { $0.variant.entry == entry } }
-        markOutdated(digest)
+        memory.updateAnswers(forKey: digest) { answers in answers.removeAll { $0.variant.entryID == entry } }
+        markLookupsOutdated(digest)
         store.submit(.discard(entry: entry.rawValue))
     }
 
     func invalidate(_ urls: [String]) {
         for url in urls { memory.remove(url: url) }
-        for key in looked.keys { markOutdated(key) }
+        for key in pendingLookupsByKey.keys { markLookupsOutdated(key) }
         store.submit(.invalidate(urls.map { CacheDigest(url: $0, salt: salt) }))
     }
 
-    func limit(bytes: Int) {
-        limit = bytes
-        store.submit(.limit(bytes: bytes))
+    func setLimit(bytes: Int) {
+        limitBytes = bytes
+        store.submit(.setLimit(bytes: bytes))
     }
 
-    private func markOutdated(_ key: CacheDigest) { looked[key]?.isOutdated = true }
+    private func markLookupsOutdated(_ key: CacheDigest) { pendingLookupsByKey[key]?.isOutdated = true }
 
     // MARK: Answers
 
     func takeAnswers(_ take: (Answer) -> Void) {
         for answer in store.answers.takeAll() {
             switch answer {
-            case .opened(let keys): knownKeys = keys
-            case .emptied:
-                knownKeys = []
+            case .indexOpened(let keys): storedKeySuffixes = keys
+            case .indexEmptied:
+                storedKeySuffixes = []
                 memory.removeAll()
-            case .found(let ticket, let items):
+            case .variantsFound(let ticket, let items):
                 guard let lookup = lookups.removeValue(forKey: ticket) else { continue }
-                take(.variants(lookup.flight, foundVariants(items, for: lookup)))
+                take(.variants(lookup.flight, variants(from: items, for: lookup)))
             case .body(let ticket, let body):
-                guard let read = reads.removeValue(forKey: ticket) else { continue }
+                guard let read = readsByTicket.removeValue(forKey: ticket) else { continue }
                 take(.body(read.flight, body, isRange: read.isRange))
             case .stored(let key, let isKept): responseStored(key, isKept: isKept)
-            case .gone(let keys):
+            case .keysRemoved(let keys):
                 for key in keys {
-                    knownKeys?.remove(key.suffix)
-                    if storing[key] == nil { memory.remove(key) }
+                    storedKeySuffixes?.remove(key.suffix)
+                    if pendingStores[key] == nil { memory.remove(key) }
                 }
             case .fault(let fault): take(.fault(fault))
             }
         }
     }
 
-    private func foundVariants(_ items: [CacheItem], for lookup: Lookup) -> [CacheVariant] {
+    private func variants(from items: [CacheItem], for lookup: Lookup) -> [CacheVariant] {
         let answers = items.map { item in
             let variant = CacheVariant(
                 entry: CacheEntryID(rawValue: item.entry), response: item.response, length: item.length,
                 sha256: item.sha256)
             let body = item.body.flatMap { $0.isEmpty ? nil : $0 }
-            return resolved(
-                MemoryCache.Answer(variant: variant, digest: item.variant, body: body), for: lookup.request)
+            return resolvingVaryKey(
+                of: MemoryCache.Answer(variant: variant, varyKeyDigest: item.variant, body: body),
+                for: lookup.requestFields)
         }
-        var waiting = looked[lookup.key] ?? PendingLookups(count: 1)
+        var waiting = pendingLookupsByKey[lookup.key] ?? KeyLookups(count: 1)
         waiting.count -= 1
-        looked[lookup.key] = waiting.count > 0 ? waiting : nil
-        if !waiting.isOutdated, !answers.isEmpty, storing[lookup.key] == nil {
-            memory.put(answers, lookup.key, url: lookup.url)
+        pendingLookupsByKey[lookup.key] = waiting.count > 0 ? waiting : nil
+        if !waiting.isOutdated, !answers.isEmpty, pendingStores[lookup.key] == nil {
+            memory.insert(answers, forKey: lookup.key, url: lookup.url)
         }
         return answers.map(\.variant)
     }
 
     /// Returns a response of the index with its actual `VaryKey`, if it matches the request. Any other response is
     /// returned unchanged and matches no request.
-    private func resolved(_ answer: MemoryCache.Answer, for request: HeaderFields) -> MemoryCache.Answer {
+    private func resolvingVaryKey(of answer: MemoryCache.Answer, for request: HeaderFields) -> MemoryCache.Answer {
         let response = answer.variant.response
-        guard !answer.digest.isEmpty, response.varyKey.canonical == answer.digest,
+        guard !answer.varyKeyDigest.isEmpty, response.varyKey.canonicalFields == answer.varyKeyDigest,
             let key = VaryKey(response: response.fields, request: request),
-            CacheDigest.variant(key, salt: salt) == answer.digest
+            CacheDigest.variantDigest(key, salt: salt) == answer.varyKeyDigest
         else { return answer }
         var answer = answer
         answer.variant.response = StoredResponse(
@@ -241,11 +247,11 @@ final class BrokerCache {
     }
 
     private func responseStored(_ key: CacheDigest, isKept: Bool) {
-        if let item = storing[key]?.removeFirst() {
-            pendingTotals.bytes -= item.bytes
-            pendingTotals.files -= item.isFile ? 1 : 0
+        if let item = pendingStores[key]?.removeFirst() {
+            pendingStoreTotals.bytes -= item.bytes
+            pendingStoreTotals.files -= item.isFile ? 1 : 0
         }
-        if storing[key]?.isEmpty == true { storing[key] = nil }
-        if isKept { knownKeys?.insert(key.suffix) } else { memory.remove(key) }
+        if pendingStores[key]?.isEmpty == true { pendingStores[key] = nil }
+        if isKept { storedKeySuffixes?.insert(key.suffix) } else { memory.remove(key) }
     }
 }

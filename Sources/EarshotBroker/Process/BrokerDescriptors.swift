@@ -3,39 +3,45 @@ internal import EarshotLoop
 /// Division of a broker's descriptors between files, workers and clients.
 public struct BrokerDescriptors: Equatable, Sendable {
     /// Descriptors for files, databases and the loop: an idle broker has 24, and uses up to ten more for moments.
-    private static let leastReserve = 36
+    private static let minimumReservedDescriptors = 36
     /// A broker with many clients reads that many bodies for them.
-    private static let mostReserve = 256
+    private static let maximumReservedDescriptors = 256
     /// A connection, a watch of its process, and a mark that this process may not be a client.
-    private static let perWorker = 3
+    private static let descriptorsPerWorker = 3
     /// A connection, and a watch of its process.
-    private static let perClient = 2
+    private static let descriptorsPerClient = 2
     /// Connections without which no command could ask for the status beside a program that fetches.
-    private static let leastClients = 2
+    private static let minimumClients = 2
 
     /// Limit of the process.
-    public let limit: Int
-    private let workers: Int
+    public let processLimit: Int
+    private let workerCount: Int
 
-    /// - Parameter limit: Limit of the process.
+    /// - Parameter processLimit: Limit of the process.
     /// - Throws: `DescriptorShortage` for a limit with which no broker can serve.
-    public init(limit: Int, workers: Int) throws {
-        let least = Self.leastLimit(workers: workers)
-        guard limit >= least else { throw DescriptorShortage(limit: limit, least: least) }
-        self.limit = limit
-        self.workers = workers
+    public init(processLimit: Int, workerCount: Int) throws {
+        let least = Self.minimumProcessLimit(workerCount: workerCount)
+        guard processLimit >= least else {
+            throw DescriptorShortage(descriptorLimit: processLimit, requiredLimit: least)
+        }
+        self.processLimit = processLimit
+        self.workerCount = workerCount
     }
 
     /// Smallest limit with which a broker can serve.
-    static func leastLimit(workers: Int) -> Int { leastReserve + perWorker * workers + perClient * leastClients }
+    static func minimumProcessLimit(workerCount: Int) -> Int {
+        minimumReservedDescriptors + descriptorsPerWorker * workerCount + descriptorsPerClient * minimumClients
+    }
 
     /// Maximum number of connections of clients.
-    public var connections: Int {
-        let needed = Self.leastLimit(workers: workers) - Self.perClient * Self.leastClients
-        let reserve = ResourceLimits.reserve(of: limit, least: needed, most: max(Self.mostReserve, needed))
-        return (limit - reserve) / Self.perClient
+    public var maximumClientConnections: Int {
+        let needed =
+            Self.minimumProcessLimit(workerCount: workerCount) - Self.descriptorsPerClient * Self.minimumClients
+        let reserve = ResourceLimits.reservedDescriptors(
+            ofLimit: processLimit, minimum: needed, maximum: max(Self.maximumReservedDescriptors, needed))
+        return (processLimit - reserve) / Self.descriptorsPerClient
     }
 
     /// Maximum number of connections of workers, including those that are leaving and those of users.
-    var workerConnections: Int { max(connections / 4, workers + 1) }
+    var maximumWorkerConnections: Int { max(maximumClientConnections / 4, workerCount + 1) }
 }

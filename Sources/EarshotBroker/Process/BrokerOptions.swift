@@ -14,7 +14,7 @@ public struct BrokerOptions: Sendable {
     /// Folder of durable requests, created with mode 0700 if missing; nil for a broker that refuses them.
     public var durableFolder: String?
     /// Hexadecimal secret required of workers; nil to accept any worker of this user for http and https.
-    public var secret: String?
+    public var workerSecret: String?
     /// Descriptor that receives the line `ready` and is closed once both sockets accept connections; nil for none.
     public var readyDescriptor: Int32?
     /// Process ID of the parent, with which this process ends; nil for none.
@@ -28,18 +28,18 @@ public struct BrokerOptions: Sendable {
     /// Listening socket at the path of `bus` that the service manager opened; nil to create one.
     public var busDescriptor: Int32?
     /// Whether an earlier broker of this supervisor has ended. Its workers may still run its transfers.
-    public var followsBroker = false
+    public var hasPredecessor = false
     /// Process IDs of the supervisor's workers at the start of this broker. They may not be clients.
     public var workerPids: [Int32] = []
     /// Process IDs of the supervisor's gateways, whose sessions prove their principals.
     public var gatewayPids: [Int32] = []
     /// Whether removed folders and sockets are noticed at once. Closing the watch takes the kernel up to 14 ms, in which the
     /// process cannot end.
-    public var watchesPlaces = true
+    public var watchesForRemovedPaths = true
     /// Cluster of the broker; nil for a broker that is alone.
     public var cluster: ClusterMembership?
     /// Reads the logins of the engine again after SIGHUP; nil for a broker that is alone.
-    public var readEngine: (@Sendable () throws -> EngineOptions)?
+    public var readEngineOptions: (@Sendable () throws -> EngineOptions)?
 
     public init(runtimeFolder: String, spoolFolder: String) {
         self.runtimeFolder = runtimeFolder

@@ -15,9 +15,9 @@ extension BrokerProcess {
         guard let path = options.cacheFolder else { return nil }
         do {
             return try BrokerCache(CacheFolder(path), spool: options.spoolFolder)
-        } catch let error as StoreError where error.kind == .distrusted {
+        } catch let error as StoreError where error.kind == .writableByOthers {
             throw BrokerError("\(error)")
-        } catch let error as StoreError where error.kind == .taken {
+        } catch let error as StoreError where error.kind == .lockHeld {
             logger.notice("another broker uses the cache; this one goes without", metadata: ["error": "\(error)"])
         } catch {
             logger.error("cannot open the cache; this broker goes without", metadata: ["error": "\(error)"])
@@ -26,45 +26,45 @@ extension BrokerProcess {
     }
 
     /// Reports the answers of the cache's thread to the core.
-    func listen(to cache: BrokerCache) throws {
-        _ = try loop.add(cache.descriptor, .readable) { [unowned self] _ in takeCacheAnswers() }
+    func watchCacheAnswers(_ cache: BrokerCache) throws {
+        _ = try loop.add(cache.descriptor, .readable) { [unowned self] _ in processCacheAnswers() }
     }
 
     /// Looks a request up, and reports at once if the index need not be read.
-    func lookUp(_ flight: FlightName, _ key: CacheKey, _ request: HTTPRequest) {
-        guard let variants = cache?.lookUp(flight, key, request) else { return }
-        cache?.hasAnswered = true
-        core.cacheAnswered(flight, variants, now: Tick(nanoseconds: loop.now.nanoseconds))
+    func lookUpInCache(_ flight: FlightName, _ key: CacheKey, _ request: HTTPRequest) {
+        guard let variants = cache?.lookUpVariants(for: flight, key: key, request: request) else { return }
+        cache?.hasAnsweredImmediately = true
+        core.cacheLookupCompleted(flight, variants, now: MonotonicTime(nanoseconds: loop.now.nanoseconds))
     }
 
     /// Reads the body of a stored answer or a range of it, and reports at once if it is in memory.
-    func read(_ flight: FlightName, _ entry: CacheEntryID, _ range: Range<Int>?) {
-        guard let body = cache?.read(flight, entry, range) else { return }
-        cache?.hasAnswered = true
-        core.cacheRead(
+    func readFromCache(_ flight: FlightName, _ entry: CacheEntryID, _ range: Range<Int>?) {
+        guard let body = cache?.readBody(for: flight, entry: entry, range: range) else { return }
+        cache?.hasAnsweredImmediately = true
+        core.cachedBodyRead(
             flight, .inline(bodies.insert(body)), sha256: range == nil ? nil : SHA256.digest(of: body.span).hex,
-            now: Tick(nanoseconds: loop.now.nanoseconds))
+            now: MonotonicTime(nanoseconds: loop.now.nanoseconds))
     }
 
-    private func takeCacheAnswers() {
+    private func processCacheAnswers() {
         guard let cache else { return }
-        let now = Tick(nanoseconds: loop.now.nanoseconds)
+        let now = MonotonicTime(nanoseconds: loop.now.nanoseconds)
         cache.takeAnswers { answer in
             switch answer {
-            case .variants(let flight, let variants): core.cacheAnswered(flight, variants, now: now)
+            case .variants(let flight, let variants): core.cacheLookupCompleted(flight, variants, now: now)
             case .body(let flight, let body, let isRange):
-                core.cacheRead(flight, cachedBody(body), sha256: isRange ? body.sha256 : nil, now: now)
-            case .fault(let fault): logger.report(fault.message, fault.details)
+                core.cachedBodyRead(flight, holdCachedBody(body), sha256: isRange ? body.sha256 : nil, now: now)
+            case .fault(let fault): logger.logFault(fault.message, details: fault.details)
             }
         }
     }
 
     /// Holds a body for the core. The file gets the name of its content.
-    private func cachedBody(_ body: CacheBody) -> CachedBody {
+    private func holdCachedBody(_ body: CacheBody) -> CachedBody {
         switch body {
         case .missing: return .missing
         case .bytes(let bytes): return .inline(bodies.insert(bytes))
-        case .file(let part, let sha256, let length):
+        case .spoolFile(let part, let sha256, let length):
             guard spool.adopt(part, as: sha256, length: length, isLinked: true) else {
                 spool.remove(part)
                 return .missing
@@ -80,7 +80,7 @@ extension CacheBody {
         switch self {
         case .missing: nil
         case .bytes(let bytes): SHA256.digest(of: bytes.span).hex
-        case .file(_, let sha256, _): sha256
+        case .spoolFile(_, let sha256, _): sha256
         }
     }
 }

@@ -10,70 +10,76 @@ extension BrokerProcess {
     /// Does the work that precedes a message.
     ///
     /// - Returns: the message for the core, a failure if the file is not as the message says, and the inline body.
-    func carryOut(
-        _ work: FileWork, before message: WorkerMessage, _ body: [UInt8]?, by worker: WorkerID
+    func carryOutFileWork(
+        _ work: WorkerFileOperations, before message: WorkerMessage, _ body: [UInt8]?, by worker: WorkerID
     ) -> (WorkerMessage, [UInt8]?) {
-        for part in work.parts { carryOut(part, by: worker, pid: self.work.pid(of: worker.rawValue)) }
-        guard case .done(var completion) = message else { return (message, body) }
-        switch work.body {
-        case .none, .finished, .unwanted: break
-        case .foreign: return (FileFault.mismatch.failure(of: completion), body)
-        case .received(let isLarge): return received(completion, body ?? [], isLarge: isLarge)
+        for part in work.unfinishedFiles {
+            carryOutPartWork(part, by: worker, pid: self.workerPort.pid(of: worker.rawValue))
         }
-        if let file = completion.file {
-            guard SpoolName.isPart(file, of: completion.attempt, pid: self.work.pid(of: worker.rawValue)),
-                finish(work.body, file, &completion)
-            else { return (fileFault(file, of: completion).failure(of: completion), body) }
+        guard case .completed(var completion) = message else { return (message, body) }
+        switch work.body {
+        case .noFile, .rename, .removeOfOtherAttempt: break
+        case .rejectFromRemoteWorker:
+            return (FinishedFileFailure.fileMismatchesDone.failureMessage(for: completion), body)
+        case .storeReceivedBody(let isLarge): return storeRemoteBody(completion, body ?? [], isLarge: isLarge)
+        }
+        if let file = completion.fileName {
+            guard SpoolName.isPart(file, of: completion.attempt, pid: self.workerPort.pid(of: worker.rawValue)),
+                finishFile(work.body, file, &completion)
+            else { return (adoptionFault(file, of: completion).failureMessage(for: completion), body) }
         }
         // A worker may add an empty frame to a DONE with a file.
-        return (.done(completion), completion.file == nil ? body : nil)
+        return (.completed(completion), completion.fileName == nil ? body : nil)
     }
 
     /// Stores a large body of a worker on another machine in a file. The broker computes the hash and ignores that of
     /// DONE.
-    private func received(
+    private func storeRemoteBody(
         _ reported: Completion, _ bytes: [UInt8], isLarge: Bool
     ) -> (WorkerMessage, [UInt8]?) {
         var completion = reported
         guard !bytes.isEmpty else {
             completion.sha256 = nil
-            return (.done(completion), nil)
+            return (.completed(completion), nil)
         }
         guard isLarge else {
             completion.sha256 = SHA256.digest(of: bytes.span).hex
-            return (.done(completion), bytes)
+            return (.completed(completion), bytes)
         }
-        completion.file = write(bytes)
-        completion.sha256 = completion.file
-        return completion.file == nil ? (FileFault.unwritable.failure(of: completion), nil) : (.done(completion), nil)
+        completion.fileName = writeBody(bytes)
+        completion.sha256 = completion.fileName
+        return completion.fileName == nil
+            ? (FinishedFileFailure.spoolUnwritable.failureMessage(for: completion), nil) : (.completed(completion), nil)
     }
 
     /// Does the work that precedes a TAKE.
-    func renameFile(toTake sequence: UInt64, by client: ClientID) {
-        guard let file = core.fileToTake(sequence, by: client), spool.makeExclusive(file.file, as: file.newName) else {
+    func renameFileBeforeTake(_ sequence: UInt64, by client: ClientID) {
+        guard let file = core.beginFileTake(sequence, by: client),
+            spool.renameForReceiver(file.currentName, to: file.newName)
+        else {
             return
         }
         core.fileTaken(file)
     }
 
     /// Does the work that precedes the loss of a worker whose process has ended.
-    func keepParts(of worker: WorkerID, pid: Int32) {
-        for part in core.fileWork(beforeLossOf: worker).parts { carryOut(part, by: worker, pid: pid) }
+    func keepPartsOfEndedWorker(_ worker: WorkerID, pid: Int32) {
+        for part in core.fileWork(beforeLossOf: worker).unfinishedFiles { carryOutPartWork(part, by: worker, pid: pid) }
     }
 
-    private func carryOut(_ part: FileWork.Part, by worker: WorkerID, pid: Int32) {
-        guard SpoolName.isPart(part.file, of: part.attempt, pid: pid) else { return }
-        guard let name = part.keptName else {
-            spool.remove(part.file)
-            parts?.forget(part.file)
+    private func carryOutPartWork(_ part: WorkerFileOperations.UnfinishedFile, by worker: WorkerID, pid: Int32) {
+        guard SpoolName.isPart(part.fileName, of: part.attempt, pid: pid) else { return }
+        guard let name = part.newFileName else {
+            spool.remove(part.fileName)
+            parts?.removeDescription(ofFile: part.fileName)
             return
         }
-        guard let bytes = spool.keepPart(part.file, as: name) else {
-            parts?.forget(part.file)
+        guard let bytes = spool.reclaimPart(part.fileName, as: name) else {
+            parts?.removeDescription(ofFile: part.fileName)
             return
         }
-        parts?.renamed(part.file, to: name)
-        core.partKept(of: part.attempt, bytes: bytes, by: worker)
+        parts?.fileRenamed(part.fileName, to: name)
+        core.partFileKept(of: part.attempt, bytes: bytes, by: worker)
     }
 
     // MARK: Finished files
@@ -81,33 +87,35 @@ extension BrokerProcess {
     /// Gives a finished file its name, or removes one that no attempt waits for.
     ///
     /// - Returns: whether the file was as the completion says, which now has its name.
-    private func finish(_ body: FileWork.Body, _ file: String, _ completion: inout Completion) -> Bool {
-        parts?.forget(file)
+    private func finishFile(
+        _ body: WorkerFileOperations.DoneFileDisposition, _ file: String, _ completion: inout Completion
+    ) -> Bool {
+        parts?.removeDescription(ofFile: file)
         switch body {
-        case .none, .foreign, .received, .finished(name: nil): return false
-        case .unwanted:
+        case .noFile, .rejectFromRemoteWorker, .storeReceivedBody, .rename(name: nil): return false
+        case .removeOfOtherAttempt:
             spool.remove(file)
-            completion.file = nil
-        case .finished(let name?):
-            guard spool.adopt(file, as: name, length: completion.length) else { return false }
-            completion.file = name
-            bodies.unwritten.remove(name)
+            completion.fileName = nil
+        case .rename(let name?):
+            guard spool.adopt(file, as: name, length: completion.bodyByteCount) else { return false }
+            completion.fileName = name
+            bodies.unwrittenFileNames.remove(name)
         }
         return true
     }
 
     /// Returns why a file was not adopted, after a look at the spool or a line in the log.
-    private func fileFault(_ file: String, of completion: Completion) -> FileFault {
-        if spool.mayHaveLost(file) {
-            watchedPaths?.look()
-            return .lost
+    private func adoptionFault(_ file: String, of completion: Completion) -> FinishedFileFailure {
+        if spool.mayHaveLostFile(file) {
+            watchedPaths?.checkPaths()
+            return .spoolRemoved
         }
         let metadata: Logger.Metadata = [
             "attempt": "\(completion.attempt)", "bytes": "\(spool.length(of: file).map(String.init) ?? "none")",
-            "said": "\(completion.length)",
+            "said": "\(completion.bodyByteCount)",
         ]
         logger.error("a worker's file is missing or differs from its DONE", metadata: metadata)
-        return .mismatch
+        return .fileMismatchesDone
     }
 
     // MARK: Forms
@@ -115,30 +123,35 @@ extension BrokerProcess {
     /// Writes a body into the spool, which is made again first if it was removed.
     ///
     /// - Returns: the file's name; nil if the disk does not take it.
-    private func write(_ bytes: [UInt8], as expected: String? = nil) -> String? {
-        spool.write(bytes, as: expected)
-            ?? (spool.isInPlace || watchedPaths?.look() != true ? nil : spool.write(bytes, as: expected))
+    private func writeBody(_ bytes: [UInt8], expectedName expected: String? = nil) -> String? {
+        spool.writeContent(bytes, expectedName: expected)
+            ?? (spool.isInPlace || watchedPaths?.checkPaths() != true
+                ? nil : spool.writeContent(bytes, expectedName: expected))
     }
 
     /// Writes the file that some terminals name. Without it they are sent as failures.
-    func makeFile(_ file: String, of id: BodyID) {
-        guard let bytes = bodies[id] ?? bodies.spilled(SpoolName.waiting(sha256: file)), write(bytes, as: file) != nil
+    func writeBodyFile(_ file: String, of id: BodyID) {
+        guard let bytes = bodies[id] ?? bodies.readSpilledBody(named: SpoolName.spilledBody(sha256: file)),
+            writeBody(bytes, expectedName: file) != nil
         else {
             logger.error("cannot write a body into the spool, or its digest differs from the worker's")
-            bodies.unwritten.insert(file)
+            bodies.unwrittenFileNames.insert(file)
             return
         }
     }
 
     /// Returns the head of a terminal with its body, from memory, from the spilled bodies, or from a file.
-    func message(of terminal: Terminal, _ body: BodyID?) -> (head: [UInt8], body: [UInt8]?) {
-        guard let response = terminal.response, let name = response.file?.split(separator: "/").last.map(String.init)
+    func terminalMessage(_ terminal: Terminal, _ body: BodyID?) -> (head: [UInt8], body: [UInt8]?) {
+        guard let response = terminal.response,
+            let name = response.bodyFilePath?.split(separator: "/").last.map(String.init)
         else { return (terminal.encoded(), body.flatMap { bodies[$0] }) }
-        guard !bodies.unwritten.contains(name) else { return (terminal.replaced(by: .spoolFull).encoded(), nil) }
-        let bytes = bodies.spilled(name)
+        guard !bodies.unwrittenFileNames.contains(name) else {
+            return (terminal.replacedByFailure(.spoolFull).encoded(), nil)
+        }
+        let bytes = bodies.readSpilledBody(named: name)
         guard bytes != nil || response.isInline else { return (terminal.encoded(), nil) }
-        guard let bytes = bytes ?? spool.read(name, limit: response.length) else {
-            return (terminal.replaced(by: .internalError).encoded(), nil)
+        guard let bytes = bytes ?? spool.read(name, limit: response.bodyByteCount) else {
+            return (terminal.replacedByFailure(.internalError).encoded(), nil)
         }
         return (terminal.withoutFile().encoded(), bytes)
     }

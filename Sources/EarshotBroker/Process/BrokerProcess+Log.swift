@@ -6,9 +6,9 @@ internal import Logging
 /// Log of attempts and terminals. An attempt has the same name, `attempt`, in the log of its worker.
 extension BrokerProcess {
     /// Logs the assignment of an attempt.
-    func log(_ assigned: AssignedAttempt) {
+    func logAssignment(_ assigned: AttemptAssignment) {
         var metadata: Logger.Metadata = [
-            "attempt": "\(assigned.attempt)", "worker": "\(work.pid(of: assigned.worker.rawValue))",
+            "attempt": "\(assigned.attempt)", "worker": "\(workerPort.pid(of: assigned.worker.rawValue))",
             "url": "\(Self.redacted(assigned.url))",
         ]
         if let handler = assigned.handler { metadata["handler"] = "\(handler)" }
@@ -17,9 +17,9 @@ extension BrokerProcess {
     }
 
     /// Logs the end of an attempt.
-    func log(_ message: WorkerMessage, by worker: WorkerID) {
+    func logAttemptEnd(_ message: WorkerMessage, by worker: WorkerID) {
         switch message {
-        case .done(let completion):
+        case .completed(let completion):
             logger.debug(
                 "an attempt is done",
                 metadata: ["attempt": "\(completion.attempt)", "status": "\(completion.status)"])
@@ -30,19 +30,19 @@ extension BrokerProcess {
     }
 
     /// Bars a worker in a sandbox from further connections, and logs the first sandbox that lacks a part.
-    func sandboxed(_ worker: UInt64, _ parts: SandboxParts) {
-        if parts.filtersCalls, let process = work.process(of: worker) { barFromSockets(process) }
-        guard !parts.isComplete, !workers.hasIncompleteSandbox else { return }
-        workers.hasIncompleteSandbox = true
+    func sandboxReported(_ worker: UInt64, _ parts: SandboxParts) {
+        if parts.filtersSystemCalls, let process = workerPort.liveProcess(of: worker) { barFromSockets(process) }
+        guard !parts.isComplete, !workerProcesses.hasLoggedIncompleteSandbox else { return }
+        workerProcesses.hasLoggedIncompleteSandbox = true
         logger.warning(
             "the sandbox of the workers is incomplete",
-            metadata: ["sandbox": "\(parts)", "reason": "\(parts.error ?? "")"])
+            metadata: ["sandbox": "\(parts)", "reason": "\(parts.missingPartReason ?? "")"])
     }
 
     /// Logs that the disk of the spool has less free space than the setting `spool-free`, once until it has enough again.
-    func checkFreeSpace() {
+    func logLowFreeSpace() {
         let least = core.settings[.spoolFree] ?? 0
-        guard let free = spool.becomesShort(of: least) else { return }
+        guard let free = spool.newFreeSpaceShortage(below: least) else { return }
         logger.warning(
             "the disk of the spool has less free space than the setting spool-free, so large bodies end as spool-full; free disk space, or lower spool-free",
             metadata: ["path": "\(spool.path)", "free": "\(free)", "spool-free": "\(least)"])
@@ -59,7 +59,7 @@ extension BrokerProcess {
         switch terminal.outcome {
         case .result(let status, let response):
             metadata["status"] = "\(status)"
-            metadata["bytes"] = "\(response.length)"
+            metadata["bytes"] = "\(response.bodyByteCount)"
             metadata["source"] = "\(response.source.rawValue)"
             metadata["milliseconds"] = "\(response.elapsedMilliseconds)"
             metadata["attempts"] = "\(response.attempts)"
@@ -76,4 +76,12 @@ extension BrokerProcess {
 
     /// Returns a URL without user information and query.
     private static func redacted(_ url: String) -> String { (try? FetchURL(url))?.redacted ?? "-" }
+}
+
+/// Log lines about faults of the cache and of durable requests, which `BrokerProcess` writes.
+extension Logger {
+    /// Logs a problem of a store: a constant message, with the details of this occurrence as metadata.
+    func logFault(_ message: String, details: [String: String]) {
+        error("\(message)", metadata: details.mapValues { "\($0)" })
+    }
 }

@@ -8,12 +8,12 @@ internal import Logging
 /// Partial bodies that outlive their flights and this broker.
 extension BrokerProcess {
     /// Opens the folder of parts. If that fails the broker keeps no parts, and the log has the reason.
-    static func openParts(_ options: BrokerOptions, _ logger: Logger) -> BodyParts? {
+    static func openPartFolder(options: BrokerOptions, logger: Logger) -> BodyParts? {
         guard let path = options.partsFolder else { return nil }
         do {
             let parts = try BodyParts(path, spool: options.spoolFolder)
-            try PrivateFolder.makeStore(options.spoolFolder)
-            if parts.accepts(spool: options.spoolFolder) { return parts }
+            try PrivateFolder.makeOrCheckStore(options.spoolFolder)
+            if parts.sharesFileSystem(withSpool: options.spoolFolder) { return parts }
             logger.notice(
                 "files of the spool cannot be renamed to the folder of partial bodies; they end with this broker",
                 metadata: ["path": "\(path)", "spool": "\(options.spoolFolder)"])
@@ -25,30 +25,30 @@ extension BrokerProcess {
     }
 
     /// Reports the totals that the thread counts to the core.
-    func listen(to parts: BodyParts) throws {
-        _ = try loop.add(parts.descriptor, .readable) { [unowned self] _ in
+    func watchPartTotals(_ parts: BodyParts) throws {
+        _ = try loop.add(parts.totalsDescriptor, .readable) { [unowned self] _ in
             parts.takeTotals()
-            core.storedParts = (parts.totals.parts, parts.totals.bytes)
+            core.storedParts = (parts.folderTotals.partCount, parts.folderTotals.bodyBytes)
         }
-        boundParts()
+        applyPartBounds()
     }
 
     /// Applies the settings, and notices parts of other brokers.
-    func boundParts() {
+    func applyPartBounds() {
         guard let parts else { return }
-        if parts.isRemoved { openAgain(parts) }
-        let hasChanged = parts.bound(
-            bytes: core.settings[.partsSize] ?? 0, seconds: (core.settings[.partsDays] ?? 0) * 86_400)
+        if parts.isFolderRemoved { recreatePartFolder(parts) }
+        let hasChanged = parts.enforceBounds(
+            maximumBytes: core.settings[.partsSize] ?? 0, maximumAgeSeconds: (core.settings[.partsDays] ?? 0) * 86_400)
         // Not by the thread's totals, which come a second after the start: meanwhile each start of a transfer would search an
         // empty folder, at a third of its cost in the broker.
         if hasChanged { core.hasStoredParts = parts.hasParts }
     }
 
     /// Creates the folder again after somebody removed it, and logs the first failure.
-    private func openAgain(_ parts: BodyParts) {
-        let wasLost = parts.isLost
+    private func recreatePartFolder(_ parts: BodyParts) {
+        let wasLost = parts.isFolderLost
         do throws(StoreError) {
-            try parts.openAgain()
+            try parts.recreateFolder()
             logger.warning("the folder of partial bodies was removed, and is created again")
         } catch {
             guard !wasLost else { return }
@@ -59,21 +59,25 @@ extension BrokerProcess {
     }
 
     /// Returns the JOB with the part that its attempt resumes, if there is one.
-    func resumed(_ job: Job, _ keys: PartKeys, by worker: WorkerID) -> Job {
-        let file = SpoolName.part(of: job.attempt, pid: work.pid(of: worker.rawValue))
-        guard let assigned = parts?.assign(keys, maxBytes: job.maxBytes, as: file) else { return job }
-        core.partFound(
-            assigned.head.part, bytes: assigned.bytes, isVerified: assigned.sha256 == nil, for: job.attempt, by: worker)
+    func addingResumedPart(to job: Job, _ keys: PartKeys, by worker: WorkerID) -> Job {
+        let file = SpoolName.partFile(of: job.attempt, pid: workerPort.pid(of: worker.rawValue))
+        guard let assigned = parts?.assignPart(matching: keys, maximumBytes: job.maxBytes, toFile: file) else {
+            return job
+        }
+        core.storedPartFound(
+            assigned.head.part, bytes: assigned.usableBytes, isVerified: assigned.sha256 == nil, for: job.attempt,
+            by: worker)
         var job = job
         job.resume = Job.Resume(
-            bytes: assigned.bytes, total: assigned.head.part.totalBytes, validator: assigned.head.part.validator,
+            availableBytes: assigned.usableBytes, totalBytes: assigned.head.part.totalBytes,
+            validator: assigned.head.part.validator,
             sha256: assigned.sha256)
         return job
     }
 
     /// Removes the files of ended workers, except parts.
-    func sweepEndedParts() {
-        parts?.recover()
-        spool.sweepEndedParts { core.isHeld($0) }
+    func removeFilesOfEndedWorkers() {
+        parts?.recoverPartsFromSpools()
+        spool.removeFilesOfEndedProcesses { core.isAttemptRunning($0) }
     }
 }

@@ -10,7 +10,7 @@ extension BrokerProcess {
     private var lockPath: String { options.runtimeFolder + "/broker.lock" }
 
     /// Returns the path of a socket.
-    static func path(_ options: BrokerOptions, _ name: String) throws -> String {
+    static func socketPath(_ options: BrokerOptions, _ name: String) throws -> String {
         let path = options.runtimeFolder + "/" + name
         // sockaddr_un, unix(7): 108 bytes including the terminating NUL.
         guard path.utf8.count <= 107 else {
@@ -23,60 +23,60 @@ extension BrokerProcess {
     /// Creates the runtime folder or checks the existing one. A supervisor has checked it already, and an earlier broker
     /// may have opened it to other users.
     static func makeRuntimeFolder(_ options: BrokerOptions) throws(FolderError) {
-        if options.supervisorDescriptor == nil, options.settings[.users].isEmpty {
-            try PrivateFolder.makeClosed(options.runtimeFolder)
+        if options.supervisorDescriptor == nil, options.settings[.allowedUsers].isEmpty {
+            try PrivateFolder.makeOrCheckClosed(options.runtimeFolder)
         } else {
-            try PrivateFolder.makeOpenable(options.runtimeFolder)
+            try PrivateFolder.makeOrCheckOpenable(options.runtimeFolder)
         }
     }
 
     /// Opens the runtime folder and the socket `bus` to the users of the settings, or closes both.
-    func applyUsers() throws {
-        let users = try UserList(core.settings[.users])
+    func applyPermittedUsers() throws {
+        let users = try UserList(core.settings[.allowedUsers])
         let runtime = options.runtimeFolder
         if !users.isEmpty {
             do throws(FolderError) {
-                try PrivateFolder.checkPlace(of: runtime, owner: geteuid())
+                try PrivateFolder.checkPlacedByRoot(runtime, owner: geteuid())
             } catch {
                 logger.warning(
                     "programs of other users do not trust this runtime folder; use one below /run",
                     metadata: ["error": "\(error)", "path": "\(runtime)"])
             }
         }
-        try PrivateFolder.setOpen(!users.isEmpty, runtime)
-        try bus.permit(users)
+        try PrivateFolder.setOpenToOthers(!users.isEmpty, path: runtime)
+        try clientPort.permitUsers(users)
     }
 
     /// Creates the record of all places, with the watch over them.
-    func makePlaces() throws(SystemError) -> PathWatch {
+    func makePathWatch() throws(SystemError) -> PathWatch {
         let runtime = options.runtimeFolder
-        let durable = durable == nil ? nil : options.durableFolder.map { DurableFolder($0) }
+        let durable = durableStore == nil ? nil : options.durableFolder.map { DurableFolder($0) }
         var watchedPaths = [
             PathWatch.WatchedPath(name: "runtime", path: runtime) { [unowned self] in
-                lock.isAt(lockPath)
-            } makeAgain: { [unowned self] in
-                if bus.isShared {
-                    try PrivateFolder.makeOpenable(runtime)
-                    try PrivateFolder.setOpen(true, runtime)
+                lock.isInPlace(at: lockPath)
+            } recreatePath: { [unowned self] in
+                if clientPort.permitsOtherUsers {
+                    try PrivateFolder.makeOrCheckOpenable(runtime)
+                    try PrivateFolder.setOpenToOthers(true, path: runtime)
                 } else {
-                    try PrivateFolder.makeClosed(runtime)
+                    try PrivateFolder.makeOrCheckClosed(runtime)
                 }
-                guard let lock = try LockFile.take(lockPath) else {
+                guard let lock = try LockFile.acquire(lockPath) else {
                     throw BrokerError("another broker runs in \(runtime)")
                 }
                 self.lock = lock
             },
-            socketPlace("bus", bus), socketPlace("work", work),
+            watchedSocket("bus", clientPort), watchedSocket("work", workerPort),
             PathWatch.WatchedPath(name: "spool", path: spool.path) { [unowned self] in
                 spool.isInPlace
-            } obstacle: { [unowned self] in
-                spool.obstacle
-            } makeAgain: { [unowned self] in
-                try spool.openAgain()
-                core.spoolReplaced()
+            } unusableReason: { [unowned self] in
+                spool.unwritableReason
+            } recreatePath: { [unowned self] in
+                try spool.reopenFolder()
+                core.spoolFolderReplaced()
             },
         ]
-        if let durable { watchedPaths.append(durablePlace(durable)) }
+        if let durable { watchedPaths.append(watchedDurableFolder(durable)) }
         let watchAll = { [spool] (watch: RemovalWatch) in
             watch.watchEntries(of: runtime)
             watch.watchFile(spool.lockPath)
@@ -86,36 +86,38 @@ extension BrokerProcess {
             watch.watchMoves(of: durable.path)
         }
         return try PathWatch(
-            watchedPaths, loop: loop, logger: logger, watchAll: options.watchesPlaces ? watchAll : nil
+            watchedPaths, loop: loop, logger: logger, addWatches: options.watchesForRemovedPaths ? watchAll : nil
         ) { [unowned self] in
             core.pathFaults = $0
         }
     }
 
     /// The folder of durable requests is not created again: only an administrator can bring its requests back.
-    private func durablePlace(_ folder: DurableFolder) -> PathWatch.WatchedPath {
-        let files = { [folder.database, folder.lock].map { FileIdentity(path: $0) } }
+    private func watchedDurableFolder(_ folder: DurableFolder) -> PathWatch.WatchedPath {
+        let files = { [folder.databasePath, folder.lockPath].map { FileIdentity(path: $0) } }
         let opened = files()
         return PathWatch.WatchedPath(name: "durable", path: folder.path) {
             files() == opened
-        } makeAgain: {
+        } recreatePath: {
             throw BrokerError(DurableFolder.removalNotice(folder.path))
         }
     }
 
-    private func socketPlace(_ name: String, _ port: StreamPort) -> PathWatch.WatchedPath {
+    private func watchedSocket(_ name: String, _ port: StreamPort) -> PathWatch.WatchedPath {
         PathWatch.WatchedPath(name: name, path: options.runtimeFolder + "/" + name) {
             port.isInPlace
-        } makeAgain: { [unowned self] in
+        } recreatePath: { [unowned self] in
             // The folder must be locked by this broker, and others must not be able to change it.
-            guard lock.isAt(lockPath) else { throw BrokerError("the runtime folder is not locked by this broker") }
+            guard lock.isInPlace(at: lockPath) else {
+                throw BrokerError("the runtime folder is not locked by this broker")
+            }
             let isMissing =
-                try bus.isShared
-                ? !PrivateFolder.isOwn(options.runtimeFolder) : !PrivateFolder.isClosed(options.runtimeFolder)
+                try clientPort.permitsOtherUsers
+                ? !PrivateFolder.existsOwned(options.runtimeFolder) : !PrivateFolder.existsClosed(options.runtimeFolder)
             if isMissing {
                 throw BrokerError("the runtime folder is missing")
             }
-            try port.listenAgain()
+            try port.recreateListener()
         }
     }
 }

@@ -21,14 +21,14 @@ public final class BrokerProcess {
     private static let clientFrameBytes = WireLimits.requestBodyBytes + WireLimits.headBytes
     /// Free memory that stays with the allocator until a burst has ended: output of one pass to some clients. Without it the output
     /// of each pass grows in new pages, a fifth of the broker's time.
-    private static let freeBytes: Int32 = 2 << 20
+    private static let retainedFreeMemoryBytes: Int32 = 2 << 20
     /// Time in which users' own workers return to a new broker: a second to connect, and the time that their programs have to
     /// exit.
-    private static let ownWorkersMilliseconds = 3_000
+    private static let userWorkerReconnectMilliseconds = 3_000
     /// Maximum time that a supervised broker waits for the end of an earlier one.
-    private static let lockMilliseconds: Int32 = 2_000
+    private static let lockTimeoutMilliseconds: Int32 = 2_000
     /// Time for GOODBYE to leave the sockets.
-    private static let farewellMilliseconds = 50
+    private static let goodbyeMilliseconds = 50
 
     private enum Phase {
         case opening
@@ -40,8 +40,8 @@ public final class BrokerProcess {
     let options: BrokerOptions
     let logger: Logger
     let loop: EventLoop
-    let bus: StreamPort
-    let work: StreamPort
+    let clientPort: StreamPort
+    let workerPort: StreamPort
     let spool: SpoolFiles
     /// Nil for a broker whose partial bodies end with it.
     let parts: BodyParts?
@@ -50,19 +50,19 @@ public final class BrokerProcess {
     /// Nil for a broker without a cache.
     let cache: BrokerCache?
     /// Nil for a broker that refuses durable requests.
-    let durable: DurableStore?
+    let durableStore: DurableStore?
     /// Clients whose connection refused a message, and whether it refused a terminal.
-    var refusing: [ClientID: Bool] = [:]
-    var workers = WorkerProcesses()
+    var refusingClients: [ClientID: Bool] = [:]
+    var workerProcesses = WorkerProcesses()
     /// Files of jobs, as far as the workers have them.
     var jobFiles: JobFiles
     /// Whether each terminal is logged.
-    private(set) var logsAccess = false
+    private(set) var isAccessLogEnabled = false
     /// Nil without a supervisor.
     private(set) var supervisor: SupervisorLink?
     /// Nil for a broker on its own.
     private let cluster: ClusterLink?
-    private let memory: MemoryUpkeep
+    private let memoryUpkeep: MemoryUpkeep
     /// Lock of the runtime folder.
     var lock: LockFile
     private var phase = Phase.opening
@@ -78,14 +78,14 @@ public final class BrokerProcess {
 
     /// Sets the name, limits, signals and umask of a broker's own process, and binds it to its parent's life.
     private static func prepareProcess(_ options: BrokerOptions) throws -> SignalSource {
-        if let parent = options.parentPid, try !ParentProcess.bind(to: parent, signal: SIGKILL) {
+        if let parent = options.parentPid, try !ParentProcess.setParentDeathSignal(parentPid: parent, signal: SIGKILL) {
             throw BrokerError("the parent process \(parent) is gone")
         }
-        ProcessName.set("earshot-broker")
+        ProcessName.setThreadName("earshot-broker")
         try ParentProcess.forbidNewPrivileges()
         try ResourceLimits.forbidCoreDumps()
         SignalSource.ignoreWriteSignals()
-        ResourceLimits.keepFreeMemory(bytes: Self.freeBytes)
+        ResourceLimits.setRetainedFreeMemory(bytes: Self.retainedFreeMemoryBytes)
         let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         umask(0o077)
         return signals
@@ -98,81 +98,91 @@ public final class BrokerProcess {
         self.options = options
         self.logger = logger
         let share = try BrokerDescriptors(
-            limit: ResourceLimits.raiseDescriptorLimit(), workers: options.settings[.workers] ?? 1)
+            processLimit: ResourceLimits.raiseDescriptorLimit(), workerCount: options.settings[.workers] ?? 1)
         try Self.makeRuntimeFolder(options)
         let hasPredecessor = unsafe access(options.runtimeFolder + "/broker.lock", F_OK) == 0
         // The kernel kills the broker of a dead supervisor. It may hold its locks for a moment.
-        let patience = options.parentPid == nil ? 0 : Self.lockMilliseconds
+        let patience = options.parentPid == nil ? 0 : Self.lockTimeoutMilliseconds
         jobFiles = JobFiles(hasPredecessor: hasPredecessor)
-        guard let lock = try LockFile.take(options.runtimeFolder + "/broker.lock", afterHolder: patience) else {
+        guard let lock = try LockFile.acquire(options.runtimeFolder + "/broker.lock", maximumWaitMilliseconds: patience)
+        else {
             throw BrokerError("a broker runs in \(options.runtimeFolder) already")
         }
         self.lock = lock
-        let opening = try Self.openDurable(options, logger)
-        durable = opening?.store
-        let parts = Self.openParts(options, logger)
+        let opening = try Self.openDurableStore(options: options, logger: logger)
+        durableStore = opening?.store
+        let parts = Self.openPartFolder(options: options, logger: logger)
         self.parts = parts
-        spool = try SpoolFiles(options.spoolFolder, keeping: opening?.files ?? []) { parts?.recover() }
+        spool = try SpoolFiles(options.spoolFolder, keeping: opening?.resultFiles ?? []) {
+            parts?.recoverPartsFromSpools()
+        }
         bodies = Bodies(spillingTo: SpillFile(in: spool))
         loop = try EventLoop()
-        memory = MemoryUpkeep(on: loop)
+        memoryUpkeep = MemoryUpkeep(on: loop)
         let gateways = GatewayProcesses()
-        bus = try StreamPort(
-            try Self.path(options, "bus"), opened: options.busDescriptor, loop, frameBytes: Self.clientFrameBytes,
-            bounds: .clients, connectionLimit: share.connections, gateways: gateways, logger: logger)
+        clientPort = try StreamPort(
+            try Self.socketPath(options, "bus"), inheritedSocket: options.busDescriptor, loop,
+            frameBytes: Self.clientFrameBytes,
+            bounds: .forClients, connectionLimit: share.maximumClientConnections, gateways: gateways, logger: logger)
         // READY and JOB are short. An inline body is at most as long as the setting allows.
-        let mostInlineBytes = SettingName.inlineBytes.range.upperBound
+        let mostInlineBytes = SettingName.inlineBytes.storedValueRange.upperBound
         let workerFrameBytes = max(mostInlineBytes, WireLimits.workerHeadBytes) + 1_024
-        work = try StreamPort(
-            try Self.path(options, "work"), loop, frameBytes: workerFrameBytes,
-            bounds: .workers(frameBytes: workerFrameBytes), connectionLimit: share.workerConnections,
+        workerPort = try StreamPort(
+            try Self.socketPath(options, "work"), loop, frameBytes: workerFrameBytes,
+            bounds: .forWorkers(frameBytes: workerFrameBytes), connectionLimit: share.maximumWorkerConnections,
             gateways: gateways, logger: logger)
         cache = try Self.openCache(options, logger)
         var features = ShellFeatures()
         features.isSupervised = options.supervisorDescriptor != nil
         features.isCaching = cache != nil
-        features.isKeeping = durable != nil
+        features.isStoringDurableRequests = durableStore != nil
         features.isKeepingParts = parts != nil
-        features.hosts = .international
-        features.publicSuffixes = .installed
-        let start = Tick(nanoseconds: loop.now.nanoseconds)
+        features.hostNameEncoder = .usingLibidn2
+        features.publicSuffixes = .usingLibpsl
+        let start = MonotonicTime(nanoseconds: loop.now.nanoseconds)
         let record = NodeRecord(runtimeFolder: options.runtimeFolder)
         core = BrokerCore(
-            workerLimits: .init(broker: .init(rawValue: Self.randomNumber()), spool: options.spoolFolder),
-            secret: options.secret, features: features, answering: Queries.answer,
-            cluster: options.cluster?.services(record, broker: Self.randomNumber(), start: start),
+            workerLimits: .init(broker: .init(rawValue: Self.randomNumber()), spoolPath: options.spoolFolder),
+            secret: options.workerSecret, features: features, answering: Queries.answer,
+            cluster: options.cluster?.clusterServices(record, brokerID: Self.randomNumber(), start: start),
             seed: Self.randomNumber())
         if let membership = options.cluster {
             cluster = ClusterLink(membership, record, on: loop, logger: logger)
         } else {
             cluster = nil
         }
-        core.settingsRead(options.settings, now: start)
+        core.replaceSettings(options.settings, now: start)
         settingsChanged()
-        try applyUsers()
-        if let cache { try listen(to: cache) }
-        if let parts { try listen(to: parts) }
-        work.admission.barredConnections = 1
+        try applyPermittedUsers()
+        if let cache { try watchCacheAnswers(cache) }
+        if let parts { try watchPartTotals(parts) }
+        workerPort.admission.barredConnectionLimit = 1
         for pid in options.gatewayPids { gateways.insert(pid) }
-        let now = Tick(nanoseconds: LoopTime.read().nanoseconds)
-        if options.followsBroker || spool.hadUnfinishedFiles { awaitWorkers(now: now) }
+        let now = MonotonicTime(nanoseconds: LoopTime.readClock().nanoseconds)
+        if options.hasPredecessor || spool.hadUnfinishedFiles { awaitWorkers(now: now) }
         for pid in options.workerPids { (try? ProcessDescriptor(pid: pid)).map(barFromSockets) }
-        if hasPredecessor { core.awaitOwnWorkers(until: now.advanced(byMilliseconds: Self.ownWorkersMilliseconds)) }
-        if let opening { try restore(opening) }
-        if let signals { _ = try loop.add(signals.descriptor, .readable) { [unowned self] _ in signalled(signals) } }
+        if hasPredecessor {
+            core.awaitOwnWorkers(until: now.advanced(byMilliseconds: Self.userWorkerReconnectMilliseconds))
+        }
+        if let opening { try beginRestoring(opening) }
+        if let signals {
+            _ = try loop.add(signals.descriptor, .readable) { [unowned self] _ in handleSignals(from: signals) }
+        }
         if let descriptor = options.supervisorDescriptor {
             supervisor = try SupervisorLink(
-                descriptor, loop: loop, logger: logger, onSettings: { [unowned self] in take($0) },
-                onFailures: { [unowned self] in core.childFailures = $0 },
-                onWorkerEnd: { [unowned self] in workerReported($0) },
-                onReports: { [unowned self] in core.reportEnds($0) },
-                onProof: { [unowned self] in core.expectGateway($0) },
-                onGateway: { gateways.insert($0) }, onDoor: { [unowned self] in core.doorReported($0) },
-                onKeys: { [unowned self] in core.keysRead($0, now: Tick(nanoseconds: loop.now.nanoseconds)) })
-            gateways.readSupervisor = { [unowned self] in supervisor?.takeLines() }
+                descriptor, loop: loop, logger: logger, onNewSettings: { [unowned self] in applySettings($0) },
+                onChildFailures: { [unowned self] in core.childFailures = $0 },
+                onWorkerEnd: { [unowned self] in workerEndReported($0) },
+                onEndReportingChange: { [unowned self] in core.setReportsRequestEnds($0) },
+                onGatewayProof: { [unowned self] in core.expectGateway($0) },
+                onGatewayStart: { gateways.insert($0) }, onDoorEvent: { [unowned self] in core.doorEventReceived($0) },
+                onPrincipalKeys: { [unowned self] in
+                    core.gatewayKeysChanged($0, now: MonotonicTime(nanoseconds: loop.now.nanoseconds))
+                })
+            gateways.readSupervisorLines = { [unowned self] in supervisor?.processPendingLines() }
         }
-        phase = .serving(try makePlaces())
-        checkFreeSpace()
+        phase = .serving(try makePathWatch())
+        logLowFreeSpace()
     }
 
     /// Serves until a signal or an error ends it.
@@ -186,8 +196,8 @@ public final class BrokerProcess {
     /// Starts to serve. All work happens while the loop runs.
     func start() {
         cluster?.start()
-        _ = loop.addHook { [unowned self] in pass() }
-        logger.info("serving", metadata: ["instance": "\(core.instance)", "runtime": "\(options.runtimeFolder)"])
+        _ = loop.addHook { [unowned self] in runPass() }
+        logger.info("serving", metadata: ["instance": "\(core.brokerInstance)", "runtime": "\(options.runtimeFolder)"])
         reportReady()
     }
 
@@ -195,44 +205,52 @@ public final class BrokerProcess {
     func finish() {
         cluster?.stop()
         cache?.finish()
-        durable?.finish()
+        durableStore?.finish()
         parts?.finish()
     }
 
     // MARK: The pass
 
-    private func pass() -> EventLoop.Rest {
-        let now = Tick(nanoseconds: loop.now.nanoseconds)
-        core.calendarSeconds = Int64(time(nil))
-        if memory.mayLook() {
-            core.memoryChecked(room: MemoryPressure.availableBytes())
-            boundParts()
+    private func runPass() -> EventLoop.SleepLimit {
+        let now = MonotonicTime(nanoseconds: loop.now.nanoseconds)
+        core.unixTimeSeconds = Int64(time(nil))
+        if memoryUpkeep.isCheckDue() {
+            core.availableMemoryChanged(bytes: MemoryPressure.availableBytes())
+            applyPartBounds()
         }
-        work.take { event in
-            workEvent(event, now: now)
+        workerPort.processInput { event in
+            handleWorkerEvent(event, now: now)
             return 1
         }
-        bus.take { event in busEvent(event, now: now) }
+        clientPort.processInput { event in handleClientEvent(event, now: now) }
         for client in writableClients {
-            refusing[client] = nil
-            core.clientWritable(client)
+            refusingClients[client] = nil
+            core.clientSocketWritable(client)
         }
-        cluster?.takeEvents(into: &core, now: now)
+        cluster?.deliverEvents(to: &core, now: now)
         core.timePassed(now: now)
-        core.dispatch(now: now) { bus.hasUnread($0.rawValue) }
-        bus.releaseHeld { core.isCarryingOut(by: ClientID(rawValue: $0)) }
-        carryOut()
+        core.dispatch(now: now) { clientPort.mayHaveUnreadInput($0.rawValue) }
+        clientPort.resumeReading { core.isExecutingMessage(of: ClientID(rawValue: $0)) }
+        carryOutActions()
         // After the immediate answers of the cache, which make claims.
-        cluster?.call(for: &core, now: now)
-        work.flush()
-        bus.flush()
-        workers.disconnected.removeAll()
-        endIfDrained()
+        cluster?.sendEngineCalls(of: &core, now: now)
+        workerPort.flush()
+        clientPort.flush()
+        workerProcesses.disconnectedProcesses.removeAll()
+        stopIfDrained()
         let end = core.endPass()
-        supervisor?.report(acceptingWorkers: end.acceptingWorkers)
-        if end.canShrink || bus.takenMessages + work.takenMessages >= MemoryUpkeep.burstMessages { returnMemory() }
+        supervisor?.reportWorkerCount(acceptingWorkers: end.acceptingWorkerCount)
+        if end.canReleaseMemory
+            || clientPort.processedMessageCount + workerPort.processedMessageCount >= MemoryUpkeep.burstMessages
+        {
+            returnMemory()
+        }
         // The flush may have made room without an event.
-        if bus.hasPending || work.hasPending || !writableClients.isEmpty || cluster?.isQuiet == false { return .none }
+        if clientPort.hasPendingInput || workerPort.hasPendingInput || !writableClients.isEmpty
+            || cluster?.hasNoPendingEvents == false
+        {
+            return .noSleep
+        }
         let timer = end.nextTimer.map { LoopTime(nanoseconds: $0.nanoseconds) }
         let next = [timer, nextDrainCheck].compactMap(\.self).min()
         return next.map { .until($0) } ?? .untilEvent
@@ -240,125 +258,130 @@ public final class BrokerProcess {
 
     /// Clients that refused a message and accept messages again.
     private var writableClients: [ClientID] {
-        refusing.isEmpty ? [] : refusing.keys.filter { bus.hasRoom(for: $0.rawValue) }
+        refusingClients.isEmpty ? [] : refusingClients.keys.filter { clientPort.hasRoom(for: $0.rawValue) }
     }
 
     /// - Returns: Number of messages that the event counts in its sender's turn.
-    private func busEvent(_ event: PortEvent, now: Tick) -> Int {
+    private func handleClientEvent(_ event: PortEvent, now: MonotonicTime) -> Int {
         switch event {
         case .connected(let peer):
             core.clientConnected(
                 ClientID(rawValue: peer),
-                token: SessionToken(high: Self.randomNumber(), low: Self.randomNumber()),
-                user: bus.otherUser(of: peer).flatMap { PrincipalName("uid:\($0)") },
-                isGateway: bus.isGateway(peer))
+                token: SessionToken(highBits: Self.randomNumber(), lowBits: Self.randomNumber()),
+                user: clientPort.userUnlessAdministrator(of: peer).flatMap { PrincipalName("uid:\($0)") },
+                isGateway: clientPort.isGateway(peer))
         case .message(let peer, let head, let body):
             do throws(WireError) {
                 let numbered = try NumberedMessage(head: head)
                 let message = numbered.message
                 let client = ClientID(rawValue: peer)
-                if case .take(let sequence) = message { renameFile(toTake: sequence, by: client) }
-                let effort = core.effort
-                core.received(
-                    message, number: numbered.number, body: requestBody(body, of: message), from: client, now: now)
-                if core.isCarryingOut(by: client) { bus.pauseReading(peer) }
-                return max(message.weight(headBytes: head.count), (core.effort - effort) / 2)
+                if case .takeFile(let sequence) = message { renameFileBeforeTake(sequence, by: client) }
+                let effort = core.pendingWorkCount
+                core.clientMessageReceived(
+                    message, number: numbered.number, body: storeRequestBody(body, of: message), from: client, now: now)
+                if core.isExecutingMessage(of: client) { clientPort.pauseReading(peer) }
+                return max(message.turnWeight(headBytes: head.count), (core.pendingWorkCount - effort) / 2)
             } catch {
-                core.receivedMalformed(error, from: ClientID(rawValue: peer), now: now)
+                core.malformedClientMessageReceived(error, from: ClientID(rawValue: peer), now: now)
             }
-        case .surplus(let peer, let head):
-            let error = ClientMessage.numbered(
-                WireError(.limit, "a message must have one or two frames: a head and a body"), by: head)
-            core.receivedMalformed(error, from: ClientID(rawValue: peer), now: now)
+        case .excessFrames(let peer, let head):
+            let error = ClientMessage.addingNumber(
+                to: WireError(.limitExceeded, "a message must have one or two frames: a head and a body"), from: head)
+            core.malformedClientMessageReceived(error, from: ClientID(rawValue: peer), now: now)
         case .lost(let peer, _, _):
             core.clientLost(ClientID(rawValue: peer), now: now)
         }
         return 1
     }
 
-    private func workEvent(_ event: PortEvent, now: Tick) {
+    private func handleWorkerEvent(_ event: PortEvent, now: MonotonicTime) {
         switch event {
         case .connected(let peer):
             core.workerConnected(
-                WorkerID(rawValue: peer), process: work.pid(of: peer), isGateway: work.isGateway(peer), now: now)
+                WorkerID(rawValue: peer), process: workerPort.pid(of: peer), isGateway: workerPort.isGateway(peer),
+                now: now)
         case .message(let peer, let head, let body):
             do throws(WireError) {
                 let message = try WorkerMessage(head: head, body: body)
                 // Before the core retries the flight.
                 if case .failed(_, FailureCode.spoolFailed.rawValue, _, _, _, _, _, _) = message {
-                    watchedPaths?.look()
+                    watchedPaths?.checkPaths()
                 }
                 if case .failed(_, FailureCode.spoolFull.rawValue, _, _, _, _, _, _) = message {
-                    checkFreeSpace()
+                    logLowFreeSpace()
                     // The setting spool-free may be 0.
-                    if spool.isShort || spool.freeBytes ?? .max < PartFolder.leastBytes { parts?.makeRoom() }
+                    if spool.isShortOfFreeSpace || spool.freeBytes ?? .max < PartFolder.minimumKeptBytes {
+                        parts?.removeAllParts()
+                    }
                 }
                 if case .ready(let ready) = message {
-                    guard isPermitted(ready, by: peer) else { return work.close(peer) }
-                    if ready.needsFiles, ready.principal == nil { jobFiles.workerJoined(peer) }
+                    guard isPermitted(ready, by: peer) else { return workerPort.close(peer) }
+                    if ready.needsFileContents, ready.principal == nil { jobFiles.workerJoined(peer) }
                 }
-                if case .sandbox(let parts) = message { sandboxed(peer, parts) }
+                if case .sandbox(let parts) = message { sandboxReported(peer, parts) }
                 let worker = WorkerID(rawValue: peer)
-                if logger.logLevel <= .debug { log(message, by: worker) }
+                if logger.logLevel <= .debug { logAttemptEnd(message, by: worker) }
                 let files = core.fileWork(before: message, by: worker)
-                let (resolved, content) = carryOut(files, before: message, body, by: worker)
-                core.received(resolved, body: content.map(bodies.insert), from: worker, now: now)
+                let (resolved, content) = carryOutFileWork(files, before: message, body, by: worker)
+                core.workerMessageReceived(resolved, body: content.map(bodies.insert), from: worker, now: now)
             } catch {
-                core.receivedMalformed(error, from: WorkerID(rawValue: peer), now: now)
+                core.malformedWorkerMessageReceived(error, from: WorkerID(rawValue: peer), now: now)
             }
-        case .surplus(let peer, let head):
-            var error = WireError(.limit, "a message must have one or two frames: a head and a body")
+        case .excessFrames(let peer, let head):
+            var error = WireError(.limitExceeded, "a message must have one or two frames: a head and a body")
             error.attempt = WorkerMessage.attempt(in: head)
-            core.receivedMalformed(error, from: WorkerID(rawValue: peer), now: now)
+            core.malformedWorkerMessageReceived(error, from: WorkerID(rawValue: peer), now: now)
         case .lost(let peer, let pid, let process):
             jobFiles.workerLeft(peer)
             if process == nil {
-                workerEnded(WorkerID(rawValue: peer), pid: pid)
+                workerProcessEnded(WorkerID(rawValue: peer), pid: pid)
             } else {
-                workers.disconnected[WorkerID(rawValue: peer)] = process
+                workerProcesses.disconnectedProcesses[WorkerID(rawValue: peer)] = process
                 core.workerDisconnected(WorkerID(rawValue: peer), isProcessAlive: true, now: now)
             }
         }
     }
 
     /// Stores the body of a FETCH for the core; nil for other messages and for an empty body.
-    private func requestBody(_ body: [UInt8]?, of message: ClientMessage) -> RequestBody? {
+    private func storeRequestBody(_ body: [UInt8]?, of message: ClientMessage) -> RequestBody? {
         guard case .fetch = message, let body, !body.isEmpty else { return nil }
         var hash = SHA256()
         hash.update(body.span)
         let fingerprint = hash.finalize().bytes.prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
-        return RequestBody(id: bodies.insert(body), byteCount: body.count, fingerprint: fingerprint)
+        return RequestBody(bodyID: bodies.insert(body), byteCount: body.count, digestPrefix: fingerprint)
     }
 
     private func returnMemory() {
-        bus.takenMessages = 0
-        work.takenMessages = 0
-        memory.returnLater { [unowned self] in core.releaseRoom() }
+        clientPort.processedMessageCount = 0
+        workerPort.processedMessageCount = 0
+        memoryUpkeep.scheduleReturn { [unowned self] in core.releaseRoom() }
     }
 
     // MARK: Settings
 
-    private func take(_ settings: Settings) {
-        core.settingsRead(settings, now: Tick(nanoseconds: loop.now.nanoseconds))
+    private func applySettings(_ settings: Settings) {
+        core.replaceSettings(settings, now: MonotonicTime(nanoseconds: loop.now.nanoseconds))
         settingsChanged()
         do {
-            try applyUsers()
+            try applyPermittedUsers()
         } catch {
             logger.error("cannot apply the setting users; the present users stay", metadata: ["error": "\(error)"])
         }
-        if let read = options.readEngine { cluster?.readLogins(read) }
+        if let read = options.readEngineOptions { cluster?.readLogins(read) }
     }
 
     /// Applies the settings of the log, and describes the settings to other nodes. The handler of `earshot` has one level for all
     /// copies of the logger.
     func settingsChanged() {
         var logger = logger
-        if let index = core.settings[.logLevel], let level = Logger.Level(rawValue: SettingName.logLevel.text(index)) {
+        if let index = core.settings[.logLevel],
+            let level = Logger.Level(rawValue: SettingName.logLevel.valueText(index))
+        {
             logger.logLevel = level
         }
-        core.logAttempts(logger.logLevel <= .debug)
-        logsAccess = core.settings[.accessLog] == 1
-        cluster?.describeSettings(of: &core)
+        core.setLogsAttempts(logger.logLevel <= .debug)
+        isAccessLogEnabled = core.settings[.accessLog] == 1
+        cluster?.publishSettingsDigests(of: &core)
     }
 
     private func readSettings() {
@@ -367,7 +390,7 @@ public final class BrokerProcess {
             return
         }
         do {
-            take(try read())
+            applySettings(try read())
             logger.notice("the settings were read again")
         } catch {
             logger.error("cannot read the settings; they stay as they are", metadata: ["error": "\(error)"])
@@ -382,10 +405,10 @@ public final class BrokerProcess {
         return watchedPaths
     }
 
-    private var drainTime: Duration { .milliseconds(core.settings[.drainSeconds] ?? 0) }
+    private var maximumDrainTime: Duration { .milliseconds(core.settings[.drainSeconds] ?? 0) }
 
-    private func signalled(_ signals: SignalSource) {
-        while let signal = signals.next() {
+    private func handleSignals(from signals: SignalSource) {
+        while let signal = signals.nextSignal() {
             if signal == SIGHUP { readSettings() } else { drain("signal \(signal)") }
         }
     }
@@ -399,23 +422,23 @@ public final class BrokerProcess {
             loop.stop()
             return
         }
-        logger.notice("finishing running work", metadata: ["cause": "\(cause)", "limit": "\(drainTime)"])
+        logger.notice("finishing running work", metadata: ["cause": "\(cause)", "limit": "\(maximumDrainTime)"])
         phase = .draining(since: loop.now)
-        core.drain()
+        core.beginDraining()
     }
 
     /// Time of the next check whether a draining broker may end.
     private var nextDrainCheck: LoopTime? {
         guard case .draining(let drainStarted) = phase else { return nil }
-        let farewell = drainStarted.advanced(by: .milliseconds(Self.farewellMilliseconds))
-        return loop.now < farewell ? farewell : drainStarted.advanced(by: drainTime)
+        let farewell = drainStarted.advanced(by: .milliseconds(Self.goodbyeMilliseconds))
+        return loop.now < farewell ? farewell : drainStarted.advanced(by: maximumDrainTime)
     }
 
-    private func endIfDrained() {
+    private func stopIfDrained() {
         guard case .draining(let drainStarted) = phase else { return }
         let spent = loop.now.since(drainStarted)
-        guard spent >= .milliseconds(Self.farewellMilliseconds) else { return }
-        if core.isDrained || spent >= drainTime { loop.stop() }
+        guard spent >= .milliseconds(Self.goodbyeMilliseconds) else { return }
+        if core.isDrained || spent >= maximumDrainTime { loop.stop() }
     }
 
     // MARK: Set-up

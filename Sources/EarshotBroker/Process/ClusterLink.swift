@@ -7,59 +7,60 @@ internal import Logging
 /// The node's connection to the engine of its cluster, and attempts to connect to the other nodes.
 final class ClusterLink {
     /// Settings of the load on origins, and of the bodies that other nodes read.
-    private static let sharedLimits: Set<String> = Set(
+    private static let sharedLimitNames: Set<String> = Set(
         [
-            SettingName.originLimit, .originSpacing, .http2, .coolDown, .maxRatio, .pageBytes, .shareBetweenUsers,
+            SettingName.originLimit, .originSpacing, .http2, .coolDown, .maximumDecompressionRatio, .pageBytes,
+            .shareBetweenUsers,
         ].map(\.rawValue))
 
     private let engine: EngineClient
     private let probes: PeerProbes
-    private let record: NodeRecord
+    private let nodeRecord: NodeRecord
     private let version: String
     private let logger: Logger
     /// Latest logged reason for which this node is no member.
-    private var loggedFault: EngineFault?
+    private var lastLoggedFault: EngineFault?
     /// Warnings about the engine in the log that have not ended.
-    private var loggedWarnings: Set<EngineWarning> = []
+    private var activeLoggedWarnings: Set<EngineWarning> = []
 
     init(_ membership: ClusterMembership, _ record: NodeRecord, on loop: EventLoop, logger: Logger) {
         engine = EngineClient(membership.engine, on: loop)
         probes = PeerProbes(on: loop)
-        version = membership.version
-        self.record = record
+        version = membership.programVersion
+        self.nodeRecord = record
         self.logger = logger
     }
 
     /// Whether no event waits.
-    var isQuiet: Bool { engine.isQuiet }
+    var hasNoPendingEvents: Bool { engine.hasNoPendingEvents }
 
     func start() { engine.start() }
 
     func stop() { engine.stop() }
 
     /// Gives the events of the engine to the core.
-    func takeEvents(into core: inout BrokerCore, now: Tick) {
-        engine.pass()
+    func deliverEvents(to core: inout BrokerCore, now: MonotonicTime) {
+        engine.runPass()
         for event in engine.takeEvents() {
-            if case .joined(let node, _) = event { record.write(node) }
-            log(event)
-            core.received(event, now: now)
+            if case .joined(let node, _) = event { nodeRecord.write(node) }
+            logEngineEvent(event)
+            core.engineEventReceived(event, now: now)
         }
         for address in core.takeClusterProbes() { probes.start(address) }
-        for (address, failure) in probes.takeResults() { core.clusterProbed(address, failure: failure, now: now) }
+        for (address, failure) in probes.takeResults() { core.clusterProbeEnded(address, failure: failure, now: now) }
     }
 
     /// Sends the calls since the last answer. A call of many flights costs the engine a fraction of many calls, and a lone
     /// request waits for no answer.
-    func call(for core: inout BrokerCore, now: Tick) {
-        if let members = core.takeUncoordinatedStart() {
+    func sendEngineCalls(of core: inout BrokerCore, now: MonotonicTime) {
+        if let members = core.takeUncoordinatedMemberCount() {
             logger.warning("fetches without the engine of the cluster", metadata: ["limits-divided-by": "\(members)"])
         }
         let notices = core.takeClusterNotices()
-        for notice in notices { log(notice) }
+        for notice in notices { logNotice(notice) }
         if !notices.isEmpty { engine.report(unreadable: core.unreadableNodes) }
-        core.engineIsBusy(engine.isBusy)
-        guard !engine.isBusy else { return }
+        core.setEngineBusy(engine.hasPendingCalls)
+        guard !engine.hasPendingCalls else { return }
         engine.submit(core.takeEngineCalls(now: now))
     }
 
@@ -67,7 +68,7 @@ final class ClusterLink {
     func readLogins(_ read: () throws -> EngineOptions) {
         do {
             let options = try read()
-            engine.use(options.login, ofSentinels: options.sentinelLogin)
+            engine.useLogin(options.login, ofSentinels: options.sentinelLogin)
         } catch {
             logger.error(
                 "cannot read the file of the cluster; the logins of the engine stay", metadata: ["error": "\(error)"])
@@ -76,7 +77,7 @@ final class ClusterLink {
 
     /// Tells the other nodes digests of the settings that should be equal everywhere: the address policy, limits, rules
     /// for origins, and the version.
-    func describeSettings(of core: inout BrokerCore) {
+    func publishSettingsDigests(of core: inout BrokerCore) {
         let rows = core.settings.rows
         func digest(_ text: String) -> String {
             let bytes = Array(text.utf8)
@@ -86,8 +87,9 @@ final class ClusterLink {
             rows.filter { names.contains($0.name) }.map { "\($0.name) \($0.pattern ?? "") \($0.value)\n" }.joined()
         }
         let parts = [
-            digest(values(of: [SettingName.address, SettingName.addressPolicy.rawValue])),
-            digest(values(of: Self.sharedLimits)), digest(values(of: [SettingName.rule])), digest(version),
+            digest(values(of: [SettingName.addressRuleKeyword, SettingName.addressPolicy.rawValue])),
+            digest(values(of: Self.sharedLimitNames)), digest(values(of: [SettingName.originRuleKeyword])),
+            digest(version),
         ]
         let text = parts.joined(separator: ".")
         engine.report(settings: text)
@@ -96,21 +98,21 @@ final class ClusterLink {
 
     /// Settings of the load on origins, and of the bodies that other nodes read.
     /// Logs a change of this node's part in the cluster, and bodies of other nodes that it could not read.
-    private func log(_ notice: ClusterNotice) {
+    private func logNotice(_ notice: ClusterNotice) {
         switch notice {
         case .warning(let warning):
             logger.log(
                 level: warning.needsOperator ? .error : .warning, "the cluster is impaired",
                 metadata: ["reason": "\(warning)"])
-        case .remedied(let warning):
+        case .warningCleared(let warning):
             logger.notice("an impairment of the cluster is gone", metadata: ["reason": "\(warning)"])
-        case .missedBody(let place, let reason, let isFirst):
+        case .bodyReadFailed(let place, let reason, let isFirst):
             logger.log(
                 level: isFirst ? .warning : .debug, "cannot read a body of another node",
                 metadata: ["place": "\(place)", "reason": "\(reason)"])
-        case .lackedBody(let place):
+        case .requestedBodyMissing(let place):
             logger.debug("another node asks for a body that is gone", metadata: ["place": "\(place)"])
-        case .releasedBodies:
+        case .bodiesReleasedEarly:
             logger.warning(
                 "bodies for other nodes are released early, so that these fetch the URLs again; raise spool-size, or free disk space"
             )
@@ -118,36 +120,39 @@ final class ClusterLink {
     }
 
     /// Logs changes of the membership. Repeated failures to connect are one line.
-    private func log(_ event: EngineEvent) {
+    private func logEngineEvent(_ event: EngineEvent) {
         switch event {
         case .joined(let node, let members):
-            loggedFault = nil
+            lastLoggedFault = nil
             logger.notice("joined the cluster", metadata: ["node": "\(node)", "members": "\(members)"])
         case .left(let fault):
-            guard fault != loggedFault else { return }
-            loggedFault = fault
+            guard fault != lastLoggedFault else { return }
+            lastLoggedFault = fault
             logger.log(
                 level: fault.needsOperator ? .error : .warning, "not a member of the cluster",
                 metadata: ["reason": "\(fault)"])
         case .warning(let warning):
-            guard loggedWarnings.insert(warning).inserted else { return }
+            guard activeLoggedWarnings.insert(warning).inserted else { return }
             logger.warning("the engine is less safe than it could be", metadata: ["reason": "\(warning)"])
         case .remedied(let warning):
-            guard loggedWarnings.remove(warning) != nil else { return }
+            guard activeLoggedWarnings.remove(warning) != nil else { return }
             logger.notice("a shortcoming of the engine is gone", metadata: ["reason": "\(warning)"])
         case .messagesLost: logger.warning("the engine lost messages to this node; it asserts everything again")
-        case .members, .wanted, .granted, .ended, .cooled, .surveyed, .workWaits, .result, .unusable, .aborted: break
+        case .members, .wantsAnswered, .flightsGranted, .completionsAnswered, .cooled, .surveyed, .workWaits,
+            .resultReceived, .unusableResult, .attemptAborted:
+            break
         }
     }
 }
 
 extension ClusterMembership {
     /// Facility of the core for its work as a node.
-    func services(_ record: NodeRecord, broker: UInt64, start: Tick) -> ClusterServices {
+    func clusterServices(_ record: NodeRecord, brokerID: UInt64, start: MonotonicTime) -> ClusterServices {
         let keys = engine.keys
         return ClusterServices(
-            flightKey: { keys.flight($0) }, originKey: { keys.origin($0) }, address: place, broker: broker,
-            members: members, predecessor: record.read(), start: start)
+            flightKey: { keys.flightKey(identity: $0) }, originKey: { keys.originKey(name: $0) },
+            address: gatewayAddress, broker: brokerID,
+            members: memberCount, predecessor: record.read(), start: start)
     }
 }
 
@@ -156,16 +161,16 @@ public struct ClusterMembership: Sendable {
     /// Engine of the cluster.
     public let engine: EngineOptions
     /// Address at which the gateway of this node serves bodies to the others: `ADDRESS:PORT`, that of IPv6 in brackets.
-    public let place: String
+    public let gatewayAddress: String
     /// Number of nodes in the settings.
-    public let members: Int
+    public let memberCount: Int
     /// Version of the program, which is compared with that of the other nodes.
-    public var version = ""
+    public var programVersion = ""
 
-    public init(engine: EngineOptions, place: String, members: Int) {
+    public init(engine: EngineOptions, gatewayAddress: String, memberCount: Int) {
         self.engine = engine
-        self.place = place
-        self.members = members
+        self.gatewayAddress = gatewayAddress
+        self.memberCount = memberCount
     }
 }
 
@@ -178,8 +183,8 @@ struct NodeRecord {
 
     /// Latest ID; nil without a file of this form.
     func read() -> NodeID? {
-        guard let file = try? SmallFile.read(path, most: 16) else { return nil }
-        return NodeID(String(decoding: file.bytes, as: UTF8.self))
+        guard let file = try? SmallFile.read(path, maximumBytes: 16) else { return nil }
+        return NodeID(String(decoding: file.content, as: UTF8.self))
     }
 
     /// Replaces the file. If that fails, the next process waits for the lease.

@@ -4,20 +4,20 @@ internal import EarshotLoop
 final class MemoryUpkeep {
     /// Number of messages after which free memory is returned to the system, and the delay of that.
     static let burstMessages = 10_000
-    private static let quietTime = Duration.seconds(1)
+    private static let burstEndDelay = Duration.seconds(1)
     /// Time between two looks at the memory that is left. Clients can submit some MiB of requests meanwhile.
-    private static let pause = Duration.milliseconds(10)
+    private static let checkInterval = Duration.milliseconds(10)
 
     private let loop: EventLoop
-    private var nextLook = LoopTime(nanoseconds: 0)
-    private var isReturning = false
+    private var nextCheckTime = LoopTime(nanoseconds: 0)
+    private var isReturnScheduled = false
 
     init(on loop: EventLoop) { self.loop = loop }
 
     /// Whether it is time for a look at the memory that is left.
-    func mayLook() -> Bool {
-        guard loop.now >= nextLook else { return false }
-        nextLook = loop.now.advanced(by: Self.pause)
+    func isCheckDue() -> Bool {
+        guard loop.now >= nextCheckTime else { return false }
+        nextCheckTime = loop.now.advanced(by: Self.checkInterval)
         return true
     }
 
@@ -25,11 +25,11 @@ final class MemoryUpkeep {
     /// to the system.
     ///
     /// - Parameter release: Frees memory before that.
-    func returnLater(after release: @escaping () -> Void) {
-        guard !isReturning else { return }
-        isReturning = true
-        _ = loop.setTimer(after: Self.quietTime) { [unowned self] in
-            isReturning = false
+    func scheduleReturn(after release: @escaping () -> Void) {
+        guard !isReturnScheduled else { return }
+        isReturnScheduled = true
+        _ = loop.setTimer(after: Self.burstEndDelay) { [unowned self] in
+            isReturnScheduled = false
             release()
             ResourceLimits.returnFreeMemory()
         }

@@ -19,62 +19,62 @@ final class PathWatch {
         let path: String
         let isInPlace: () -> Bool
         /// Returns the reason why a place that exists cannot be used; nil if it can.
-        var obstacle: () -> String? = { nil }
-        let makeAgain: () throws -> Void
+        var unusableReason: () -> String? = { nil }
+        let recreatePath: () throws -> Void
     }
 
     /// Delay between a notice and the check, so that a recursive removal of a folder is complete.
     private static let debounceTime = Duration.milliseconds(100)
     /// Interval between two attempts to create a lost place.
-    private static let pause = Duration.seconds(2)
+    private static let retryInterval = Duration.seconds(2)
 
     private let watchedPaths: [WatchedPath]
     private let loop: EventLoop
     private let logger: Logger
     private let watch: RemovalWatch?
-    private let watchAll: ((RemovalWatch) -> Void)?
-    private let onChange: ([PathFault]) -> Void
+    private let addWatches: ((RemovalWatch) -> Void)?
+    private let onChange: ([PathFailure]) -> Void
     /// Faults in the order in which the places were first lost.
-    private var faults: [PathFault] = []
+    private var faults: [PathFailure] = []
     private var registration: EventLoop.Registration?
     private var isTimerSet = false
 
     /// - Parameters:
     ///   - watchedPaths: Places in the order in which they can be created.
-    ///   - watchAll: Watches all places; nil for no watch. Called again after each change.
+    ///   - addWatches: Watches all places; nil for no watch. Called again after each change.
     ///   - onChange: Called with all faults after a change.
     init(
-        _ watchedPaths: [WatchedPath], loop: EventLoop, logger: Logger, watchAll: ((RemovalWatch) -> Void)?,
-        onChange: @escaping ([PathFault]) -> Void
+        _ watchedPaths: [WatchedPath], loop: EventLoop, logger: Logger, addWatches: ((RemovalWatch) -> Void)?,
+        onChange: @escaping ([PathFailure]) -> Void
     ) throws(SystemError) {
         self.watchedPaths = watchedPaths
         self.loop = loop
         self.logger = logger
-        self.watchAll = watchAll
+        self.addWatches = addWatches
         self.onChange = onChange
         do throws(SystemError) {
-            watch = try watchAll.map { _ throws(SystemError) in try RemovalWatch() }
+            watch = try addWatches.map { _ throws(SystemError) in try RemovalWatch() }
         } catch {
             logger.warning(
                 "cannot watch for removed folders; a loss is noticed at the next use", metadata: ["error": "\(error)"])
             watch = nil
         }
         guard let watch else { return }
-        watchAll?(watch)
+        addWatches?(watch)
         registration = try loop.add(watch.descriptor, .readable) { [unowned self] _ in
-            watch.takeNotices()
-            look(after: Self.debounceTime)
+            watch.discardPendingEvents()
+            scheduleCheck(after: Self.debounceTime)
         }
     }
 
     deinit { if let registration { loop.remove(registration) } }
 
-    private func look(after pause: Duration) {
+    private func scheduleCheck(after pause: Duration) {
         guard !isTimerSet else { return }
         isTimerSet = true
         _ = loop.setTimer(after: pause) { [weak self] in
             self?.isTimerSet = false
-            self?.look()
+            self?.checkPaths()
         }
     }
 
@@ -82,66 +82,68 @@ final class PathWatch {
     ///
     /// - Returns: Whether a place was created.
     @discardableResult
-    func look() -> Bool {
+    func checkPaths() -> Bool {
         let before = faults
         var isMade = false
         for place in watchedPaths {
             guard !place.isInPlace() else {
-                if let obstacle = place.obstacle() {
-                    let isFirst = lose(place)
-                    fail(place, obstacle, "a place of the broker cannot be written", isFirst: isFirst)
+                if let obstacle = place.unusableReason() {
+                    let isFirst = recordLoss(of: place)
+                    recordFailure(of: place, obstacle, "a place of the broker cannot be written", isFirst: isFirst)
                 } else {
-                    pathFound(place)
+                    recordRecovery(of: place)
                 }
                 continue
             }
-            let isFirst = lose(place)
+            let isFirst = recordLoss(of: place)
             do {
-                try place.makeAgain()
+                try place.recreatePath()
                 isMade = true
-                pathFound(place)
+                recordRecovery(of: place)
                 logger.warning(
                     "a place of the broker was removed or replaced, and is created again",
                     metadata: ["path": "\(place.path)", "place": "\(place.name)"])
             } catch {
                 let message = "a place of the broker was removed or replaced, and cannot be created again"
-                fail(place, "\(error)", message, isFirst: isFirst)
+                recordFailure(of: place, "\(error)", message, isFirst: isFirst)
             }
         }
-        if isMade, let watch { watchAll?(watch) }
+        if isMade, let watch { addWatches?(watch) }
         if faults != before { onChange(faults) }
-        if faults.contains(where: { $0.reason != nil }) { look(after: Self.pause) }
+        if faults.contains(where: { $0.failureReason != nil }) { scheduleCheck(after: Self.retryInterval) }
         return isMade
     }
 
     /// Records a loss, unless it is already recorded.
     ///
     /// - Returns: Whether the loss is new.
-    private func lose(_ place: WatchedPath) -> Bool {
-        guard let index = index(of: place) else {
+    private func recordLoss(of place: WatchedPath) -> Bool {
+        guard let index = faultIndex(of: place) else {
             faults.append(
-                PathFault(place: place.name, path: place.path, count: 1, last: CalendarTime.now(), reason: ""))
+                PathFailure(
+                    pathRole: place.name, path: place.path, lossCount: 1, lastDetectedAt: CalendarTime.now(),
+                    failureReason: ""))
             return true
         }
-        guard faults[index].reason == nil else { return false }
-        faults[index].count += 1
-        faults[index].last = CalendarTime.now()
-        faults[index].reason = ""
+        guard faults[index].failureReason == nil else { return false }
+        faults[index].lossCount += 1
+        faults[index].lastDetectedAt = CalendarTime.now()
+        faults[index].failureReason = ""
         return true
     }
 
-    private func pathFound(_ place: WatchedPath) {
-        if let index = index(of: place) { faults[index].reason = nil }
+    private func recordRecovery(of place: WatchedPath) {
+        if let index = faultIndex(of: place) { faults[index].failureReason = nil }
     }
 
-    private func fail(_ place: WatchedPath, _ reason: String, _ message: String, isFirst: Bool) {
-        guard let index = index(of: place) else { return }
-        if isFirst || faults[index].reason != reason {
+    private func recordFailure(of place: WatchedPath, _ reason: String, _ message: String, isFirst: Bool) {
+        guard let index = faultIndex(of: place) else { return }
+        if isFirst || faults[index].failureReason != reason {
             logger.error(
                 "\(message)", metadata: ["error": "\(reason)", "path": "\(place.path)", "place": "\(place.name)"])
         }
-        faults[index].reason = reason
+        faults[index].failureReason = reason
     }
 
-    private func index(of place: WatchedPath) -> Int? { faults.firstIndex { $0.place == place.name } }
+    private func faultIndex(of place: WatchedPath) -> Int? { faults.firstIndex { $0.pathRole == place.name } }
 }

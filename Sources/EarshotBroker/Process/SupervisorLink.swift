@@ -10,11 +10,11 @@ internal import Logging
 /// | to the broker | all settings: one line each, then `end`; answered by `read` |
 /// | to the broker | all failing children: one line each, then `failing` |
 /// | to the broker | `alive`; answered by `alive` |
-/// | to the broker | the end of a worker: `WorkerEnd` |
+/// | to the broker | the end of a worker: `WorkerExit` |
 /// | to the broker | `report-ends`, `ignore-ends` |
 /// | to the broker | `gateway-proof` and the proof of the gateway |
 /// | to the broker | `gateway-pid` and the process ID of a gateway, before that accepts connections |
-/// | to the broker | proof, addresses and counts of the HTTP door: `DoorEvent` |
+/// | to the broker | proof, addresses and counts of the HTTP door: `HTTPDoorEvent` |
 /// | to the broker | the principals of all valid keys: lines of them after `keys`, then `keys-end` |
 /// | to the supervisor | the end of a request, after `report-ends` |
 /// | to the supervisor | a setting that a client changed, in the form of SET |
@@ -26,153 +26,162 @@ final class SupervisorLink {
     /// Maximum changes that wait for the supervisor: more than all settings, and 1,000 rules for origins and 200 for
     /// addresses. Only removed rules can exceed it, while the supervisor does not read. The oldest change is dropped, so
     /// the next broker does not learn it.
-    static let mostUnsent = 2_048
+    static let mostUnsentChanges = 2_048
 
     /// Maximum ends of requests that wait for the supervisor: some milliseconds of a busy bus, and at most 40 MiB of URLs.
     /// Further ones are dropped and counted, because the broker must not wait for programs.
-    static let mostUnsentEnds = 4_096
+    static let mostUnsentEndedRequests = 4_096
 
     private let logger: Logger
-    private let onSettings: (Settings) -> Void
-    private let onFailures: ([ChildFailure]) -> Void
-    private let onWorkerEnd: (WorkerEnd) -> Void
-    private let onReports: (Bool) -> Void
-    private let onProof: (GatewayProof) -> Void
-    private let onDoor: (DoorEvent) -> Void
-    private let onGateway: (Int32) -> Void
-    private let onKeys: (Set<PrincipalName>) -> Void
+    private let onNewSettings: (Settings) -> Void
+    private let onChildFailures: ([ChildCrashLoop]) -> Void
+    private let onWorkerEnd: (WorkerExit) -> Void
+    private let onEndReportingChange: (Bool) -> Void
+    private let onGatewayProof: (GatewayProof) -> Void
+    private let onDoorEvent: (HTTPDoorEvent) -> Void
+    private let onGatewayStart: (Int32) -> Void
+    private let onPrincipalKeys: (Set<PrincipalName>) -> Void
     private var channel: LineChannel?
-    private var lines: [String] = []
+    private var pendingLines: [String] = []
     /// Changes that the supervisor cannot receive yet. A later change of the same subject replaces an earlier one.
-    private var unsent: [SettingChange] = []
+    private var unsentChanges: [SettingChange] = []
     /// Whether a change was dropped since the supervisor last read. One warning covers them all.
-    private var hasDropped = false
-    private var unsentEnds: [EndedRequest] = []
+    private var hasDroppedChange = false
+    private var unsentEndedRequests: [EndedRequest] = []
     /// Ends that were dropped since the supervisor last read.
-    private var droppedEnds = 0
+    private var droppedEndCount = 0
     /// Unsent number of accepted workers; nil if it was sent.
-    private var unsentWorkers: Int?
+    private var unsentWorkerCount: Int?
     /// Unsent process IDs of workers to kill.
-    private var unsentKills: [Int32] = []
-    private var workers = 0
+    private var unsentKillPids: [Int32] = []
+    private var acceptedWorkerCount = 0
 
     init(
-        _ descriptor: Int32, loop: EventLoop, logger: Logger, onSettings: @escaping (Settings) -> Void,
-        onFailures: @escaping ([ChildFailure]) -> Void, onWorkerEnd: @escaping (WorkerEnd) -> Void = { _ in },
-        onReports: @escaping (Bool) -> Void = { _ in },
-        onProof: @escaping (GatewayProof) -> Void = { _ in }, onGateway: @escaping (Int32) -> Void = { _ in },
-        onDoor: @escaping (DoorEvent) -> Void = { _ in }, onKeys: @escaping (Set<PrincipalName>) -> Void = { _ in }
+        _ descriptor: Int32, loop: EventLoop, logger: Logger, onNewSettings: @escaping (Settings) -> Void,
+        onChildFailures: @escaping ([ChildCrashLoop]) -> Void, onWorkerEnd: @escaping (WorkerExit) -> Void = { _ in },
+        onEndReportingChange: @escaping (Bool) -> Void = { _ in },
+        onGatewayProof: @escaping (GatewayProof) -> Void = { _ in },
+        onGatewayStart: @escaping (Int32) -> Void = { _ in },
+        onDoorEvent: @escaping (HTTPDoorEvent) -> Void = { _ in },
+        onPrincipalKeys: @escaping (Set<PrincipalName>) -> Void = { _ in }
     ) throws(SystemError) {
         self.logger = logger
-        self.onSettings = onSettings
-        self.onFailures = onFailures
+        self.onNewSettings = onNewSettings
+        self.onChildFailures = onChildFailures
         self.onWorkerEnd = onWorkerEnd
-        self.onReports = onReports
-        self.onProof = onProof
-        self.onDoor = onDoor
-        self.onGateway = onGateway
-        self.onKeys = onKeys
-        let channel = try LineChannel(descriptor, loop: loop) { [unowned self] line in take(line) }
-        channel.onRoom = { [unowned self] in sendRest() }
+        self.onEndReportingChange = onEndReportingChange
+        self.onGatewayProof = onGatewayProof
+        self.onDoorEvent = onDoorEvent
+        self.onGatewayStart = onGatewayStart
+        self.onPrincipalKeys = onPrincipalKeys
+        let channel = try LineChannel(descriptor, loop: loop) { [unowned self] line in handleLine(line) }
+        channel.onBacklogSent = { [unowned self] in sendUnsentMessages() }
         self.channel = channel
     }
 
     /// Handles all lines that the supervisor has sent, without the next turn of the loop.
-    func takeLines() { channel?.takeLines() }
+    func processPendingLines() { channel?.deliverPendingLines() }
 
     /// Reports a client's change of a setting, now or once the channel has room.
-    func report(_ change: SettingChange) {
-        unsent.removeAll { $0.subject == change.subject }
-        unsent.append(change)
-        sendRest()
-        guard unsent.count > Self.mostUnsent else { return }
-        unsent.removeFirst()
-        guard !hasDropped else { return }
-        hasDropped = true
+    func reportChange(_ change: SettingChange) {
+        unsentChanges.removeAll { $0.replacementKey == change.replacementKey }
+        unsentChanges.append(change)
+        sendUnsentMessages()
+        guard unsentChanges.count > Self.mostUnsentChanges else { return }
+        unsentChanges.removeFirst()
+        guard !hasDroppedChange else { return }
+        hasDroppedChange = true
         logger.warning(
             "the supervisor does not read changes of settings: the oldest are lost with this broker",
-            metadata: ["waiting": "\(unsent.count)"])
+            metadata: ["waiting": "\(unsentChanges.count)"])
     }
 
     /// Reports the end of a request, now or once the channel has room.
-    func report(_ ended: EndedRequest) {
-        guard unsentEnds.count < Self.mostUnsentEnds else {
-            droppedEnds += 1
+    func reportEnd(_ ended: EndedRequest) {
+        guard unsentEndedRequests.count < Self.mostUnsentEndedRequests else {
+            droppedEndCount += 1
             return
         }
-        unsentEnds.append(ended)
-        sendRest()
+        unsentEndedRequests.append(ended)
+        sendUnsentMessages()
     }
 
     /// Reports the number of accepted workers, if it has changed.
-    func report(acceptingWorkers count: Int) {
-        guard count != workers else { return }
-        workers = count
-        unsentWorkers = count
-        sendRest()
+    func reportWorkerCount(acceptingWorkers count: Int) {
+        guard count != acceptedWorkerCount else { return }
+        acceptedWorkerCount = count
+        unsentWorkerCount = count
+        sendUnsentMessages()
     }
 
     /// Asks for the death of a worker that an earlier broker had, now or once the channel has room.
-    func kill(worker pid: Int32) {
-        unsentKills.append(pid)
-        sendRest()
+    func requestKill(worker pid: Int32) {
+        unsentKillPids.append(pid)
+        sendUnsentMessages()
     }
 
-    private func sendRest() {
+    private func sendUnsentMessages() {
         guard let channel, !channel.hasBacklog else { return }
-        hasDropped = false
-        var lines = unsent.map { $0.words.joined(separator: " ") }
-        unsent = []
-        lines += unsentEnds.map(\.line)
-        unsentEnds = []
-        if droppedEnds > 0 {
+        hasDroppedChange = false
+        var lines = unsentChanges.map { $0.normalizedWords.joined(separator: " ") }
+        unsentChanges = []
+        lines += unsentEndedRequests.map(\.line)
+        unsentEndedRequests = []
+        if droppedEndCount > 0 {
             logger.warning(
                 "the supervisor did not read ends of requests in time: on-complete runs no program for some",
-                metadata: ["dropped": "\(droppedEnds)"])
-            droppedEnds = 0
+                metadata: ["dropped": "\(droppedEndCount)"])
+            droppedEndCount = 0
         }
-        if let count = unsentWorkers { lines.append("\(SupervisorCommand.workers) \(count)") }
-        unsentWorkers = nil
-        lines += unsentKills.map { "\(SupervisorCommand.killWorker) \($0)" }
-        unsentKills = []
+        if let count = unsentWorkerCount { lines.append("\(SupervisorCommand.readyWorkerCount) \(count)") }
+        unsentWorkerCount = nil
+        lines += unsentKillPids.map { "\(SupervisorCommand.killWorker) \($0)" }
+        unsentKillPids = []
         if !lines.isEmpty { channel.send(lines) }
     }
 
-    private func take(_ line: String) {
+    private func handleLine(_ line: String) {
         switch line {
-        case SupervisorCommand.alive: if let channel, !channel.hasBacklog { channel.send([SupervisorCommand.alive]) }
-        case SupervisorCommand.reportEnds: onReports(true)
-        case SupervisorCommand.ignoreEnds: onReports(false)
-        case _ where line.hasPrefix(WorkerEnd.word + " "):
-            if let end = WorkerEnd(line: line) { onWorkerEnd(end) }
-        case _ where line.hasPrefix(SupervisorCommand.proof + " "):
-            if let proof = GatewayProof(String(line.dropFirst(SupervisorCommand.proof.utf8.count + 1))) {
-                onProof(proof)
+        case SupervisorCommand.healthCheck:
+            if let channel, !channel.hasBacklog { channel.send([SupervisorCommand.healthCheck]) }
+        case SupervisorCommand.startReportingRequestEnds: onEndReportingChange(true)
+        case SupervisorCommand.stopReportingRequestEnds: onEndReportingChange(false)
+        case _ where line.hasPrefix(WorkerExit.lineKeyword + " "):
+            if let end = WorkerExit(supervisorLine: line) { onWorkerEnd(end) }
+        case _ where line.hasPrefix(SupervisorCommand.gatewayProof + " "):
+            if let proof = GatewayProof(String(line.dropFirst(SupervisorCommand.gatewayProof.utf8.count + 1))) {
+                onGatewayProof(proof)
             }
-        case _ where line.hasPrefix(SupervisorCommand.gateway + " "):
-            if let pid = Int32(line.dropFirst(SupervisorCommand.gateway.utf8.count + 1)) { onGateway(pid) }
-        case SupervisorCommand.keysEnd:
-            onKeys(Set(lines.flatMap { $0.split(separator: " ").dropFirst() }.compactMap { PrincipalName(String($0)) }))
-            lines = []
-        case ChildFailure.end:
-            onFailures(lines.compactMap { ChildFailure(line: $0) })
-            lines = []
-        case Settings.end: takeSettings()
-        case _ where line.hasPrefix("door-"): if let event = DoorEvent(line: line) { onDoor(event) }
-        default: lines.append(line)
+        case _ where line.hasPrefix(SupervisorCommand.gatewayProcessID + " "):
+            if let pid = Int32(line.dropFirst(SupervisorCommand.gatewayProcessID.utf8.count + 1)) {
+                onGatewayStart(pid)
+            }
+        case SupervisorCommand.endOfValidKeyPrincipals:
+            onPrincipalKeys(
+                Set(
+                    pendingLines.flatMap { $0.split(separator: " ").dropFirst() }.compactMap {
+                        PrincipalName(String($0))
+                    }))
+            pendingLines = []
+        case ChildCrashLoop.endOfCrashLoopsLine:
+            onChildFailures(pendingLines.compactMap { ChildCrashLoop(supervisorLine: $0) })
+            pendingLines = []
+        case Settings.endOfSettingsLine: processSettingsLines()
+        case _ where line.hasPrefix("door-"): if let event = HTTPDoorEvent(line: line) { onDoorEvent(event) }
+        default: pendingLines.append(line)
         }
     }
 
-    private func takeSettings() {
+    private func processSettingsLines() {
         do throws(SettingError) {
-            let settings = try Settings(lines: lines)
-            unsent = []
-            onSettings(settings)
-            channel?.send([Settings.confirmation])
+            let settings = try Settings(supervisorLines: pendingLines)
+            unsentChanges = []
+            onNewSettings(settings)
+            channel?.send([Settings.confirmationLine])
         } catch {
             // Impossible unless the supervisor is of another build.
             logger.error("cannot parse the supervisor's settings", metadata: ["error": "\(error)"])
         }
-        lines = []
+        pendingLines = []
     }
 }

@@ -5,7 +5,7 @@ internal import EarshotWire
 /// A file remains readable while a copy of this value exists, even after the end of the broker.
 public struct ResponseBody: Sendable {
     /// Maximum bytes per read.
-    static let pieceBytes = 128 << 10
+    static let maximumPieceBytes = 128 << 10
 
     private enum Storage {
         case bytes([UInt8])
@@ -18,13 +18,13 @@ public struct ResponseBody: Sendable {
     let generation: Generation?
     private let storage: Storage
 
-    init(_ bytes: [UInt8]) {
+    init(bytes: [UInt8]) {
         count = bytes.count
         generation = nil
         storage = .bytes(bytes)
     }
 
-    init(_ file: DeliveredFile, length: Int, _ generation: Generation?) {
+    init(file: DeliveredFile, length: Int, generation: Generation?) {
         count = length
         self.generation = generation
         storage = .file(file)
@@ -61,9 +61,9 @@ public struct ResponseBody: Sendable {
     /// Returns the next bytes from `offset`, which must be below `count`.
     func piece(at offset: Int) throws(BusError) -> [UInt8] {
         switch storage {
-        case .bytes(let bytes): return Array(bytes[offset...].prefix(Self.pieceBytes))
+        case .bytes(let bytes): return Array(bytes[offset...].prefix(Self.maximumPieceBytes))
         case .file(let file):
-            let piece = try file.read(at: offset, count: min(Self.pieceBytes, count - offset))
+            let piece = try file.read(at: offset, count: min(Self.maximumPieceBytes, count - offset))
             guard !piece.isEmpty else {
                 throw BusError(.bodyLost, "The file of the body was truncated: request it again.")
             }
@@ -72,11 +72,11 @@ public struct ResponseBody: Sendable {
     }
 
     /// Returns whether the body is in memory and begins with the first `bytes` of a file.
-    func begins(with file: DeliveredFile, _ bytes: Int) -> Bool {
+    func begins(withFile file: DeliveredFile, byteCount bytes: Int) -> Bool {
         guard case .bytes(let all) = storage, bytes <= all.count else { return false }
         var offset = 0
         while offset < bytes {
-            let reported = try? file.read(at: offset, count: min(Self.pieceBytes, bytes - offset))
+            let reported = try? file.read(at: offset, count: min(Self.maximumPieceBytes, bytes - offset))
             guard let reported, !reported.isEmpty, reported.elementsEqual(all[offset...].prefix(reported.count)) else {
                 return false
             }
@@ -111,15 +111,26 @@ public struct ResponseBody: Sendable {
             public mutating func next(isolation actor: isolated (any Actor)?) async throws -> [UInt8]? {
                 try Task.checkCancellation()
                 guard offset < body.count else { return nil }
-                let piece = try await Self.read(body, offset)
+                let piece = try await Self.readPiece(of: body, at: offset)
                 offset += piece.count
                 return piece
             }
 
             /// Reads outside the caller's actor, because a disk can be slow.
-            @concurrent private static func read(_ body: ResponseBody, _ offset: Int) async throws -> [UInt8] {
+            @concurrent private static func readPiece(of body: ResponseBody, at offset: Int) async throws -> [UInt8] {
                 try body.piece(at: offset)
             }
         }
     }
+}
+
+/// Way in which a process gets bodies that the broker has in files.
+///
+/// The broker can impose ``pull``, for example on a client of another user.
+public enum BodyAccess: Sendable {
+    /// The process opens the files of the broker.
+    case path
+    /// The broker sends the bytes, and the process stores them in unnamed files of its own. For a process that cannot
+    /// open the broker's files, as in a container.
+    case pull
 }

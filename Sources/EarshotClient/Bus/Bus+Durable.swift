@@ -23,7 +23,7 @@ extension Bus {
     /// - Parameters:
     ///   - url: as for ``Handler/fetch(_:priority:_:)``.
     ///   - handler: a handler name used for durable requests only, 1 to 200 visible ASCII bytes. The first subscriber
-    ///     that acknowledges a result consumes it, so neither a ``Handler`` nor a ``Watch`` may use the name.
+    ///     that acknowledges a result consumes it, so neither a ``Handler`` nor a ``StallWatch`` may use the name.
     ///   - id: unique ID of the request under its handler, 1 to 64 visible ASCII bytes.
     ///   - priority: class of the request in the broker's queue.
     ///   - options: must have the ``FetchOptions/method`` `GET` or `HEAD`. The ``FetchOptions/deadline`` starts with
@@ -37,13 +37,13 @@ extension Bus {
         _ options: FetchOptions = FetchOptions()
     ) async throws {
         try Task.checkCancellation()
-        guard let name = HandlerID(handler) else { throw BusError.noName }
-        guard let request = RequestID(id) else { throw BusError.noID }
-        var fetch = try options.request(RequestKey(name, request), url, priority)
+        guard let name = HandlerID(handler) else { throw BusError.invalidHandlerName }
+        guard let request = RequestID(id) else { throw BusError.invalidRequestID }
+        var fetch = try options.makeFetch(RequestKey(name, request), url: url, priority: priority)
         fetch.options.isDurable = true
         fetch.options.subscribes = false
         let answer = Answer<Void>()
-        guard commands.put(.submit(fetch, answer)) else { throw BusError.closed }
+        guard commands.put(.submit(fetch, answer)) else { throw BusError.busClosed }
         try await withTaskCancellationHandler {
             try await answer.value()
         } onCancel: {
@@ -64,10 +64,10 @@ extension Bus {
     ///   broker cannot write to its disk, ``BusError/Code/invalidRequest``, ``BusError/Code/idInUse`` if the program
     ///   already repeats it, ``BusError/Code/noBroker`` or ``BusError/Code/closed``.
     public nonisolated(nonsending) func retry(_ id: String, under handler: String) async throws {
-        guard let name = HandlerID(handler) else { throw BusError.noName }
-        guard let request = RequestID(id) else { throw BusError.noID }
+        guard let name = HandlerID(handler) else { throw BusError.invalidHandlerName }
+        guard let request = RequestID(id) else { throw BusError.invalidRequestID }
         let answer = Answer<Void>()
-        guard commands.put(.retry(RequestKey(name, request), answer)) else { throw BusError.closed }
+        guard commands.put(.retry(RequestKey(name, request), answer)) else { throw BusError.busClosed }
         try await answer.value()
     }
 
@@ -82,6 +82,6 @@ extension Bus {
     /// - Returns: an endless sequence of results.
     /// - Throws: as ``watch(_:)``.
     public nonisolated(nonsending) func claim(_ pattern: String) async throws -> Watch {
-        try await watch(pattern, isClaim: true)
+        try await startWatch(on: pattern, isClaim: true)
     }
 }

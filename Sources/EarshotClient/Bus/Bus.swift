@@ -21,12 +21,12 @@ public final class Bus: Sendable {
     let commands: Mailbox<BusCommand>
     /// First segment of generated handler names. The broker schedules fairly between roots, and cookies belong to a
     /// root.
-    private let root: String
+    private let handlerNameRoot: String
     /// Prefix of request IDs, unique to this bus because other programs can use the same handler names. Seven
     /// characters and a hyphen, so that most IDs fit into the 15 bytes that Swift stores without an allocation.
-    private let prefix: String
-    private static let prefixes: UInt64 = 36 * 36 * 36 * 36 * 36 * 36 * 36
-    private let numbers = Atomic<UInt64>(0)
+    private let requestIDPrefix: String
+    private static let requestIDPrefixCount: UInt64 = 36 * 36 * 36 * 36 * 36 * 36 * 36
+    private let lastUniqueNumber = Atomic<UInt64>(0)
     /// Whether the loop thread has ended.
     let hasEnded = Observed(false)
 
@@ -45,7 +45,7 @@ public final class Bus: Sendable {
     ///   - bodies: way of large bodies to this process. The broker can impose ``BodyAccess/pull``, and a network does.
     /// - Returns: a connected bus.
     /// - Throws: ``BusError`` with ``BusError/Code/noBroker``, whose description states how to start a broker,
-    ///   ``BusError/Code/notAuthorized``, ``BusError/Code/version`` or ``BusError/Code/invalidRequest``;
+    ///   ``BusError/Code/notAuthorized``, ``BusError/Code/unsupportedVersion`` or ``BusError/Code/invalidRequest``;
     ///   `CancellationError`.
     public static func connect(
         to broker: BrokerChoice = .running, application: String = "swift", patience: Duration? = .seconds(20),
@@ -56,7 +56,7 @@ public final class Bus: Sendable {
         }
         let bus = try Bus(application)
         do {
-            try await bus.begin(BusSettings(broker: broker, patience: patience, lease: lease, bodies: bodies))
+            try await bus.startLoopThread(BusSettings(broker: broker, patience: patience, lease: lease, bodies: bodies))
         } catch {
             // A cancellation closes the bus: report the cancellation, not the closed bus.
             try Task.checkCancellation()
@@ -65,7 +65,7 @@ public final class Bus: Sendable {
         return bus
     }
 
-    private func begin(_ settings: BusSettings) async throws {
+    private func startLoopThread(_ settings: BusSettings) async throws {
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { greeting in
                 let (commands, hasEnded) = (commands, hasEnded)
@@ -75,7 +75,7 @@ public final class Bus: Sendable {
                         hasEnded.change { $0 = true }
                     }
                 } catch {
-                    greeting.resume(throwing: BusError(error))
+                    greeting.resume(throwing: BusError(converting: error))
                 }
             }
         } onCancel: {
@@ -88,11 +88,12 @@ public final class Bus: Sendable {
         do throws(SystemError) {
             commands = try Mailbox()
         } catch {
-            throw BusError(error)
+            throw BusError(converting: error)
         }
-        prefix = String(UInt64.random(in: 0..<Self.prefixes), radix: 36) + "-"
-        root = "\(application)-\(String(UInt64.random(in: 0 ... .max), radix: 36))"
-        guard HandlerID(root) != nil, !application.contains("/"), (1...100).contains(application.utf8.count) else {
+        requestIDPrefix = String(UInt64.random(in: 0..<Self.requestIDPrefixCount), radix: 36) + "-"
+        handlerNameRoot = "\(application)-\(String(UInt64.random(in: 0 ... .max), radix: 36))"
+        guard HandlerID(handlerNameRoot) != nil, !application.contains("/"), (1...100).contains(application.utf8.count)
+        else {
             throw BusError(
                 .invalidRequest, "The application name is invalid: use 1 to 100 visible ASCII bytes without a slash.")
         }
@@ -107,7 +108,7 @@ public final class Bus: Sendable {
     public func close() async {
         commands.put(.close)
         while true {
-            let (isOver, version) = hasEnded.current
+            let (isOver, version) = hasEnded.versionedValue
             if isOver || Task.isCancelled { return }
             await hasEnded.changed(since: version)
         }
@@ -117,9 +118,9 @@ public final class Bus: Sendable {
     ///
     /// - Returns: a handler; its requests end with its last reference.
     public func handler() -> Handler {
-        let number = nextNumber()
-        guard let name = HandlerID("\(root)/\(number)") else {
-            preconditionFailure("invalid generated handler name: \(root)/\(number)")
+        let number = nextUniqueNumber()
+        guard let name = HandlerID("\(handlerNameRoot)/\(number)") else {
+            preconditionFailure("invalid generated handler name: \(handlerNameRoot)/\(number)")
         }
         return Handler(HandlerState(number, name, isNamed: false), self)
     }
@@ -133,8 +134,8 @@ public final class Bus: Sendable {
     /// - Returns: a handler; its requests end with its last reference.
     /// - Throws: ``BusError`` with ``BusError/Code/invalidRequest`` for an invalid name.
     public func handler(named name: String) throws -> Handler {
-        guard let id = HandlerID(name) else { throw BusError.noName }
-        return Handler(HandlerState(nextNumber(), id, isNamed: true), self)
+        guard let id = HandlerID(name) else { throw BusError.invalidHandlerName }
+        return Handler(HandlerState(nextUniqueNumber(), id, isNamed: true), self)
     }
 
     /// Subscribes to a handler, or to all handlers below a name. Returns when the subscription is active.
@@ -147,7 +148,7 @@ public final class Bus: Sendable {
     /// - Throws: ``BusError`` with ``BusError/Code/invalidRequest`` for an invalid pattern, ``BusError/Code/noBroker``
     ///   or ``BusError/Code/closed``; `CancellationError`.
     public nonisolated(nonsending) func watch(_ pattern: String) async throws -> Watch {
-        try await watch(pattern, isClaim: false)
+        try await startWatch(on: pattern, isClaim: false)
     }
 
     /// Removes a handler, or all handlers below a name, with the requests of all programs.
@@ -162,23 +163,23 @@ public final class Bus: Sendable {
     ///   ``BusError/Code/closed``; `CancellationError` if the task is cancelled, which does not stop the removal.
     @discardableResult
     public nonisolated(nonsending) func remove(_ pattern: String) async throws -> Int {
-        guard let pattern = HandlerPattern(pattern) else { throw BusError.noPattern }
+        guard let pattern = HandlerPattern(pattern) else { throw BusError.invalidPattern }
         let answer = Answer<Int>()
-        guard commands.put(.purge(pattern, answer)) else { throw BusError.closed }
+        guard commands.put(.purgePattern(pattern, answer)) else { throw BusError.busClosed }
         return try await answer.value()
     }
 
-    func watch(
-        _ pattern: String, isClaim: Bool, _ caller: isolated (any Actor)? = #isolation
+    func startWatch(
+        on pattern: String, isClaim: Bool, _ caller: isolated (any Actor)? = #isolation
     ) async throws -> Watch {
-        guard let pattern = HandlerPattern(pattern) else { throw BusError.noPattern }
+        guard let pattern = HandlerPattern(pattern) else { throw BusError.invalidPattern }
         let state = WatchState(pattern, isClaim: isClaim)
         let watch = Watch(state, self)
         try await withTaskCancellationHandler {
             // Captures the isolation: the closure runs on the caller's actor.
             _ = caller
             try await withCheckedThrowingContinuation { continuation in
-                if !commands.put(.watch(state, continuation)) { continuation.resume(throwing: BusError.closed) }
+                if !commands.put(.watch(state, continuation)) { continuation.resume(throwing: BusError.busClosed) }
             }
         } onCancel: {
             // `fail` covers a subscription that the loop has not seen yet, `endWatch` one that it has.
@@ -190,8 +191,8 @@ public final class Bus: Sendable {
     }
 
     /// Returns the key of a new request.
-    func nextKey(_ handler: HandlerID) -> RequestKey {
-        let text = prefix + String(nextNumber(), radix: 36)
+    func nextRequestKey(for handler: HandlerID) -> RequestKey {
+        let text = requestIDPrefix + String(nextUniqueNumber(), radix: 36)
         guard let request = RequestID(text) else { preconditionFailure("invalid generated request ID: \(text)") }
         return RequestKey(handler, request)
     }
@@ -199,12 +200,12 @@ public final class Bus: Sendable {
     /// Returns the sizes of the loop's tables, for leak tests. All zero after the bus has closed.
     func tableSizes() async -> BusTableSizes {
         await withCheckedContinuation { continuation in
-            if !commands.put(.count(continuation)) { continuation.resume(returning: BusTableSizes()) }
+            if !commands.put(.countTables(continuation)) { continuation.resume(returning: BusTableSizes()) }
         }
     }
 
-    private func nextNumber() -> UInt64 {
-        numbers.add(1, ordering: .relaxed).newValue
+    private func nextUniqueNumber() -> UInt64 {
+        lastUniqueNumber.add(1, ordering: .relaxed).newValue
     }
 }
 

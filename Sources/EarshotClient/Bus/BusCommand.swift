@@ -1,10 +1,10 @@
 internal import EarshotWire
 
-/// Command from a task to the loop thread. `Bus`, `Request` and `Watch` send it through a mailbox, and `BusLoop`
+/// Command from a task to the loop thread. `Bus`, `Request` and `StallWatch` send it through a mailbox, and `BusLoop`
 /// executes it.
 enum BusCommand: Sendable {
     /// Registers a new handler.
-    case open(HandlerState)
+    case openHandler(HandlerState)
     /// Starts a request. `replaces` ends all earlier requests of its handler.
     case fetch(Shared<Fetch>, Request, Receiver, replaces: Bool)
     case cancel(RequestKey)
@@ -12,9 +12,9 @@ enum BusCommand: Sendable {
     /// Changes the priority of all requests of the handler with this number.
     case setHandlerPriority(UInt64, PriorityClass)
     /// Removes the handler with this number.
-    case remove(UInt64)
+    case removeHandler(UInt64)
     /// Removes handlers by name, with the requests of all programs.
-    case purge(HandlerPattern, Answer<Int>)
+    case purgePattern(HandlerPattern, Answer<Int>)
     /// Submits a durable request.
     indirect case submit(Fetch, Answer<Void>)
     /// Repeats a durable request that has failed.
@@ -24,26 +24,28 @@ enum BusCommand: Sendable {
     /// Starts a watch. The continuation is resumed when the subscription is active.
     case watch(WatchState, CheckedContinuation<Void, any Error>)
     /// Continues a paused watch that has room again.
-    case resume(WatchState)
+    case resumeWatch(WatchState)
     /// Acknowledges a claimed result.
     case acknowledge(WatchState, DeliveredTerminal, Answer<Void>)
     /// Ends a watch.
     case endWatch(WatchState)
     /// Requests a census.
-    case count(CheckedContinuation<BusTableSizes, Never>)
+    case countTables(CheckedContinuation<BusTableSizes, Never>)
     /// Closes the bus.
     case close
 
     /// Fails the waiting task with ``BusError/Code/closed``.
-    func refuse() {
+    func failAsClosed() {
         switch self {
-        case .fetch(_, _, let receiver, _): receiver.end(.failed(.closed))
-        case .purge(_, let answer): answer.complete(.failure(.closed))
+        case .fetch(_, _, let receiver, _): receiver.complete(with: .failed(.busClosed))
+        case .purgePattern(_, let answer): answer.complete(.failure(.busClosed))
         case .submit(_, let answer), .retry(_, let answer), .acknowledge(_, _, let answer):
-            answer.complete(.failure(.closed))
-        case .watch(_, let continuation): continuation.resume(throwing: BusError.closed)
-        case .count(let continuation): continuation.resume(returning: BusTableSizes())
-        case .open, .cancel, .setPriority, .setHandlerPriority, .remove, .withdraw, .resume, .endWatch, .close: break
+            answer.complete(.failure(.busClosed))
+        case .watch(_, let continuation): continuation.resume(throwing: BusError.busClosed)
+        case .countTables(let continuation): continuation.resume(returning: BusTableSizes())
+        case .openHandler, .cancel, .setPriority, .setHandlerPriority, .removeHandler, .withdraw, .resumeWatch,
+            .endWatch, .close:
+            break
         }
     }
 }
@@ -51,7 +53,7 @@ enum BusCommand: Sendable {
 /// Sizes of the loop's tables. All zero while there are no handlers, requests and watches.
 struct BusTableSizes: Equatable, Sendable {
     var handlers = 0
-    var names = 0
+    var handlerNames = 0
     var requests = 0
     var watches = 0
     /// Whether the loop has noticed that it is disconnected.

@@ -36,7 +36,7 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         /// The bus was closed.
         public static let closed = Code("closed")
         /// The handler was removed, by this program or by another.
-        public static let removed = Code(FailureCode.removed.rawValue)
+        public static let removed = Code(FailureCode.handlerRemoved.rawValue)
         /// ``Handler/replace(with:priority:_:)`` replaced the request.
         public static let replaced = Code("replaced")
         /// The request is invalid: a malformed URL, name, header field or option.
@@ -61,7 +61,7 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         /// The server sent no byte for the time of ``FetchOptions/timeout``.
         public static let timeout = Code(FailureCode.timeout.rawValue)
         /// The time of ``FetchOptions/deadline`` passed.
-        public static let deadline = Code(FailureCode.deadline.rawValue)
+        public static let deadline = Code(FailureCode.deadlineExceeded.rawValue)
         /// The decoded body exceeds ``FetchOptions/mostBytes``.
         public static let tooLarge = Code(FailureCode.tooLarge.rawValue)
         /// The body does not match ``FetchOptions/digest``.
@@ -69,7 +69,7 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         /// The certificate or the TLS handshake failed.
         public static let tls = Code(FailureCode.tls.rawValue)
         /// The server has requested a pause that is longer than the request waits; see ``BusError/retryAfter``.
-        public static let originCooling = Code(FailureCode.originCooling.rawValue)
+        public static let originCooling = Code(FailureCode.originCoolingDown.rawValue)
         /// The cache has no usable response, and ``CachePolicy/onlyIfCached`` forbids a transfer.
         public static let notCached = Code(FailureCode.notCached.rawValue)
     }
@@ -100,47 +100,48 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         retryAfter = nil
     }
 
-    /// - Parameter page: error page with its body.
-    init(_ failure: Terminal.Failure, page: Response?) {
+    /// - Parameter errorPage: error page with its body.
+    init(_ failure: Terminal.Failure, errorPage: Response?) {
         code = Code(failure.code)
         // Unknown codes of later brokers count as `internal`.
         let known = FailureCode(rawValue: failure.code) ?? .internalError
         isRetryable = known.isRetryable(status: failure.status)
         status = failure.status
-        self.page = page
+        self.page = errorPage
         attempts = failure.attempts
         retryAfter = failure.retryAfterSeconds.map { .seconds($0) }
-        description = failure.detail ?? known.sentence
+        description = failure.detail ?? known.userMessage
     }
 
     init(_ refusal: RefusedMessage) {
-        self.init(Code(refusal.code), Self.sentence(refusal.detail ?? "The broker refused the request."))
+        self.init(Code(refusal.code), Self.sentence(fromWireText: refusal.detail ?? "The broker refused the request."))
     }
 
     /// Returns text of the wire as a sentence: capitalized, with a full stop.
-    static func sentence(_ words: String) -> String {
+    static func sentence(fromWireText words: String) -> String {
         words.prefix(1).uppercased() + words.dropFirst() + (words.hasSuffix(".") ? "" : ".")
     }
 
-    static let noName = BusError(
+    static let invalidHandlerName = BusError(
         .invalidRequest, "The handler name is invalid: use 1 to 200 visible ASCII bytes in segments separated by /.")
-    static let noID = BusError(.invalidRequest, "The request ID is invalid: use 1 to 64 visible ASCII bytes.")
-    static let noPattern = BusError(
+    static let invalidRequestID = BusError(
+        .invalidRequest, "The request ID is invalid: use 1 to 64 visible ASCII bytes.")
+    static let invalidPattern = BusError(
         .invalidRequest,
         "The pattern is invalid: use a handler name, or a name that ends in / for all handlers below it.")
-    static let closed = BusError(.closed, "The bus was closed: connect again for further requests.")
+    static let busClosed = BusError(.closed, "The bus was closed: connect again for further requests.")
     static let handlerRemoved = BusError(.removed, "The handler was removed, by this program or by another one.")
     static let idInUse = BusError(
         .idInUse, "A request with this ID is being submitted: wait for it, or choose another ID.")
-    static let manyRemovals = BusError(
+    static let tooManyWaitingRemovals = BusError(
         .noBroker, "Too many removals wait for a broker: start one with `earshot serve`, then repeat this removal.",
         isRetryable: true)
-    static let unacknowledged = BusError(
+    static let acknowledgementLost = BusError(
         .connectionLost, "The acknowledgement was lost with the connection: the result will be delivered again.")
     static let bodyLost = BusError(
         .bodyLost, "The file of the body is missing, because the broker restarted or its spool was emptied: try again.",
         isRetryable: true)
-    static let replaced = BusError(.replaced, "Another request of the handler replaced this one.")
+    static let requestReplaced = BusError(.replaced, "Another request of the handler replaced this one.")
 
     /// Returns the error for a body file that cannot be opened.
     ///
@@ -170,7 +171,7 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
 
 extension BusError {
     /// Converts an error of a lower layer. Returns a `BusError` unchanged.
-    init(_ error: any Error) {
+    init(converting error: any Error) {
         switch error {
         case let error as BusError: self = error
         case let error as ClientError:
@@ -180,7 +181,7 @@ extension BusError {
                 case .key, .refused: .notAuthorized
                 default: .noBroker
                 }
-            self.init(code, Self.sentence(error.description))
+            self.init(code, Self.sentence(fromWireText: error.description))
         default: self.init(.closed, "The event loop of the bus failed: \(error). Connect again.")
         }
     }

@@ -54,7 +54,7 @@ struct OpenAnswers {
     /// Completes a submission or a repetition that the broker has stored.
     ///
     /// - Returns: whether it must be cancelled, because its task was cancelled first.
-    mutating func accepted(_ key: RequestKey) -> Bool {
+    mutating func requestAccepted(_ key: RequestKey) -> Bool {
         retries.removeValue(forKey: key)?.complete(.success(()))
         guard let answer = submissions.removeValue(forKey: key) else { return false }
         answer.complete(.success(()))
@@ -64,14 +64,14 @@ struct OpenAnswers {
     /// Forgets a submission whose task was cancelled.
     ///
     /// - Returns: false if the answer arrived first.
-    mutating func withdraw(_ key: RequestKey, _ answer: Answer<Void>) -> Bool {
+    mutating func withdrawSubmission(_ key: RequestKey, answer: Answer<Void>) -> Bool {
         guard submissions[key] === answer else { return false }
         submissions[key] = nil
         return true
     }
 
     /// Fails submissions and repetitions under a removed name: the broker sends no answer to them.
-    mutating func purge(_ pattern: HandlerPattern) {
+    mutating func failSubmissions(under pattern: HandlerPattern) {
         for key in retries.keys.filter({ pattern.matches($0.handler) }) { messageRefused(key, .handlerRemoved) }
         for key in submissions.keys.filter({ pattern.matches($0.handler) }) { messageRefused(key, .handlerRemoved) }
     }
@@ -87,5 +87,49 @@ struct OpenAnswers {
         for answer in submissions.values { answer.complete(.failure(error)) }
         defer { submissions = [:] }
         return Array(submissions.keys)
+    }
+}
+
+/// One-shot result that the loop thread delivers to a waiting task.
+///
+/// State machine: `open -> completed` when the loop delivers the result, `open -> abandoned` when the task stops waiting. Both
+/// end states are final.
+final class Answer<Value: Sendable>: Sendable {
+    private enum State {
+        case pending
+        case completed(Result<Value, BusError>)
+        case abandoned
+    }
+
+    private let state = Observed(State.pending)
+
+    /// Delivers the result. Has no effect in an end state.
+    func complete(_ result: Result<Value, BusError>) { transition(to: .completed(result)) }
+
+    /// Records that the task no longer waits. Has no effect in an end state.
+    func abandon() { transition(to: .abandoned) }
+
+    /// Whether the task stopped waiting before the result arrived.
+    var wasAbandoned: Bool { if case .abandoned = state.versionedValue.value { true } else { false } }
+
+    /// Waits for the result.
+    ///
+    /// - Throws: the delivered ``BusError``; `CancellationError` when the task is cancelled first, which also ends the
+    ///   wait for good.
+    nonisolated(nonsending) func value() async throws -> Value {
+        while true {
+            let (state, version) = state.versionedValue
+            switch state {
+            case .completed(let result): return try result.get()
+            case .abandoned: throw CancellationError()
+            case .pending: if Task.isCancelled { abandon() } else { await self.state.changed(since: version) }
+            }
+        }
+    }
+
+    private func transition(to ending: State) {
+        state.change { state in
+            if case .pending = state { state = ending }
+        }
     }
 }

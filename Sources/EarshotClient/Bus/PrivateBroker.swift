@@ -13,7 +13,7 @@ package final class PrivateBroker {
     }
 
     /// Maximum time for a graceful end before SIGKILL. There is no work to finish.
-    private static let farewell = Duration.seconds(5)
+    private static let gracefulEndTimeout = Duration.seconds(5)
 
     /// Supervisor of a private broker that was started and is not watched yet.
     package struct StartedSupervisor {
@@ -21,7 +21,7 @@ package final class PrivateBroker {
         package let folder: RuntimeFolder
         fileprivate let child: ChildProcess
         /// Readable once clients can connect.
-        fileprivate let reader: Int32
+        fileprivate let readinessDescriptor: Int32
 
         /// - Parameter launch: closure that starts the supervisor with a folder and an inherited descriptor for the
         ///   readiness.
@@ -30,7 +30,7 @@ package final class PrivateBroker {
             folder = try PrivateBroker.newFolder()
             let (reader, writer) = try InheritedPipe.make()
             defer { close(writer) }
-            self.reader = reader
+            self.readinessDescriptor = reader
             do throws(SystemError) {
                 child = try launch(folder, writer)
             } catch {
@@ -40,8 +40,8 @@ package final class PrivateBroker {
         }
 
         /// Kills a supervisor that has no task yet.
-        package func dismiss() {
-            close(reader)
+        package func terminate() {
+            close(readinessDescriptor)
             child.killAndReap()
         }
     }
@@ -51,8 +51,8 @@ package final class PrivateBroker {
     private let child: ChildProcess
     private let loop: EventLoop
     private let onEvent: (Event) -> Void
-    private var reader: Int32
-    private var registrations: [EventLoop.Registration] = []
+    private var readinessDescriptor: Int32
+    private var loopRegistrations: [EventLoop.Registration] = []
 
     /// Starts a private broker. Events come from the loop.
     ///
@@ -85,14 +85,16 @@ package final class PrivateBroker {
     {
         folder = supervisor.folder
         child = supervisor.child
-        reader = supervisor.reader
+        readinessDescriptor = supervisor.readinessDescriptor
         self.loop = loop
         self.onEvent = onEvent
         do throws(SystemError) {
-            registrations = [try loop.add(reader, .readable) { [unowned self] _ in readinessReceived() }]
-            registrations.append(try loop.add(child.descriptor, .readable) { [unowned self] _ in over() })
+            loopRegistrations = [
+                try loop.add(readinessDescriptor, .readable) { [unowned self] _ in readinessReceived() }
+            ]
+            loopRegistrations.append(try loop.add(child.descriptor, .readable) { [unowned self] _ in reportEnded() })
         } catch {
-            end()
+            endAndWait()
             throw error
         }
     }
@@ -101,11 +103,11 @@ package final class PrivateBroker {
     ///
     /// - Returns: exit status of the supervisor; nil if it does not end.
     @discardableResult
-    package func end() -> ChildProcess.Exit? {
-        forget()
-        child.send(SIGTERM)
+    package func endAndWait() -> ChildProcess.Exit? {
+        stopWatchingSupervisor()
+        child.sendSignal(SIGTERM)
         if !awaitDeath() {
-            child.send(SIGKILL)
+            child.sendSignal(SIGKILL)
             _ = awaitDeath()
         }
         let exit = child.reap()
@@ -115,12 +117,12 @@ package final class PrivateBroker {
 
     /// Waits for the end of the supervisor.
     ///
-    /// - Returns: false if it still runs after `farewell`.
+    /// - Returns: false if it still runs after `gracefulEndTimeout`.
     private func awaitDeath() -> Bool {
         var entry = pollfd(fd: child.descriptor, events: Int16(POLLIN), revents: 0)
-        let deadline = LoopTime.read().advanced(by: Self.farewell)
+        let deadline = LoopTime.readClock().advanced(by: Self.gracefulEndTimeout)
         while true {
-            let left = deadline.since(LoopTime.read()) / .milliseconds(1)
+            let left = deadline.since(LoopTime.readClock()) / .milliseconds(1)
             guard left > 0 else { return false }
             if unsafe poll(&entry, 1, Int32(left.rounded(.up))) > 0 { return true }
         }
@@ -128,24 +130,24 @@ package final class PrivateBroker {
 
     private func readinessReceived() {
         var byte: UInt8 = 0
-        let isReady = unsafe read(reader, &byte, 1) == 1
-        loop.remove(registrations[0])
-        close(reader)
-        reader = -1
+        let isReady = unsafe read(readinessDescriptor, &byte, 1) == 1
+        loop.remove(loopRegistrations[0])
+        close(readinessDescriptor)
+        readinessDescriptor = -1
         // Otherwise the supervisor has ended, which its descriptor reports.
         if isReady { onEvent(.ready) }
     }
 
-    private func over() {
-        forget()
+    private func reportEnded() {
+        stopWatchingSupervisor()
         onEvent(.ended)
     }
 
-    private func forget() {
-        for registration in registrations { loop.remove(registration) }
-        registrations = []
-        if reader >= 0 { close(reader) }
-        reader = -1
+    private func stopWatchingSupervisor() {
+        for registration in loopRegistrations { loop.remove(registration) }
+        loopRegistrations = []
+        if readinessDescriptor >= 0 { close(readinessDescriptor) }
+        readinessDescriptor = -1
     }
 
     /// Returns a random, unused folder name in the first suitable folder for temporary files. The supervisor creates
@@ -169,7 +171,7 @@ package struct PrivateStart: Sendable {
     /// Runtime folder, which the supervisor creates and removes.
     package let folder: RuntimeFolder
     /// Process ID of the owner, with which the supervisor ends.
-    package let owner: Int32
+    package let ownerProcessID: Int32
     /// Inherited descriptor: the supervisor writes a byte when clients can connect, and closes it.
     package let readyDescriptor: Int32
     /// Maximum number of worker processes; nil for the default.
@@ -182,7 +184,7 @@ package struct PrivateStart: Sendable {
         folder: RuntimeFolder, owner: Int32, readyDescriptor: Int32, mostWorkers: Int?, cacheFolder: String?
     ) {
         self.folder = folder
-        self.owner = owner
+        self.ownerProcessID = owner
         self.readyDescriptor = readyDescriptor
         self.mostWorkers = mostWorkers
         self.cacheFolder = cacheFolder
@@ -191,7 +193,7 @@ package struct PrivateStart: Sendable {
     /// Arguments of the program `earshot`, including its name.
     package var arguments: [String] {
         ["earshot", "serve", "--runtime", folder.path, "--log-level", "error", "--ready-fd", String(readyDescriptor)]
-            + ["--private-to", String(owner), "--no-durable"]
+            + ["--private-to", String(ownerProcessID), "--no-durable"]
             + (mostWorkers.map { ["--most-workers", String($0)] } ?? [])
             + (cacheFolder.map { ["--cache-folder", $0] } ?? ["--no-cache"])
     }
@@ -201,12 +203,12 @@ package struct PrivateStart: Sendable {
 package enum ProgramPath {
     /// Returns the path of an executable: `name` itself if it contains a slash, otherwise its first match in the
     /// folders of `PATH`; nil if there is none.
-    package static func find(_ name: String) -> String? {
+    package static func executablePath(of name: String) -> String? {
         guard !name.utf8.contains(UInt8(ascii: "/")) else {
-            return unsafe access(ByteText.path(name), X_OK) == 0 ? name : nil
+            return unsafe access(ByteText.cString(name), X_OK) == 0 ? name : nil
         }
         let folders = (Environment.value("PATH") ?? "").split(separator: ":")
-        return folders.lazy.map { "\($0)/\(name)" }.first { unsafe access(ByteText.path($0), X_OK) == 0 }
+        return folders.lazy.map { "\($0)/\(name)" }.first { unsafe access(ByteText.cString($0), X_OK) == 0 }
     }
 }
 

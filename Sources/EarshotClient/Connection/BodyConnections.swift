@@ -15,11 +15,11 @@ internal import ZMTP
 /// and drops it after a time without bodies.
 final class BodyConnections {
     /// Number of connections beside that of the session.
-    private static let count = 3
+    private static let connectionCount = 3
     /// Maximum number of READs without an answer of each connection.
-    private static let openReads = 16
+    private static let maximumOpenReads = 16
     /// Time without bodies after which the connections are closed.
-    private static let idleTime = Duration.seconds(10)
+    private static let idleTimeout = Duration.seconds(10)
 
     private final class Connection {
         let link: CurveLink
@@ -33,7 +33,7 @@ final class BodyConnections {
         }
     }
 
-    let token: SessionToken
+    let sessionToken: SessionToken
     private let loop: EventLoop
     /// Connections by number from 1; nil for a closed one. Number 0 is the session's.
     private var connections: [Connection?] = [nil]
@@ -51,48 +51,50 @@ final class BodyConnections {
     ///   - token: that of the session.
     ///   - link: creates a connection to the bus of the session.
     init(token: SessionToken, loop: EventLoop, link: () throws -> CurveLink) {
-        self.token = token
+        self.sessionToken = token
         self.loop = loop
         var hello = Hello(window: 1)
-        hello.isPulling = true
-        hello.bodiesOf = token
+        hello.pullsBodies = true
+        hello.bodySessionToken = token
         let head = ClientMessage.hello(hello).encoded()
-        for _ in 0..<Self.count { connections.append((try? link()).map { Connection($0, hello: head) }) }
+        for _ in 0..<Self.connectionCount { connections.append((try? link()).map { Connection($0, hello: head) }) }
     }
 
     deinit { if let idleTimer { loop.cancelTimer(idleTimer) } }
 
     /// Measures the time without bodies.
-    func note(hasBodies: Bool) {
+    func updateIdleTimer(hasBodies: Bool) {
         if hasBodies, let timer = idleTimer {
             loop.cancelTimer(timer)
             idleTimer = nil
         } else if !hasBodies, idleTimer == nil {
-            idleTimer = loop.setTimer(after: Self.idleTime) { [unowned self] in isIdle = true }
+            idleTimer = loop.setTimer(after: Self.idleTimeout) { [unowned self] in isIdle = true }
         }
     }
 
     /// Handles the next event of a connection.
     ///
     /// - Returns: actions of the core, and the body of the message; nil without an event.
-    func next(_ core: inout ClientCore) -> (actions: [ClientAction], body: [UInt8])? {
+    func handleNextEvent(_ core: inout ClientCore) -> (actions: [ClientAction], body: [UInt8])? {
         for (number, connection) in connections.enumerated() {
             guard let connection else { continue }
-            _ = connection.link.advance()
-            if let message = connection.link.next() {
-                if let actions = handle(message, number, connection, &core) { return (actions, message.body ?? []) }
+            _ = connection.link.readConnectionEvents()
+            if let message = connection.link.nextMessage() {
+                if let actions = handleMessage(message, number, connection, &core) {
+                    return (actions, message.body ?? [])
+                }
             } else if connection.link.ending == nil || connection.link.needsPass(hasUnsent: false) {
                 continue
             }
             connections[number] = nil
-            core.pulls.close(number)
+            core.pulls.closeConnection(number)
             return ([], [])
         }
         return nil
     }
 
     /// - Returns: actions of the core; nil for an unexpected message.
-    private func handle(
+    private func handleMessage(
         _ message: ZMTP.Message, _ number: Int, _ connection: Connection, _ core: inout ClientCore
     ) -> [ClientAction]? {
         let decoded: BrokerMessage
@@ -103,11 +105,11 @@ final class BodyConnections {
             return error.code == .unknownVerb ? [] : nil
         }
         switch decoded {
-        case .welcome(let welcome) where welcome.readsOther && !connection.isReading:
+        case .welcome(let welcome) where welcome.readsOtherSession && !connection.isReading:
             connection.isReading = true
-            core.pulls.open(number, reads: Self.openReads)
+            core.pulls.openConnection(number, maximumReads: Self.maximumOpenReads)
             return []
-        case .data(let data): return core.dataReceived(data, count: message.body?.count ?? 0, over: number)
+        case .bodyData(let data): return core.dataReceived(data, count: message.body?.count ?? 0, over: number)
         // The broker drains.
         case .goodbye: return []
         // An ERROR names no READ. They take another connection.
@@ -117,7 +119,7 @@ final class BodyConnections {
 
     /// Sends a READ over a connection. It is lost with the connection.
     func send(_ read: BodyRead, over number: Int) {
-        connections[number]?.outbox.append(ClientMessage.read(read).encoded())
+        connections[number]?.outbox.append(ClientMessage.readBody(read).encoded())
     }
 
     /// Sends queued messages as far as libzmq takes them.

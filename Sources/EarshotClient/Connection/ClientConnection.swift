@@ -17,22 +17,22 @@ package final class ClientConnection {
     /// Maximum messages per pass, so that a fast broker cannot delay timers.
     private static let messagesPerPass = 256
     /// Maximum time for connection, handshake and WELCOME over a network.
-    private static let greetingTime = Duration.seconds(15)
+    private static let greetingTimeout = Duration.seconds(15)
     /// Lease over a network, where a lost connection does not mean a dead client.
     static let networkLease = Duration.seconds(60)
     /// Number of READs without an answer over a network: 8 MiB are on their way, 200 MB/s over a round trip of 40 ms. With the
     /// usual number one lost packet stops the flow.
-    private static let networkReads = 32
+    private static let maximumNetworkReads = 32
     /// Time for the end of running transfers at a bus that drains, before the client goes to another one.
-    private static let drainTime = Duration.seconds(1)
+    private static let drainTimeout = Duration.seconds(1)
     /// Maximum time to send BYE before the socket closes.
-    private static let farewellMilliseconds: Int32 = 100
+    private static let byeTimeoutMilliseconds: Int32 = 100
     /// Maximum frame size in bytes. The answer about a million requests has some hundred MiB.
-    private static let frameBytes = 1 << 30
+    private static let maximumFrameBytes = 1 << 30
     /// Maximum messages in the stream that the kernel has not taken. Later ones wait in `outbox`.
-    private static let unsentMessages = 1_000
+    private static let maximumUnsentMessages = 1_000
     /// Errors of this process rather than of the broker: a later attempt cannot succeed.
-    private static let obstacles: Set<Int32> = [EMFILE, ENFILE, ENOMEM, ENOBUFS, ENAMETOOLONG]
+    private static let unrecoverableErrnos: Set<Int32> = [EMFILE, ENFILE, ENOMEM, ENOBUFS, ENAMETOOLONG]
 
     private let loop: EventLoop
     private let onEvent: (ClientEvent) -> Void
@@ -45,26 +45,26 @@ package final class ClientConnection {
     /// Connections that read bodies beside `link`; nil without large bodies.
     private var bodyConnections: BodyConnections?
     private var outbox = Deque<(head: [UInt8], body: [UInt8]?)>()
-    private var reports: Deque<ClientEvent> = []
-    private var hook: EventLoop.HookID?
+    private var pendingEvents: Deque<ClientEvent> = []
+    private var passHook: EventLoop.HookID?
     /// Whether the hook runs, which flushes at its end.
     private var isInPass = false
     private var reconnectTimer: TimerID?
     private var greetingTimer: TimerID?
     private var drainTimer: TimerID?
     /// Files of bodies that the broker sends, by the core's numbers.
-    private var files: [Int: ReceivedFile] = [:]
+    private var receivedFiles: [Int: ReceivedFile] = [:]
     /// Reasons why bodies could not be stored in their files: the `errno` values.
     private var storeFailures: [Int: Int32] = [:]
     /// Files without a use. They stay open until the events of the pass are over, because events name them.
-    private var retired: [ReceivedFile] = []
+    private var retiredFiles: [ReceivedFile] = []
     /// Folder of body files; nil until a broker has named it, and if the broker sends the bodies.
     package var spool: String? { core.spool }
     /// Whether the broker sends the bodies that it has in files; false before the first session.
     package var isPulling: Bool { core.isPulling }
     /// Whether a terminal has arrived whose body is still being read or taken. Answers of the broker can overtake it.
-    package var isReadingBodies: Bool { core.pulls.delaysTerminals || !core.taking.isEmpty }
-    /// Whether the consumer moves large files, so that this object asks the broker for them; see ``DeliveredTerminal/isOwn``.
+    package var isReadingBodies: Bool { core.pulls.delaysTerminals || !core.terminalsAwaitingTaken.isEmpty }
+    /// Whether the consumer moves large files, so that this object asks the broker for them; see ``DeliveredTerminal/ownsFile``.
     package var takesFiles = false { didSet { core.takesFiles = takesFiles } }
     /// Whether requests wait for the next broker, because the last one accepted none. O(requests).
     package var areRequestsHeld: Bool { core.areRequestsHeld }
@@ -72,7 +72,7 @@ package final class ClientConnection {
     /// the folder of temporary files.
     package var bodyFolder: String?
     /// Keeper of the bodies that the broker sends; nil for unnamed files.
-    package weak var bodyStore: (any BodyStore)? { didSet { core.pulls.reportsArrival = bodyStore != nil } }
+    package weak var bodyStore: (any BodyStore)? { didSet { core.pulls.reportsBodyArrival = bodyStore != nil } }
     /// Whether reading is paused. The delivery window is the backpressure: the broker keeps further terminals.
     package var isPaused = false {
         didSet {
@@ -83,8 +83,8 @@ package final class ClientConnection {
     /// Error that ended the connection for good; nil while it runs.
     package private(set) var failure: (any Error)?
     /// Sentences about the buses on a network that have no connection; nil before a failure.
-    package var faultText: String? {
-        let sentences = endpoints.reportedFaults.map { $1.sentence($0) }
+    package var connectionFaultText: String? {
+        let sentences = endpoints.reportedFaults.map { $1.userMessage(for: $0) }
         return sentences.isEmpty ? nil : sentences.joined(separator: "; ")
     }
 
@@ -112,25 +112,25 @@ package final class ClientConnection {
         hello.principal = principal
         hello.hasUserRights = hasUserRights
         let isRemote = endpoints.contains(where: \.isRemote)
-        hello.isPulling = bodies == .pull || isRemote
+        hello.pullsBodies = bodies == .pull || isRemote
         core = ClientCore(hello: hello, finishesNone: finishesNone)
-        if isRemote { core.pulls.mostReads = Self.networkReads }
-        try connect()
-        hook = loop.addHook { [unowned self] in pass() }
+        if isRemote { core.pulls.maximumReads = Self.maximumNetworkReads }
+        try connectToCurrentEndpoint()
+        passHook = loop.addHook { [unowned self] in runPass() }
     }
 
     deinit { close() }
 
     /// Closes the connection. The broker drops the requests; no event follows.
     package func close() {
-        if let hook { loop.removeHook(hook) }
+        if let passHook { loop.removeHook(passHook) }
         for timer in [reconnectTimer, greetingTimer, drainTimer].compactMap(\.self) { loop.cancelTimer(timer) }
-        hook = nil
+        passHook = nil
         reconnectTimer = nil
         greetingTimer = nil
         drainTimer = nil
-        reports = []
-        sendFarewell()
+        pendingEvents = []
+        sendBye()
         link = nil
         bodyConnections = nil
         // Waits until BYE is sent, unless other connections share the thread.
@@ -138,25 +138,25 @@ package final class ClientConnection {
     }
 
     /// Ends the session with BYE, so that the broker drops the requests now and not with the lease.
-    private func sendFarewell() {
+    private func sendBye() {
         let farewell = core.endClient()
-        carryOut(farewell)
+        performActions(farewell)
         flush()
-        if !farewell.isEmpty { link?.linger(milliseconds: Self.farewellMilliseconds) }
+        if !farewell.isEmpty { link?.linger(milliseconds: Self.byeTimeoutMilliseconds) }
     }
 
     // MARK: Requests
 
     /// Requests a URL.
     ///
-    /// The request ends with ``ClientEvent/terminal(_:body:)`` or ``ClientEvent/refused(_:)``. With `subscribes: false`
+    /// The request ends with ``ClientEvent/terminal(_:body:)`` or ``ClientEvent/messageRefused(_:)``. With `subscribes: false`
     /// the terminal goes to other subscribers of the handler. Then this client only gets ``ClientEvent/accepted(_:)``
     /// for a durable request, or the terminal that states its refusal.
     ///
     /// - Parameter fetch: the request.
     /// - Throws: `ClientError` if the request exceeds a limit of the protocol.
     package func fetch(_ fetch: Fetch) throws(ClientError) {
-        try Self.check(fetch)
+        try Self.checkLimits(of: fetch)
         self.fetch(Shared(fetch))
     }
 
@@ -165,19 +165,19 @@ package final class ClientConnection {
     /// - Parameter old: open requests of the handler, if this one replaces them; nil searches all requests in
     ///   O(requests).
     func fetch(_ fetch: Shared<Fetch>, inPlaceOf old: [RequestKey]? = nil) {
-        carryOut(core.fetch(fetch, inPlaceOf: old))
+        performActions(core.fetch(fetch, inPlaceOf: old))
     }
 
     /// Cancels a request. ``ClientEvent/cancelled(_:wasOpen:)`` follows, also for an unknown request.
     ///
     /// - Parameter key: handler and ID of the request.
-    package func cancel(_ key: RequestKey) { carryOut(core.cancel(key)) }
+    package func cancel(_ key: RequestKey) { performActions(core.cancel(key)) }
 
     /// Repeats a durable request that has failed and waits for a subscriber. ``ClientEvent/accepted(_:)`` follows once it is
-    /// pending on disk, or ``ClientEvent/refused(_:)``, or a terminal that states the refusal.
+    /// pending on disk, or ``ClientEvent/messageRefused(_:)``, or a terminal that states the refusal.
     ///
     /// - Parameter key: handler and ID of the request.
-    package func retry(_ key: RequestKey) { carryOut(core.retry(key)) }
+    package func retry(_ key: RequestKey) { performActions(core.retry(key)) }
 
     /// Removes a handler, or all handlers below a name. ``ClientEvent/removed(_:count:)`` follows.
     ///
@@ -193,19 +193,19 @@ package final class ClientConnection {
     /// - Parameter old: open requests of the handlers; nil searches all requests in O(requests).
     func remove(_ pattern: HandlerPattern, _ old: [RequestKey]?) -> Bool {
         guard let actions = core.remove(pattern, old) else { return false }
-        carryOut(actions)
+        performActions(actions)
         return true
     }
 
     /// Subscribes to the terminals of a handler, or of all handlers below a name.
     ///
     /// - Parameter pattern: handler name, or a name that ends in `/`.
-    package func subscribe(_ pattern: HandlerPattern) { carryOut(core.subscribe(pattern)) }
+    package func subscribe(_ pattern: HandlerPattern) { performActions(core.subscribe(pattern)) }
 
     /// Ends a subscription.
     ///
     /// - Parameter pattern: pattern of the subscription.
-    package func unsubscribe(_ pattern: HandlerPattern) { carryOut(core.unsubscribe(pattern)) }
+    package func unsubscribe(_ pattern: HandlerPattern) { performActions(core.unsubscribe(pattern)) }
 
     /// Stores cookies in the jar of a handler's root, for its requests with `cookies: yes`. A
     /// later broker gets them too, until the handler is removed.
@@ -215,7 +215,7 @@ package final class ClientConnection {
     ///   - url: URL of http or https whose server could have set the cookies.
     ///   - handler: handler of a subscription or of an open request.
     package func storeCookies(_ fields: [UInt8], from url: String, for handler: HandlerID) {
-        carryOut(core.storeCookies(fields, from: url, for: handler))
+        performActions(core.storeCookies(fields, from: url, for: handler))
     }
 
     /// Changes the priority of a queued request.
@@ -224,35 +224,35 @@ package final class ClientConnection {
     ///   - key: handler and ID of the request.
     ///   - priority: the new class.
     package func setPriority(_ key: RequestKey, _ priority: PriorityClass) {
-        carryOut(core.setPriority(key, priority))
+        performActions(core.setPriority(key, priority))
     }
 
-    /// Queries the state of the broker. ``ClientEvent/answer(_:json:)`` follows.
+    /// Queries the state of the broker. ``ClientEvent/queryAnswer(_:json:)`` follows.
     ///
     /// - Parameters:
     ///   - query: subject of the query.
     ///   - page: part of the answer's table.
-    package func query(_ query: Query, _ page: QueryPage = QueryPage()) { carryOut(core.query(query, page)) }
+    package func query(_ query: Query, _ page: QueryPage = QueryPage()) { performActions(core.query(query, page)) }
 
-    /// Changes a setting of the broker. ``ClientEvent/changed(_:)`` follows, or ``ClientEvent/refused(_:)`` with the
+    /// Changes a setting of the broker. ``ClientEvent/settingChanged(_:)`` follows, or ``ClientEvent/messageRefused(_:)`` with the
     /// code `bad-setting` and the permitted values.
     ///
     /// - Parameter setting: name and value.
-    package func set(_ setting: SettingWords) { carryOut(core.set(setting)) }
+    package func changeSetting(_ setting: SettingWords) { performActions(core.changeSetting(setting)) }
 
     /// Finishes a delivery, so that it can be acknowledged. The broker may then delete its file.
     ///
     /// - Parameter delivery: a delivery of this connection. Others have no effect.
-    package func finish(_ delivery: DeliveredTerminal) {
-        if !isInPass { loop.passAgain() }
-        core.finish(delivery.id)
+    package func finishDelivery(_ delivery: DeliveredTerminal) {
+        if !isInPass { loop.requestAnotherPass() }
+        core.finishDelivery(delivery.id)
     }
 
     /// Returns whether a delivery belongs to the current session. Deliveries of lost sessions cannot be acknowledged.
-    func isDue(_ delivery: DeliveredTerminal) -> Bool { core.isDue(delivery.id) }
+    func isOfCurrentSession(_ delivery: DeliveredTerminal) -> Bool { core.isOfCurrentSession(delivery.id) }
 
     /// Acknowledges finished deliveries now instead of at the end of the pass.
-    func acknowledge() { carryOut(core.passEnded()) }
+    func acknowledge() { performActions(core.passEnded()) }
 
     /// Repeats the request of a delivery whose file cannot be read, as after a restart of the broker, which empties the
     /// spool.
@@ -260,55 +260,55 @@ package final class ClientConnection {
     /// - Parameter delivery: delivery with an unreadable file.
     /// - Returns: false if the request is not repeated: it lost its file too often, is not idempotent, or belongs to
     ///   another client. The delivery is then its end.
-    package func resubmit(_ delivery: DeliveredTerminal) -> Bool {
-        guard let actions = core.resubmit(delivery) else { return false }
-        carryOut(actions)
+    package func resubmitRequest(of delivery: DeliveredTerminal) -> Bool {
+        guard let actions = core.resubmitRequest(of: delivery) else { return false }
+        performActions(actions)
         return true
     }
 
     // MARK: The pass
 
-    private func pass() -> EventLoop.Rest {
+    private func runPass() -> EventLoop.SleepLimit {
         isInPass = true
         defer { isInPass = false }
-        if case .remote(let remote)? = link, remote.advance() { carryOut(core.linkOpened()) }
-        let areAllTaken = takeMessages()
-        let isAll = takeBodies() && areAllTaken
-        defer { if !retired.isEmpty { retired = [] } }
+        if case .remote(let remote)? = link, remote.readConnectionEvents() { performActions(core.linkOpened()) }
+        let areAllTaken = processMessages()
+        let isAll = processBodyMessages() && areAllTaken
+        defer { if !retiredFiles.isEmpty { retiredFiles = [] } }
         // A paused connection whose peer has hung up is not read to its end.
         if let link, link.isEnded || link.isHungUp && isPaused { disconnect() }
-        while let event = reports.popFirst() { onEvent(event) }
-        chooseBodyConnections()
-        carryOut(core.passEnded())
+        while let event = pendingEvents.popFirst() { onEvent(event) }
+        updateBodyConnections()
+        performActions(core.passEnded())
         flush()
         var needsPass = link?.needsPass(hasUnsent: !outbox.isEmpty) ?? false
         if bodyConnections?.flush() == true { needsPass = true }
-        return isAll && reports.isEmpty && !needsPass ? .untilEvent : .none
+        return isAll && pendingEvents.isEmpty && !needsPass ? .untilEvent : .noSleep
     }
 
     /// Processes up to `messagesPerPass` messages of the connections that read bodies.
     ///
     /// - Returns: whether no message is left.
-    private func takeBodies() -> Bool {
+    private func processBodyMessages() -> Bool {
         guard let bodyConnections else { return true }
         for _ in 0..<Self.messagesPerPass {
-            guard let (actions, body) = bodyConnections.next(&core) else { return true }
-            carryOut(actions, body: body)
+            guard let (actions, body) = bodyConnections.handleNextEvent(&core) else { return true }
+            performActions(actions, body: body)
         }
         return false
     }
 
     /// Opens connections for large bodies over a network, and closes them when they are not used.
-    private func chooseBodyConnections() {
+    private func updateBodyConnections() {
         if let bodyConnections {
-            bodyConnections.note(hasBodies: core.pulls.delaysTerminals)
-            guard bodyConnections.token != core.token || bodyConnections.isIdle else { return }
+            bodyConnections.updateIdleTimer(hasBodies: core.pulls.delaysTerminals)
+            guard bodyConnections.sessionToken != core.sessionToken || bodyConnections.isIdle else { return }
             self.bodyConnections = nil
-            core.pulls.closeOthers()
+            core.pulls.closeFurtherConnections()
         }
-        guard let token = core.token, let network,
+        guard let token = core.sessionToken, let network,
             case .remote(let address, let key, let serverKey) = endpoints.currentEndpoint.kind,
-            core.phase == .ready, core.pulls.wantsConnections
+            core.phase == .ready, core.pulls.wantsMoreConnections
         else { return }
         bodyConnections = BodyConnections(token: token, loop: loop) {
             try CurveLink(address, key, serverKey: serverKey, usesIPv6: endpoints.usesIPv6, network, loop: loop)
@@ -319,71 +319,72 @@ package final class ClientConnection {
     /// Processes up to `messagesPerPass` messages.
     ///
     /// - Returns: whether no message is left, so that the loop may wait for the next event.
-    private func takeMessages() -> Bool {
+    private func processMessages() -> Bool {
         for _ in 0..<Self.messagesPerPass {
-            guard !isPaused, let message = link?.next() else { return true }
+            guard !isPaused, let message = link?.nextMessage() else { return true }
             do throws(WireError) {
                 let body = message.body ?? []
-                carryOut(core.received(try NumberedAnswer(head: message.head), count: body.count), body: body)
+                performActions(
+                    core.messageReceived(try NumberedAnswer(head: message.head), count: body.count), body: body)
             } catch {
                 // Verbs of later versions are ignored.
                 if error.code == .unknownVerb { continue }
-                carryOut(core.received(malformed: BrokerFragment(head: message.head), error))
+                performActions(core.malformedMessageReceived(BrokerFragment(head: message.head), error))
             }
         }
         return false
     }
 
-    private func carryOut(_ actions: consuming [ClientAction], body: [UInt8] = []) {
-        if !isInPass { loop.passAgain() }
+    private func performActions(_ actions: consuming [ClientAction], body: [UInt8] = []) {
+        if !isInPass { loop.requestAnotherPass() }
         actions.reverseInPlace()
         while let action = actions.popLast() {
             switch action {
             case .send(let message): outbox.append((core.numbered(message).encoded(), message.body))
-            case .read(let read, let connection): bodyConnections?.send(read, over: connection)
-            case .deliver(let delivery): reports.append(.terminal(delivery, body: body))
-            case .report(let report): reports.append(event(report, body))
+            case .sendRead(let read, let connection): bodyConnections?.send(read, over: connection)
+            case .deliver(let delivery): pendingEvents.append(.terminal(delivery, body: body))
+            case .report(let report): pendingEvents.append(event(for: report, body: body))
             case .reconnect: disconnect()
-            case .store(let file, let offset, let count): store(body, count, in: file, at: offset)
+            case .store(let file, let offset, let count): storeBytes(body, count: count, inFile: file, at: offset)
             case .reportGrowth(let progress, let file):
                 var progress = progress
-                progress.file = storeFailures[file] == nil ? files[file]?.path : nil
-                reports.append(.progress(progress))
+                progress.filePath = storeFailures[file] == nil ? receivedFiles[file]?.path : nil
+                pendingEvents.append(.progress(progress))
             case .deliverReceived(let delivery, let number):
-                let file = files.removeValue(forKey: number) ?? ReceivedFile(in: bodyFolder)
+                let file = receivedFiles.removeValue(forKey: number) ?? ReceivedFile(preferredFolder: bodyFolder)
                 let failure = storeFailures.removeValue(forKey: number)
-                reports.append(.terminal(delivery.with(file, failure), body: []))
+                pendingEvents.append(.terminal(delivery.withReceivedFile(file, storeFailure: failure), body: []))
             case .beginBody(let delivery, let number):
-                if let bodyStore { files[number] = ReceivedFile(bodyStore.makeFile(for: delivery)) }
+                if let bodyStore { receivedFiles[number] = ReceivedFile(storeFile: bodyStore.makeFile(for: delivery)) }
             case .reportArrival(let delivery, let bytes, let number):
-                if storeFailures[number] == nil { bodyStore?.received(bytes, of: delivery) }
+                if storeFailures[number] == nil { bodyStore?.bodyBytesStored(bytes, of: delivery) }
             case .discard(let number):
-                if let file = files.removeValue(forKey: number) { retired.append(file) }
+                if let file = receivedFiles.removeValue(forKey: number) { retiredFiles.append(file) }
                 storeFailures[number] = nil
             }
         }
     }
 
-    private func store(_ bytes: [UInt8], _ count: Int, in number: Int, at offset: Int) {
-        let file = files[number] ?? ReceivedFile(in: bodyFolder)
-        files[number] = file
+    private func storeBytes(_ bytes: [UInt8], count: Int, inFile number: Int, at offset: Int) {
+        let file = receivedFiles[number] ?? ReceivedFile(preferredFolder: bodyFolder)
+        receivedFiles[number] = file
         let failure = file.write(bytes, count: count, at: offset)
         if failure != 0 { storeFailures[number] = failure }
     }
 
-    private func event(_ report: ClientReport, _ body: [UInt8]) -> ClientEvent {
+    private func event(for report: ClientReport, body: [UInt8]) -> ClientEvent {
         switch report {
         case .accepted(let key): return .accepted(key)
         case .progress(let progress): return .progress(progress)
         case .cancelled(let key, let wasOpen): return .cancelled(key, wasOpen: wasOpen)
         case .removed(let pattern, let count): return .removed(pattern, count: count)
-        case .answered(let query): return .answer(query, json: body)
-        case .changed(let setting): return .changed(setting)
-        case .refused(let reply): return .refused(reply)
-        case .state(let state):
+        case .queryAnswered(let query): return .queryAnswer(query, json: body)
+        case .settingChanged(let setting): return .settingChanged(setting)
+        case .messageRefused(let reply): return .messageRefused(reply)
+        case .stateChanged(let state):
             switch state {
             case .connected: helloAnswered()
-            case .draining: leaveSoon()
+            case .draining: leaveDrainingBus()
             case .disconnected, .incompatible: break
             }
             return .state(state)
@@ -403,20 +404,22 @@ package final class ClientConnection {
 
     // MARK: Connecting
 
-    private func connect() throws {
+    private func connectToCurrentEndpoint() throws {
         switch endpoints.currentEndpoint.kind {
         case .local(let path):
             do throws(SystemError) {
-                let descriptor = try UnixSocket.connect(to: path, of: PrivateFolder.listeners(at: path))
+                let descriptor = try UnixSocket.connect(
+                    to: path, ownedBy: PrivateFolder.trustedListeners(atSocket: path))
                 let stream = try MessageStream(
-                    descriptor, as: .dealer, frameBytes: Self.frameBytes, mostMessages: Self.unsentMessages, loop: loop
+                    descriptor, as: .dealer, frameBytes: Self.maximumFrameBytes,
+                    mostMessages: Self.maximumUnsentMessages, loop: loop
                 ) {}
                 link = .local(stream)
             } catch {
-                if Self.obstacles.contains(error.number) { throw error }
-                return connectLater(nil)
+                if Self.unrecoverableErrnos.contains(error.number) { throw error }
+                return scheduleReconnect(after: nil)
             }
-            carryOut(core.linkOpened())
+            performActions(core.linkOpened())
         case .remote(let address, let key, let serverKey):
             do {
                 let network = try network ?? Network()
@@ -428,9 +431,9 @@ package final class ClientConnection {
                 throw ClientError(.library, "cannot connect to \(address): \(error)")
             }
             // HELLO follows the handshake.
-            greetingTimer = loop.setTimer(after: Self.greetingTime) { [unowned self] in
+            greetingTimer = loop.setTimer(after: Self.greetingTimeout) { [unowned self] in
                 greetingTimer = nil
-                disconnect(link?.isOpen == true ? .silent : .unreachable)
+                disconnect(link?.isOpen == true ? .helloTimedOut : .unreachable)
             }
         }
         link?.setReading(!isPaused)
@@ -444,12 +447,12 @@ package final class ClientConnection {
     }
 
     /// Leaves a bus that drains for another one, once all requests may be made again there.
-    private func leaveSoon() {
-        guard core.isDraining, endpoints.hasOthers, drainTimer == nil else { return }
-        drainTimer = loop.setTimer(after: Self.drainTime) { [unowned self] in
+    private func leaveDrainingBus() {
+        guard core.isDraining, endpoints.hasAlternativeBus, drainTimer == nil else { return }
+        drainTimer = loop.setTimer(after: Self.drainTimeout) { [unowned self] in
             drainTimer = nil
-            guard core.mayMove else { return leaveSoon() }
-            sendFarewell()
+            guard core.canChangeBus else { return leaveDrainingBus() }
+            sendBye()
             disconnect()
         }
     }
@@ -464,22 +467,22 @@ package final class ClientConnection {
         if let greetingTimer { loop.cancelTimer(greetingTimer) }
         greetingTimer = nil
         outbox.removeAll()
-        if core.mayMove { endpoints.busDrained() }
-        carryOut(core.linkLost())
-        connectLater(ending ?? old.ending ?? (endpoints.currentEndpoint.isRemote ? .lost : nil))
+        if core.canChangeBus { endpoints.busDrained() }
+        performActions(core.linkLost())
+        scheduleReconnect(after: ending ?? old.ending ?? (endpoints.currentEndpoint.isRemote ? .connectionLost : nil))
     }
 
-    private func connectLater(_ ending: LinkEnding?) {
+    private func scheduleReconnect(after ending: LinkEnding?) {
         let now = Int(loop.now.nanoseconds / 1_000_000)
-        switch endpoints.failed(ending, at: now, random: .random(in: 0 ... .max)) {
-        case .fail(let endpoint, let ending): fail(ClientError(.refused, ending.sentence(endpoint)))
+        switch endpoints.connectionFailed(ending, at: now, random: .random(in: 0 ... .max)) {
+        case .noEndpointLeft(let endpoint, let ending): fail(ClientError(.refused, ending.userMessage(for: endpoint)))
         case .connect(let pause):
-            if endpoints.isAway {
+            if endpoints.isSessionElsewhere {
                 endpoints.sessionEnded()
-                carryOut(core.busChanged())
+                performActions(core.busChanged())
             }
             reconnectTimer = loop.setTimer(after: .nanoseconds(pause)) { [unowned self] in
-                do { try connect() } catch { fail(error) }
+                do { try connectToCurrentEndpoint() } catch { fail(error) }
             }
         }
     }

@@ -65,10 +65,10 @@ enum ClientLink {
     }
 
     /// Returns the next message; nil if none is complete.
-    func next() -> Message? {
+    func nextMessage() -> Message? {
         switch self {
         case .local(let stream): stream.next()
-        case .remote(let link): link.next()
+        case .remote(let link): link.nextMessage()
         }
     }
 

@@ -5,7 +5,7 @@ enum ClientAction: Equatable {
     /// Send over the current connection; discarded with it.
     indirect case send(ClientMessage)
     /// Send over a further connection; discarded with it.
-    case read(BodyRead, connection: Int)
+    case sendRead(BodyRead, connection: Int)
     /// Deliver the terminal, with the body that came in its message, to the consumer.
     case deliver(DeliveredTerminal)
     /// Store the first `count` bytes of the message's body in the file with this number, which may be new.
@@ -33,10 +33,10 @@ enum ClientReport: Equatable {
     case cancelled(RequestKey, wasOpen: Bool)
     case removed(HandlerPattern, count: Int)
     /// The message's body is the answer.
-    case answered(Query)
+    case queryAnswered(Query)
     /// In the broker's canonical form.
-    case changed(SettingWords)
+    case settingChanged(SettingWords)
     /// The broker refused a message. The request of a FETCH has ended.
-    case refused(RefusedMessage)
-    case state(ClientState)
+    case messageRefused(RefusedMessage)
+    case stateChanged(ClientState)
 }

@@ -3,56 +3,56 @@ internal import EarshotWire
 
 /// Handling of broker messages, malformed ones included, and of lost connections. `ClientConnection` calls it.
 extension ClientCore {
-    mutating func welcomed(by welcome: Welcome) -> [ClientAction] {
-        refusals = 0
-        if let lastReceived = welcome.lastReceived {
+    mutating func welcomeReceived(_ welcome: Welcome) -> [ClientAction] {
+        resumptionRefusals = 0
+        if let lastReceived = welcome.lastReceivedNumber {
             // Too many notices since HELLO: the resumed session does not know them.
-            guard token != nil else { return [.reconnect] }
-            return resumed(lastReceived, welcome)
+            guard sessionToken != nil else { return [.reconnect] }
+            return sessionResumed(after: lastReceived, welcome)
         }
         let lost = endSession()
         phase = .ready
-        token = welcome.token
-        spool = welcome.spool
-        isPulling = welcome.isPulling
+        sessionToken = welcome.token
+        spool = welcome.spoolPath
+        isPulling = welcome.pullsBodies
         broker = welcome.broker
-        var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))] + lost
+        var actions: [ClientAction] = [.report(.stateChanged(.connected(welcome.broker)))] + lost
         let questions = unansweredMessages
         unansweredMessages = []
         // After a subscription or a request a removal would end it.
-        for question in questions where question.what.isRemoval { actions += resend(question) }
-        for pattern in subscriptions { actions += notify(.subscribe(pattern)) }
+        for question in questions where question.content.isRemoval { actions += resendPendingMessage(question) }
+        for pattern in subscriptions { actions += sendNotice(.subscribe(pattern)) }
         // The same broker has the cookies in its jars, with later values of the servers.
         for index in cookies.indices where cookies[index].broker != welcome.broker {
             cookies[index].broker = welcome.broker
-            actions += notify(cookies[index].message)
+            actions += sendNotice(cookies[index].cookiesMessage)
         }
-        actions += lostSubmissions.map { .report(.refused(Self.connectionLost($0))) }
+        actions += lostSubmissions.map { .report(.messageRefused(Self.connectionLost($0))) }
         lostSubmissions = []
-        actions += sendFetches(questions.filter(\.what.isSubmission))
-        for question in questions where !question.what.isRemoval && !question.what.isSubmission {
-            actions += resend(question)
+        actions += resendRequests(withSubmissions: questions.filter(\.content.isSubmission))
+        for question in questions where !question.content.isRemoval && !question.content.isSubmission {
+            actions += resendPendingMessage(question)
         }
         return actions
     }
 
     /// Repeats the open requests and `submissions` in the order of their creation.
-    private mutating func sendFetches(_ submissions: Deque<PendingMessage>) -> [ClientAction] {
+    private mutating func resendRequests(withSubmissions submissions: Deque<PendingMessage>) -> [ClientAction] {
         var submissions = submissions
         var actions: [ClientAction] = []
-        for (key, request) in requests.sorted(by: { $0.value.order < $1.value.order }) {
-            while let first = submissions.first, first.order < request.order {
+        for (key, request) in requests.sorted(by: { $0.value.creationOrder < $1.value.creationOrder }) {
+            while let first = submissions.first, first.creationOrder < request.creationOrder {
                 submissions.removeFirst()
-                actions += resend(first)
+                actions += resendPendingMessage(first)
             }
-            if request.isLost {
+            if request.mayHaveBeenProcessed {
                 requests[key] = nil
-                actions.append(.report(.refused(Self.connectionLost(key))))
+                actions.append(.report(.messageRefused(Self.connectionLost(key))))
             } else {
-                actions += sendRequest(key)
+                actions += sendOpenRequest(key)
             }
         }
-        for submission in submissions { actions += resend(submission) }
+        for submission in submissions { actions += resendPendingMessage(submission) }
         return actions
     }
 
@@ -69,32 +69,33 @@ extension ClientCore {
     ///
     /// - Returns: the terminals whose bodies are lost with the session.
     mutating func endSession() -> [ClientAction] {
-        let lost = carryOut(pulls.endSession()) + stopTaking()
-        link += 1
-        token = nil
-        numbers = SentNumbers()
-        fetches = SentFetches()
-        replaced = [:]
+        let lost = makeActions(for: pulls.endSession()) + deliverUntakenTerminals()
+        sessionNumber += 1
+        sessionToken = nil
+        sentNumbers = SentNumbers()
+        sentFetches = SentFetches()
+        replacedRequests = [:]
         unansweredMessages.removeAll { question in
-            switch question.what {
-            case .replacement, .take: true
-            case .cancel, .retry, .remove, .query, .setting, .submission: false
+            switch question.content {
+            case .removeReplaced, .takeFile: true
+            case .cancel, .retry, .remove, .query, .changeSetting, .submitRequest: false
             }
         }
-        notices = NoticeLog()
+        noticeLog = NoticeLog()
         for key in requests.keys { requests[key]?.sessionLost() }
         loseSubmissions()
-        ledger = DeliveryLedger()
+        deliveryLedger = DeliveryLedger()
         isDraining = false
-        for key in waiting { requests[key]?.waitsFor = nil }
-        waiting.removeAll()
+        for key in waitingRequests { requests[key]?.blockingTerminalSequence = nil }
+        waitingRequests.removeAll()
         return lost
     }
 
     /// Moves sent submissions that are not idempotent to `lostSubmissions`.
     private mutating func loseSubmissions() {
         unansweredMessages.removeAll { question in
-            guard case .submission(let fetch) = question.what, question.wasSent, !fetch.options.isRepeatable else {
+            guard case .submitRequest(let fetch) = question.content, question.wasSent, !fetch.options.isRepeatable
+            else {
                 return false
             }
             lostSubmissions.append(RequestKey(fetch))
@@ -107,39 +108,41 @@ extension ClientCore {
         let key = RequestKey(terminal.handler, terminal.request)
         if terminal.sequence == 0 {
             guard let number else { return [] }
-            numbers.answered(number)
-            lastReceived(number)
+            sentNumbers.recordAnswer(to: number)
+            brokerReceived(through: number)
             // The ID may be that of a later request.
-            let isOpen = requests[key]?.number == number
-            guard isOpen || unansweredMessages.contains(where: { $0.number == number }) else { return [] }
-        } else if !ledger.receive(terminal.sequence, of: key) {
+            let isOpen = requests[key]?.messageNumber == number
+            guard isOpen || unansweredMessages.contains(where: { $0.messageNumber == number }) else { return [] }
+        } else if !deliveryLedger.recordTerminal(terminal.sequence, of: key) {
             return []
         }
         // One lookup: hashing names of up to 200 bytes costs time.
         let place = requests.index(forKey: key)
         if let place {
-            lastReceived(requests.values[place].number)
+            brokerReceived(through: requests.values[place].messageNumber)
             // The terminal may be the only answer, to a repetition of a durable request that was refused to others.
-            if requests.values[place].fetch.value.options.isDurable { numbers.close(requests.values[place].number) }
+            if requests.values[place].fetch.value.options.isDurable {
+                sentNumbers.closeNumber(requests.values[place].messageNumber)
+            }
         }
-        let id = DeliveredTerminal.ID(link: link, sequence: terminal.sequence)
+        let id = DeliveredTerminal.ID(sessionNumber: sessionNumber, sequence: terminal.sequence)
         let isRefusedByDraining =
             switch terminal.outcome {
             case .failed(let failure): failure.code == "stopping" && (place != nil || isSubmitted(key))
             case .result: false
             }
         // A draining broker refuses requests with `stopping`. The next broker answers them.
-        if isStale(key) || isRefusedByDraining {
-            ledger.finish(terminal.sequence)
+        if hasPendingRemoval(key) || isRefusedByDraining {
+            deliveryLedger.finish(terminal.sequence)
             if isRefusedByDraining {
                 requests[key]?.wasSent = false
-                requests[key]?.number = .max
-                if let index = unansweredMessages.firstIndex(where: { $0.what.submitted == key }) {
+                requests[key]?.messageNumber = .max
+                if let index = unansweredMessages.firstIndex(where: { $0.content.submittedKey == key }) {
                     unansweredMessages[index].isRefused = true
                     unansweredMessages[index].wasSent = false
                 }
-                defer { isRefusing = true }
-                return isDraining || isRefusing ? [] : [.report(.state(.draining))]
+                defer { isBrokerRefusing = true }
+                return isDraining || isBrokerRefusing ? [] : [.report(.stateChanged(.draining))]
             }
             return []
         }
@@ -150,12 +153,12 @@ extension ClientCore {
 
     /// Returns whether a message about `key` refers to a request that was cancelled or removed: the answer to that is
     /// pending.
-    func isStale(_ key: RequestKey) -> Bool {
+    func hasPendingRemoval(_ key: RequestKey) -> Bool {
         unansweredMessages.contains { question in
-            switch question.what {
-            case .cancel(let cancelled), .replacement(let cancelled): cancelled == key
+            switch question.content {
+            case .cancel(let cancelled), .removeReplaced(let cancelled): cancelled == key
             case .remove(let pattern): pattern.matches(key.handler)
-            case .retry, .query, .take, .setting, .submission: false
+            case .retry, .query, .takeFile, .changeSetting, .submitRequest: false
             }
         }
     }
@@ -163,10 +166,10 @@ extension ClientCore {
     /// Ends the wait for the answer to a submission or a repetition.
     mutating func endSubmission(_ key: RequestKey) {
         if unansweredMessages.isEmpty { return }
-        unansweredMessages.removeAll { $0.what.submitted == key }
+        unansweredMessages.removeAll { $0.content.submittedKey == key }
     }
 
-    func isSubmitted(_ key: RequestKey) -> Bool { unansweredMessages.contains { $0.what.submitted == key } }
+    func isSubmitted(_ key: RequestKey) -> Bool { unansweredMessages.contains { $0.content.submittedKey == key } }
 
     /// - Parameters:
     ///   - number: number of the refused message; nil for one without, and before WELCOME.
@@ -181,116 +184,116 @@ extension ClientCore {
             return endSession() + linkOpened()
         case "session-in-use":
             // The broker has not noticed the end of the old connection.
-            refusals += 1
-            if refusals >= Self.mostRefusals { token = nil }
+            resumptionRefusals += 1
+            if resumptionRefusals >= Self.maximumResumptionRefusals { sessionToken = nil }
             return [.reconnect]
         case "version":
-            return [.report(.state(.incompatible)), .report(.refused(RefusedMessage(.hello, reply)))]
+            return [.report(.stateChanged(.incompatible)), .report(.messageRefused(RefusedMessage(.hello, reply)))]
         default: break
         }
-        guard phase == .ready else { return [.report(.refused(RefusedMessage(.hello, reply)))] }
+        guard phase == .ready else { return [.report(.messageRefused(RefusedMessage(.hello, reply)))] }
         var subject = RefusedMessage.Subject.other
         switch requested {
-        case .take(let sequence)?: return fileTaken(sequence, nil)
+        case .takeFile(let sequence)?: return fileTaken(sequence, nil)
         case .retry(let key)?:
-            if isStale(key) { return [] }
+            if hasPendingRemoval(key) { return [] }
             subject = .retry(key)
-        case .submission(let fetch)?:
-            if isStale(RequestKey(fetch)) { return [] }
+        case .submitRequest(let fetch)?:
+            if hasPendingRemoval(RequestKey(fetch)) { return [] }
             subject = .fetch(RequestKey(fetch))
         case .query?: subject = .query
         case nil:
-            guard let number, let key = fetches.key(of: number) else { break }
+            guard let number, let key = sentFetches.requestKey(ofNumber: number) else { break }
             // The program may have removed the request, and used its ID for another one.
-            guard requests[key]?.number == number else { return [] }
+            guard requests[key]?.messageNumber == number else { return [] }
             requests[key] = nil
-            waiting.remove(key)
+            waitingRequests.remove(key)
             subject = .fetch(key)
-        case .cancel?, .replacement?, .remove?, .setting?: break
+        case .cancel?, .removeReplaced?, .remove?, .changeSetting?: break
         }
-        return [.report(.refused(RefusedMessage(subject, reply)))]
+        return [.report(.messageRefused(RefusedMessage(subject, reply)))]
     }
 
-    mutating func submit(_ fetch: Shared<Fetch>, losses: Int) -> [ClientAction] {
+    mutating func submit(_ fetch: Shared<Fetch>, missingFileCount: Int) -> [ClientAction] {
         let key = RequestKey(fetch.value)
-        lastOrder += 1
-        var request = OpenRequest(fetch: fetch, order: lastOrder, losses: losses)
+        lastCreationOrder += 1
+        var request = OpenRequest(fetch: fetch, creationOrder: lastCreationOrder, missingFileCount: missingFileCount)
         defer { requests[key] = request }
-        let actions = replaced.removeValue(forKey: key) == nil ? [] : submit(.replacement(key))
+        let actions = replacedRequests.removeValue(forKey: key) == nil ? [] : sendAwaitingAnswer(.removeReplaced(key))
         guard phase == .ready else { return actions }
-        if let sequence = ledger.unacknowledged(key) {
-            request.waitsFor = sequence
-            waiting.insert(key)
+        if let sequence = deliveryLedger.unacknowledgedSequence(of: key) {
+            request.blockingTerminalSequence = sequence
+            waitingRequests.insert(key)
             guard fetch.value.options.replacesHandler else { return actions }
             // Later requests precede this one on the wire, so its own REPLACE would purge them: a REMOVE is sent first.
             request.wasSent = true
-            return actions + submit(.remove(.handler(key.handler)))
+            return actions + sendAwaitingAnswer(.remove(.handler(key.handler)))
         }
-        return isDraining ? actions : actions + send(&request)
+        return isDraining ? actions : actions + sendFetch(of: &request)
     }
 
     /// Forgets the open requests of a pattern; without `old` also its submissions.
     ///
     /// - Returns: keys of the requests sent in this session.
     @discardableResult
-    mutating func forget(_ pattern: HandlerPattern, _ old: [RequestKey]?) -> [RequestKey] {
+    mutating func forgetRequests(of pattern: HandlerPattern, among old: [RequestKey]?) -> [RequestKey] {
         var repeated: [RequestKey] = []
         for key in old ?? requests.keys.filter({ pattern.matches($0.handler) }) {
-            if let request = requests.removeValue(forKey: key), request.number < .max { repeated.append(key) }
-            waiting.remove(key)
+            if let request = requests.removeValue(forKey: key), request.messageNumber < .max { repeated.append(key) }
+            waitingRequests.remove(key)
         }
         if let old {
             let keys = Set(old)
-            dropBodies { keys.contains($0) }
+            discardBodies { keys.contains($0) }
         } else {
-            dropBodies { pattern.matches($0.handler) }
+            discardBodies { pattern.matches($0.handler) }
             forgetSubmissions { pattern.matches($0.handler) }
         }
         return repeated
     }
 
     /// Forgets submissions and repetitions that a removal ends.
-    mutating func forgetSubmissions(_ isRemoved: (RequestKey) -> Bool) {
-        unansweredMessages.removeAll { $0.what.submitted.map(isRemoved) ?? false }
+    mutating func forgetSubmissions(where isRemoved: (RequestKey) -> Bool) {
+        unansweredMessages.removeAll { $0.content.submittedKey.map(isRemoved) ?? false }
     }
 }
 
 extension ClientCore.Awaited {
     var isRemoval: Bool {
         switch self {
-        case .cancel, .replacement, .remove: true
-        case .retry, .query, .take, .setting, .submission: false
+        case .cancel, .removeReplaced, .remove: true
+        case .retry, .query, .takeFile, .changeSetting, .submitRequest: false
         }
     }
 
     /// Request that the broker accepts or refuses, if this is a submission or a repetition.
-    var submitted: RequestKey? {
+    var submittedKey: RequestKey? {
         switch self {
-        case .submission(let fetch): RequestKey(fetch)
+        case .submitRequest(let fetch): RequestKey(fetch)
         case .retry(let key): key
-        case .cancel, .replacement, .remove, .query, .take, .setting: nil
+        case .cancel, .removeReplaced, .remove, .query, .takeFile, .changeSetting: nil
         }
     }
 
     var isQuery: Bool {
         switch self {
         case .query: true
-        case .cancel, .retry, .replacement, .remove, .take, .setting, .submission: false
+        case .cancel, .retry, .removeReplaced, .remove, .takeFile, .changeSetting, .submitRequest: false
         }
     }
 
-    var isSubmission: Bool { if case .submission = self { true } else { false } }
+    var isSubmission: Bool { if case .submitRequest = self { true } else { false } }
 
     /// The message that carries it.
     var message: ClientMessage {
         switch self {
-        case .cancel(let key), .replacement(let key): .removeRequest(key.handler, key.request)
+        case .cancel(let key), .removeReplaced(let key): .removeRequest(key.handler, key.request)
         case .retry(let key): .retry(key.handler, key.request)
-        case .remove(let pattern): .remove(pattern)
+        case .remove(let pattern): .removeHandlers(pattern)
         case .query(let query, let page): .query(query, page)
-        case .take(let sequence): .take(sequence)
-        case .setting(let setting): .set(setting)
-        case .submission(let fetch): .fetch(fetch)
+        case .takeFile(let sequence): .takeFile(sequence)
+        case .changeSetting(let setting): .changeSetting(setting)
+        case .submitRequest(let fetch): .fetch(fetch)
         }
     }
 }
@@ -299,33 +302,33 @@ extension ClientCore.Awaited {
 extension ClientCore {
     /// Handles a malformed message. An answer ends the question that it names. A terminal counts as received and ends
     /// its request.
-    mutating func received(malformed fragment: BrokerFragment, _ error: WireError) -> [ClientAction] {
+    mutating func malformedMessageReceived(_ fragment: BrokerFragment, _ error: WireError) -> [ClientAction] {
         var report = RefusedMessage(.other, ErrorReply(error))
-        guard phase == .ready else { return [.report(.refused(report))] }
+        guard phase == .ready else { return [.report(.messageRefused(report))] }
         var actions: [ClientAction] = []
-        switch fragment.to.flatMap({ resolveAwaited($0) }) {
+        switch fragment.answeredNumber.flatMap({ recordAnswer(to: $0) }) {
         case .cancel(let key)?: actions = [.report(.cancelled(key, wasOpen: false))]
         case .remove(let pattern)?: actions = [.report(.removed(pattern, count: 0))]
         case .query?: report.subject = .query
         // The file of the terminal may have another name.
-        case .take(let sequence)?: actions = fileTaken(sequence, nil)
-        case .submission(let fetch)?: name(RequestKey(fetch), in: &report)
-        case .retry(let key)?: name(key, in: &report)
-        case .setting?, .replacement?, nil: break
+        case .takeFile(let sequence)?: actions = fileTaken(sequence, nil)
+        case .submitRequest(let fetch)?: markRequestEnded(RequestKey(fetch), in: &report)
+        case .retry(let key)?: markRequestEnded(key, in: &report)
+        case .changeSetting?, .removeReplaced?, nil: break
         }
         if fragment.verb == "RESULT" || fragment.verb == "FAILED" {
             let key = fragment.handler.flatMap { handler in fragment.request.map { RequestKey(handler, $0) } }
             if let sequence = fragment.sequence {
-                guard ledger.receive(sequence, of: key) else { return [] }
-                ledger.finish(sequence)
+                guard deliveryLedger.recordTerminal(sequence, of: key) else { return [] }
+                deliveryLedger.finish(sequence)
             }
-            if let key, !isStale(key), endRequest(key) { name(key, in: &report) }
+            if let key, !hasPendingRemoval(key), endRequest(key) { markRequestEnded(key, in: &report) }
         }
-        return actions + sendHeld() + [.report(.refused(report))]
+        return actions + sendHeldMessages() + [.report(.messageRefused(report))]
     }
 
     /// Makes a report the end of a request.
-    private func name(_ key: RequestKey, in report: inout RefusedMessage) {
+    private func markRequestEnded(_ key: RequestKey, in report: inout RefusedMessage) {
         (report.code, report.subject) = ("internal", .fetch(key))
     }
 
@@ -333,8 +336,8 @@ extension ClientCore {
     private mutating func endRequest(_ key: RequestKey) -> Bool {
         let isOpen = requests.removeValue(forKey: key) != nil || isSubmitted(key)
         endSubmission(key)
-        waiting.remove(key)
-        pulls.ended(key)
+        waitingRequests.remove(key)
+        pulls.bodylessTerminalReceived(key)
         return isOpen
     }
 }

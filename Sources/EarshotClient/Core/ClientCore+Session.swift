@@ -9,54 +9,55 @@ extension ClientCore {
     /// Sends a message, or only numbers it while disconnected: its number marks it as not received, so the resumption
     /// sends it.
     mutating func send(_ message: ClientMessage) -> [ClientAction] {
-        numbers.add(message)
-        return phase == .ready && numbers.admits(message) ? [.send(message)] : []
+        sentNumbers.add(message)
+        return phase == .ready && sentNumbers.admits(message) ? [.send(message)] : []
     }
 
     /// Sends the messages that waited for answers to earlier ones.
-    mutating func sendHeld() -> [ClientAction] { numbers.release().map { .send($0) } }
+    mutating func sendHeldMessages() -> [ClientAction] { sentNumbers.releaseMessages().map { .send($0) } }
 
     /// Sends a message that the broker answers.
-    mutating func submit(_ what: Awaited) -> [ClientAction] {
-        lastOrder += 1
-        unansweredMessages.append(PendingMessage(what: what, order: lastOrder, number: .max, wasSent: false))
-        return sendAwaited(unansweredMessages.endIndex - 1)
+    mutating func sendAwaitingAnswer(_ what: Awaited) -> [ClientAction] {
+        lastCreationOrder += 1
+        unansweredMessages.append(
+            PendingMessage(content: what, creationOrder: lastCreationOrder, messageNumber: .max, wasSent: false))
+        return sendPendingMessage(at: unansweredMessages.endIndex - 1)
     }
 
-    mutating func sendAwaited(_ index: Int) -> [ClientAction] {
-        let actions = send(unansweredMessages[index].what.message)
-        unansweredMessages[index].number = numbers.lastNumber
+    mutating func sendPendingMessage(at index: Int) -> [ClientAction] {
+        let actions = send(unansweredMessages[index].content.message)
+        unansweredMessages[index].messageNumber = sentNumbers.lastAssignedNumber
         unansweredMessages[index].isRefused = false
         // A message that is held back leaves later, without another call of this function.
         unansweredMessages[index].wasSent = unansweredMessages[index].wasSent || phase == .ready
         return actions
     }
 
-    mutating func sendRequest(_ key: RequestKey) -> [ClientAction] {
+    mutating func sendOpenRequest(_ key: RequestKey) -> [ClientAction] {
         guard var request = requests[key] else { return [] }
         defer { requests[key] = request }
-        return send(&request)
+        return sendFetch(of: &request)
     }
 
-    mutating func send(_ request: inout OpenRequest) -> [ClientAction] {
-        let actions = send(request.takeMessage())
-        request.number = numbers.lastNumber
-        fetches.add(RequestKey(request.fetch.value), number: numbers.lastNumber)
-        if fetches.count > 2 * requests.count + SentFetches.mostSpareEntries {
-            fetches.removeAll { requests[$1]?.number != $0 }
+    mutating func sendFetch(of request: inout OpenRequest) -> [ClientAction] {
+        let actions = send(request.takeFetchMessage())
+        request.messageNumber = sentNumbers.lastAssignedNumber
+        sentFetches.add(RequestKey(request.fetch.value), number: sentNumbers.lastAssignedNumber)
+        if sentFetches.count > 2 * requests.count + SentFetches.maximumSpareEntries {
+            sentFetches.removeAll { requests[$1]?.messageNumber != $0 }
         }
         return actions
     }
 
     /// Sends a message that OK answers.
-    mutating func notify(_ message: ClientMessage) -> [ClientAction] {
+    mutating func sendNotice(_ message: ClientMessage) -> [ClientAction] {
         let actions = send(message)
-        guard token != nil else { return actions }
-        notices.append(message, number: numbers.lastNumber)
+        guard sessionToken != nil else { return actions }
+        noticeLog.append(message, number: sentNumbers.lastAssignedNumber)
         // Without a connection nothing confirms them: the next one starts a new session.
-        if notices.isFull, phase != .ready {
-            notices = NoticeLog()
-            token = nil
+        if noticeLog.isFull, phase != .ready {
+            noticeLog = NoticeLog()
+            sessionToken = nil
         }
         return actions
     }
@@ -64,69 +65,71 @@ extension ClientCore {
     /// Records an answer, and ends the question that has it.
     ///
     /// - Returns: the question; nil if the message is none, or had the answer before.
-    mutating func resolveAwaited(_ number: UInt64) -> Awaited? {
-        numbers.answered(number)
-        lastReceived(number)
+    mutating func recordAnswer(to number: UInt64) -> Awaited? {
+        sentNumbers.recordAnswer(to: number)
+        brokerReceived(through: number)
         // Numbers rise, and few questions are passed: those about durable requests.
-        guard let index = unansweredMessages.firstIndex(where: { $0.number >= number }),
-            unansweredMessages[index].number == number
+        guard let index = unansweredMessages.firstIndex(where: { $0.messageNumber >= number }),
+            unansweredMessages[index].messageNumber == number
         else {
             return nil
         }
-        return unansweredMessages.remove(at: index).what
+        return unansweredMessages.remove(at: index).content
     }
 
     /// Records that the broker received all messages up to a number.
-    mutating func lastReceived(_ number: UInt64) {
+    mutating func brokerReceived(through number: UInt64) {
         guard number < .max else { return }
-        notices.confirm(through: number)
-        if !replaced.isEmpty { replaced = replaced.filter { $0.value > number } }
+        noticeLog.removeConfirmed(through: number)
+        if !replacedRequests.isEmpty { replacedRequests = replacedRequests.filter { $0.value > number } }
     }
 
     // MARK: Resumption
 
-    /// Resumes a session in which the broker knows the messages up to `lastReceived`.
+    /// Resumes a session in which the broker knows the messages up to `brokerReceived`.
     ///
     /// Repeats the messages after those in their order. The broker repeats lost answers, except those to queries, which
     /// are asked again.
-    mutating func resumed(_ lastReceived: UInt64, _ welcome: Welcome) -> [ClientAction] {
+    mutating func sessionResumed(after lastReceived: UInt64, _ welcome: Welcome) -> [ClientAction] {
         phase = .ready
-        token = welcome.token
-        spool = welcome.spool
-        isPulling = welcome.isPulling
+        sessionToken = welcome.token
+        spool = welcome.spoolPath
+        isPulling = welcome.pullsBodies
         broker = welcome.broker
-        var actions: [ClientAction] = [.report(.state(.connected(welcome.broker)))]
+        var actions: [ClientAction] = [.report(.stateChanged(.connected(welcome.broker)))]
         // Terminals of replaced requests are repeated after WELCOME.
-        for key in replaced.keys { replaced[key] = .max }
-        self.lastReceived(lastReceived)
+        for key in replacedRequests.keys { replacedRequests[key] = .max }
+        self.brokerReceived(through: lastReceived)
         var unreceived: [(number: UInt64, send: (inout ClientCore) -> [ClientAction])] = []
-        for notice in notices.entries { unreceived.append((notice.number, { $0.notify(notice.message) })) }
-        let isKnown: (PendingMessage) -> Bool = { $0.number <= lastReceived && !$0.what.isQuery }
+        for notice in noticeLog.entries { unreceived.append((notice.number, { $0.sendNotice(notice.message) })) }
+        let isKnown: (PendingMessage) -> Bool = { $0.messageNumber <= lastReceived && !$0.content.isQuery }
         for question in unansweredMessages where !isKnown(question) {
-            unreceived.append((question.number, { $0.resend(question) }))
+            unreceived.append((question.messageNumber, { $0.resendPendingMessage(question) }))
         }
-        for (key, request) in requests where request.number > lastReceived && request.waitsFor == nil {
-            if request.number < .max { requests[key]?.wasSent = false }
+        for (key, request) in requests
+        where request.messageNumber > lastReceived && request.blockingTerminalSequence == nil {
+            if request.messageNumber < .max { requests[key]?.wasSent = false }
             // Requests never sent come last, in the order of their creation.
-            let number = request.number == .max ? (UInt64.max >> 1) + request.order : request.number
-            unreceived.append((number, { $0.sendRequest(key) }))
+            let number =
+                request.messageNumber == .max ? (UInt64.max >> 1) + request.creationOrder : request.messageNumber
+            unreceived.append((number, { $0.sendOpenRequest(key) }))
         }
-        notices = NoticeLog()
+        noticeLog = NoticeLog()
         unansweredMessages.removeAll { !isKnown($0) }
-        numbers.resume(after: lastReceived)
-        fetches.resume(after: lastReceived)
-        if let sequence = ledger.acknowledged { actions += send(.acknowledge(sequence)) }
+        sentNumbers.resume(after: lastReceived)
+        sentFetches.resume(after: lastReceived)
+        if let sequence = deliveryLedger.acknowledgedNumber { actions += send(.acknowledge(sequence)) }
         for (_, send) in unreceived.sorted(by: { $0.number < $1.number }) { actions += send(&self) }
-        for key in replaced.keys { replaced[key] = numbers.lastNumber + 1 }
+        for key in replacedRequests.keys { replacedRequests[key] = sentNumbers.lastAssignedNumber + 1 }
         return actions
     }
 
     /// Whether the broker drains, and another bus can take over: no body is being read, and each request that was sent may
     /// be made again there.
-    var mayMove: Bool {
-        guard phase == .ready, isDraining, pulls.isEmpty, taking.isEmpty else { return false }
+    var canChangeBus: Bool {
+        guard phase == .ready, isDraining, pulls.isEmpty, terminalsAwaitingTaken.isEmpty else { return false }
         let submissions = unansweredMessages.compactMap { question in
-            if case .submission(let fetch) = question.what, question.wasSent { fetch.options } else { nil }
+            if case .submitRequest(let fetch) = question.content, question.wasSent { fetch.options } else { nil }
         }
         let options = requests.values.filter(\.wasSent).map(\.fetch.value.options) + submissions
         return options.allSatisfy { $0.isRepeatable && !$0.isDurable }
@@ -139,21 +142,21 @@ extension ClientCore {
     mutating func busChanged() -> [ClientAction] {
         var stayed: [(order: UInt64, key: RequestKey)] = []
         for (key, request) in requests where request.wasSent && request.fetch.value.options.isDurable {
-            stayed.append((request.order, key))
+            stayed.append((request.creationOrder, key))
             requests[key] = nil
         }
         unansweredMessages.removeAll { question in
-            guard case .submission(let fetch) = question.what, question.wasSent, fetch.options.isDurable else {
+            guard case .submitRequest(let fetch) = question.content, question.wasSent, fetch.options.isDurable else {
                 return false
             }
-            stayed.append((question.order, RequestKey(fetch)))
+            stayed.append((question.creationOrder, RequestKey(fetch)))
             return true
         }
         let actions = endSession()
         return actions
             + stayed.sorted { $0.order < $1.order }.map { entry in
                 .report(
-                    .refused(
+                    .messageRefused(
                         Self.connectionLost(
                             entry.key,
                             "the bus that received the durable request cannot be reached: the request stays there if it was stored"
@@ -161,8 +164,8 @@ extension ClientCore {
             }
     }
 
-    mutating func resend(_ question: PendingMessage) -> [ClientAction] {
+    mutating func resendPendingMessage(_ question: PendingMessage) -> [ClientAction] {
         unansweredMessages.append(question)
-        return sendAwaited(unansweredMessages.endIndex - 1)
+        return sendPendingMessage(at: unansweredMessages.endIndex - 1)
     }
 }

@@ -27,23 +27,23 @@ struct ClientCore {
         /// Repetition of a durable request. Its answer is ACCEPTED, FAILED without a number, or ERROR.
         case retry(RequestKey)
         /// Removal of a request whose ID is used again. Messages before its answer concern the old request.
-        case replacement(RequestKey)
+        case removeReplaced(RequestKey)
         case remove(HandlerPattern)
         case query(Query, QueryPage)
         /// TAKE of the file of a terminal with this sequence number.
-        case take(UInt64)
-        case setting(SettingWords)
+        case takeFile(UInt64)
+        case changeSetting(SettingWords)
         /// Request without subscription. Its answer is OK, or as that of a repetition if it is durable.
-        case submission(Fetch)
+        case submitRequest(Fetch)
     }
 
     /// A message that awaits an answer.
     struct PendingMessage {
-        let what: Awaited
+        let content: Awaited
         /// Position in the order of creation, in which submissions and requests are repeated.
-        let order: UInt64
+        let creationOrder: UInt64
         /// Number of its message in the session.
-        var number: UInt64
+        var messageNumber: UInt64
         /// Whether it was sent, in any session.
         var wasSent: Bool
         /// Whether a broker that accepts no requests has refused this submission, which waits for the next broker.
@@ -54,22 +54,22 @@ struct ClientCore {
     /// the bound a further removal is refused, so a program without a broker cannot fill its memory.
     static let mostUnsentRemovals = 10_000
     /// Maximum refusals of a resumption with `session-in-use` before a new session is started.
-    static let mostRefusals = 100
+    static let maximumResumptionRefusals = 100
 
     let hello: Hello
     /// Whether the consumer finishes every delivery; otherwise only those whose body is a file.
-    let finishesNone: Bool
+    let consumerFinishesDeliveries: Bool
     var phase = Phase.disconnected
     var isDraining = false
     /// Whether the broker has refused a request of this connection because it accepts none.
-    var isRefusing = false
+    var isBrokerRefusing = false
     var requests: [RequestKey: OpenRequest] = [:]
-    var lastOrder: UInt64 = 0
+    var lastCreationOrder: UInt64 = 0
     /// Replaced requests whose terminals may still arrive, with the number of the message that proves the replacement
     /// once the broker has received it.
-    var replaced: [RequestKey: UInt64] = [:]
+    var replacedRequests: [RequestKey: UInt64] = [:]
     /// Requests with `waitsFor`, so that an acknowledgement does not search all requests.
-    var waiting: Set<RequestKey> = []
+    var waitingRequests: Set<RequestKey> = []
     var subscriptions: [HandlerPattern] = []
     /// Cookies for the jars of handlers, in the order of the calls.
     var cookies: [StoredCookies] = []
@@ -78,7 +78,7 @@ struct ClientCore {
     var unansweredMessages = Deque<PendingMessage>()
     /// Submissions of lost sessions that are not idempotent.
     var lostSubmissions: [RequestKey] = []
-    var ledger = DeliveryLedger()
+    var deliveryLedger = DeliveryLedger()
     /// Bodies that the broker sends.
     var pulls = BodyPulls()
     /// Whether the broker sends the bodies that it has in files.
@@ -86,27 +86,27 @@ struct ClientCore {
     /// Whether the consumer moves files of own requests, so that the core asks for their ownership.
     var takesFiles = false
     /// Terminals that wait for TAKEN, by sequence number.
-    var taking: [UInt64: DeliveredTerminal] = [:]
+    var terminalsAwaitingTaken: [UInt64: DeliveredTerminal] = [:]
     /// Number of sessions. It distinguishes late deliveries of a lost session.
-    var link: UInt64 = 0
+    var sessionNumber: UInt64 = 0
     /// Token to resume the session; nil if the next connection starts a new one.
-    var token: SessionToken?
+    var sessionToken: SessionToken?
     /// Folder of body files, as named by the last broker.
     var spool: String?
     /// Numbers of the session's messages.
-    var numbers = SentNumbers()
+    var sentNumbers = SentNumbers()
     /// FETCHes that an ERROR may name.
-    var fetches = SentFetches()
+    var sentFetches = SentFetches()
     /// SUBSCRIBE, UNSUBSCRIBE, PRIORITY and COOKIES that the broker may not have received. Empty without a lease.
-    var notices = NoticeLog()
+    var noticeLog = NoticeLog()
     /// Unanswered removals while disconnected.
     var unsentRemovals = 0
     /// Consecutive refusals of a resumption with `session-in-use`.
-    var refusals = 0
+    var resumptionRefusals = 0
 
     init(hello: Hello, finishesNone: Bool = false) {
         self.hello = hello
-        self.finishesNone = finishesNone
+        self.consumerFinishesDeliveries = finishesNone
     }
 
     // MARK: The connection
@@ -116,8 +116,8 @@ struct ClientCore {
         phase = .greeting
         countRemovals()
         var hello = hello
-        hello.token = token
-        if token != nil { hello.unanswered = numbers.unanswered }
+        hello.token = sessionToken
+        if sessionToken != nil { hello.firstUnansweredNumber = sentNumbers.lowestUnansweredNumber }
         return [.send(.hello(hello))]
     }
 
@@ -126,90 +126,90 @@ struct ClientCore {
         let wasDisconnected = phase == .disconnected
         phase = .disconnected
         isDraining = false
-        isRefusing = false
-        if notices.isFull { token = nil }
-        pulls.detach()
-        let lost = token == nil ? endSession() : []
+        isBrokerRefusing = false
+        if noticeLog.isFull { sessionToken = nil }
+        pulls.voidAllReads()
+        let lost = sessionToken == nil ? endSession() : []
         countRemovals()
-        return wasDisconnected ? [] : [.report(.state(.disconnected))] + lost
+        return wasDisconnected ? [] : [.report(.stateChanged(.disconnected))] + lost
     }
 
     private mutating func countRemovals() {
-        unsentRemovals = unansweredMessages.count { if case .remove = $0.what { true } else { false } }
+        unsentRemovals = unansweredMessages.count { if case .remove = $0.content { true } else { false } }
     }
 
     /// Ends the client: BYE ends the lease.
     mutating func endClient() -> [ClientAction] {
-        guard phase == .ready, token != nil else { return [] }
-        token = nil
+        guard phase == .ready, sessionToken != nil else { return [] }
+        sessionToken = nil
         return [.send(.bye)]
     }
 
     /// Handles a message of the broker.
     ///
     /// - Parameter count: number of bytes in its body.
-    mutating func received(_ message: consuming NumberedAnswer, count: Int = 0) -> [ClientAction] {
-        let actions = handle(message, count)
-        return numbers.isHolding ? actions + sendHeld() : actions
+    mutating func messageReceived(_ message: consuming NumberedAnswer, count: Int = 0) -> [ClientAction] {
+        let actions = handleAnswer(message, count)
+        return sentNumbers.hasHeldMessages ? actions + sendHeldMessages() : actions
     }
 
-    private mutating func handle(_ answer: consuming NumberedAnswer, _ count: Int) -> [ClientAction] {
+    private mutating func handleAnswer(_ answer: consuming NumberedAnswer, _ count: Int) -> [ClientAction] {
         // About an earlier message: the refusal of HELLO has no number.
-        if case .error = answer.message, phase != .ready, answer.to != nil { return [] }
-        var to = phase == .ready ? answer.to : nil
+        if case .error = answer.message, phase != .ready, answer.answeredNumber != nil { return [] }
+        var to = phase == .ready ? answer.answeredNumber : nil
         // The broker did not carry out the message, which is sent to it again.
         if case .error(let reply) = answer.message, reply.code == "hello-required" { to = nil }
         if case .terminal(let terminal) = answer.message { return terminalReceived(terminal, answering: to) }
-        let requested = to.flatMap { resolveAwaited($0) }
+        let requested = to.flatMap { recordAnswer(to: $0) }
         switch answer.message {
-        case .welcome(let welcome): return welcomed(by: welcome)
-        case .accepted(let handler, let request):
+        case .welcome(let welcome): return welcomeReceived(welcome)
+        case .fetchAccepted(let handler, let request):
             let key = RequestKey(handler, request)
-            let isOpen = requested != nil || to != nil && requests[key]?.number == to
-            return isOpen && !isStale(key) ? [.report(.accepted(key))] : []
+            let isOpen = requested != nil || to != nil && requests[key]?.messageNumber == to
+            return isOpen && !hasPendingRemoval(key) ? [.report(.accepted(key))] : []
         // Returned above.
         case .terminal: return []
         case .progress(let progress): return progressReceived(progress)
-        case .removed(_, let count):
+        case .handlersRemoved(_, let count):
             guard case .remove(let pattern)? = requested else { return [] }
             return [.report(.removed(pattern, count: count))]
         case .requestRemoved(_, _, let wasOpen):
             guard case .cancel(let key)? = requested else { return [] }
             return [.report(.cancelled(key, wasOpen: wasOpen))]
-        case .answer:
+        case .queryAnswer:
             guard case .query(let query, _)? = requested else { return [] }
-            return [.report(.answered(query))]
-        case .changed(let setting):
-            guard case .setting? = requested else { return [] }
-            return [.report(.changed(setting))]
-        case .data(let data): return dataReceived(data, count: count)
-        case .taken(_, let path):
-            guard case .take(let sequence)? = requested else { return [] }
+            return [.report(.queryAnswered(query))]
+        case .settingChanged(let setting):
+            guard case .changeSetting? = requested else { return [] }
+            return [.report(.settingChanged(setting))]
+        case .bodyData(let data): return dataReceived(data, count: count)
+        case .fileTaken(_, let path):
+            guard case .takeFile(let sequence)? = requested else { return [] }
             return fileTaken(sequence, path)
         case .error(let reply): return messageRefused(reply, answering: to, requested)
         case .ok: return []
         case .goodbye(let reason):
             guard reason == "draining" else { return [.reconnect] }
             isDraining = true
-            return [.report(.state(.draining))]
+            return [.report(.stateChanged(.draining))]
         }
     }
 
     /// Acknowledges all deliveries finished in a pass with one ACK, and continues to read bodies.
-    mutating func passEnded() -> [ClientAction] { acknowledge() + readOn() }
+    mutating func passEnded() -> [ClientAction] { acknowledge() + continueReading() }
 
     /// Returns a message with its number. The shell calls it for each message that it sends, in their order.
-    mutating func numbered(_ message: ClientMessage) -> NumberedMessage { numbers.numbered(message) }
+    mutating func numbered(_ message: ClientMessage) -> NumberedMessage { sentNumbers.numbered(message) }
 
     private mutating func acknowledge() -> [ClientAction] {
-        guard phase == .ready, let sequence = ledger.takeAcknowledgement() else { return [] }
-        pulls.acknowledged(sequence)
+        guard phase == .ready, let sequence = deliveryLedger.takeAcknowledgement() else { return [] }
+        pulls.terminalsAcknowledged(sequence)
         var actions = send(.acknowledge(sequence))
-        for key in waiting {
-            guard let waitsFor = requests[key]?.waitsFor, waitsFor <= sequence else { continue }
-            waiting.remove(key)
-            requests[key]?.waitsFor = nil
-            if !isDraining { actions += sendRequest(key) }
+        for key in waitingRequests {
+            guard let waitsFor = requests[key]?.blockingTerminalSequence, waitsFor <= sequence else { continue }
+            waitingRequests.remove(key)
+            requests[key]?.blockingTerminalSequence = nil
+            if !isDraining { actions += sendOpenRequest(key) }
         }
         return actions
     }
@@ -217,7 +217,8 @@ struct ClientCore {
     /// Whether requests wait for the next broker, because the last one accepted none. O(requests).
     var areRequestsHeld: Bool {
         if unansweredMessages.contains(where: \.isRefused) { return true }
-        return (isDraining || isRefusing) && requests.values.contains { $0.number == .max && $0.waitsFor == nil }
+        return (isDraining || isBrokerRefusing)
+            && requests.values.contains { $0.messageNumber == .max && $0.blockingTerminalSequence == nil }
     }
 
     // MARK: Calls of the consumer
@@ -228,28 +229,32 @@ struct ClientCore {
     ///   O(requests).
     mutating func fetch(_ fetch: Shared<Fetch>, inPlaceOf old: [RequestKey]? = nil) -> [ClientAction] {
         guard fetch.value.options.subscribes else {
-            return submit(.submission(fetch.value))
+            return sendAwaitingAnswer(.submitRequest(fetch.value))
         }
-        guard fetch.value.options.replacesHandler else { return submit(fetch, losses: 0) }
-        let replacedKeys = forget(.handler(fetch.value.handler), old)
-        for key in replacedKeys { replaced[key] = .max }
-        let actions = submit(fetch, losses: 0)
-        if phase == .ready { for key in replacedKeys where replaced[key] != nil { replaced[key] = numbers.lastNumber } }
+        guard fetch.value.options.replacesHandler else { return submit(fetch, missingFileCount: 0) }
+        let replacedKeys = forgetRequests(of: .handler(fetch.value.handler), among: old)
+        for key in replacedKeys { replacedRequests[key] = .max }
+        let actions = submit(fetch, missingFileCount: 0)
+        if phase == .ready {
+            for key in replacedKeys where replacedRequests[key] != nil {
+                replacedRequests[key] = sentNumbers.lastAssignedNumber
+            }
+        }
         return actions
     }
 
     mutating func cancel(_ key: RequestKey) -> [ClientAction] {
         let request = requests.removeValue(forKey: key)
         if request == nil { forgetSubmissions { $0 == key } }
-        waiting.remove(key)
-        dropBodies { $0 == key }
+        waitingRequests.remove(key)
+        discardBodies { $0 == key }
         // The broker does not know the request: no REMOVE, because those would accumulate without bound while
         // disconnected.
         if request?.isUnknownToBroker == true { return [.report(.cancelled(key, wasOpen: true))] }
-        return submit(.cancel(key))
+        return sendAwaitingAnswer(.cancel(key))
     }
 
-    mutating func retry(_ key: RequestKey) -> [ClientAction] { submit(.retry(key)) }
+    mutating func retry(_ key: RequestKey) -> [ClientAction] { sendAwaitingAnswer(.retry(key)) }
 
     /// - Parameter old: open requests of the pattern; nil searches all requests in O(requests).
     /// - Returns: nil if the removal is refused, because `mostUnsentRemovals` wait for a connection. Nothing changes.
@@ -258,31 +263,31 @@ struct ClientCore {
             guard unsentRemovals < Self.mostUnsentRemovals else { return nil }
             unsentRemovals += 1
         }
-        forget(pattern, old)
+        forgetRequests(of: pattern, among: old)
         cookies.removeAll { pattern.matches($0.handler) }
         // A subscription to a subtree stays.
         subscriptions.removeAll { if case .handler(let handler) = $0 { pattern.matches(handler) } else { false } }
-        return submit(.remove(pattern))
+        return sendAwaitingAnswer(.remove(pattern))
     }
 
     mutating func subscribe(_ pattern: HandlerPattern) -> [ClientAction] {
         guard !subscriptions.contains(pattern) else { return [] }
         subscriptions.append(pattern)
-        return notify(.subscribe(pattern))
+        return sendNotice(.subscribe(pattern))
     }
 
     mutating func unsubscribe(_ pattern: HandlerPattern) -> [ClientAction] {
         subscriptions.removeAll { $0 == pattern }
-        return notify(.unsubscribe(pattern))
+        return sendNotice(.unsubscribe(pattern))
     }
 
     /// Stores cookies in the jar of a handler's root, and again in that of each later broker until the handler is removed.
     ///
     /// - Parameter fields: `Set-Cookie` fields of the URL's server, separated by LF.
     mutating func storeCookies(_ fields: [UInt8], from url: String, for handler: HandlerID) -> [ClientAction] {
-        let message = ClientMessage.cookies(handler, url: url, fields: fields)
-        cookies.append(StoredCookies(handler: handler, message: message, broker: phase == .ready ? broker : nil))
-        return notify(message)
+        let message = ClientMessage.storeCookies(handler, url: url, fields: fields)
+        cookies.append(StoredCookies(handler: handler, cookiesMessage: message, broker: phase == .ready ? broker : nil))
+        return sendNotice(message)
     }
 
     mutating func setPriority(_ key: RequestKey, _ priority: PriorityClass) -> [ClientAction] {
@@ -290,37 +295,39 @@ struct ClientCore {
             fetch.options.priority = priority
             requests[key]?.fetch = Shared(fetch)
         }
-        return notify(.priority(key.handler, key.request, priority))
+        return sendNotice(.setPriority(key.handler, key.request, priority))
     }
 
     mutating func query(_ query: Query, _ page: QueryPage = QueryPage()) -> [ClientAction] {
-        submit(.query(query, page))
+        sendAwaitingAnswer(.query(query, page))
     }
 
-    mutating func set(_ setting: SettingWords) -> [ClientAction] {
-        submit(.setting(setting))
+    mutating func changeSetting(_ setting: SettingWords) -> [ClientAction] {
+        sendAwaitingAnswer(.changeSetting(setting))
     }
 
     /// Returns whether a delivery belongs to the current session.
-    func isDue(_ id: DeliveredTerminal.ID) -> Bool { id.link == link }
+    func isOfCurrentSession(_ id: DeliveredTerminal.ID) -> Bool { id.sessionNumber == sessionNumber }
 
     /// Finishes a delivery. Deliveries of earlier sessions have no effect.
-    mutating func finish(_ id: DeliveredTerminal.ID) {
-        guard isDue(id) else { return }
-        ledger.finish(id.sequence)
+    mutating func finishDelivery(_ id: DeliveredTerminal.ID) {
+        guard isOfCurrentSession(id) else { return }
+        deliveryLedger.finish(id.sequence)
     }
 
     /// Repeats the request of a delivery whose file the consumer cannot read.
     ///
     /// - Returns: nil if the request lost its file too often, is not idempotent, or belongs to another client.
-    mutating func resubmit(_ delivery: DeliveredTerminal) -> [ClientAction]? {
-        finish(delivery.id)
-        guard var fetch = delivery.fetch, fetch.options.isRepeatable, delivery.losses < OpenRequest.mostLosses else {
+    mutating func resubmitRequest(of delivery: DeliveredTerminal) -> [ClientAction]? {
+        finishDelivery(delivery.id)
+        guard var fetch = delivery.fetch, fetch.options.isRepeatable,
+            delivery.missingFileCount < OpenRequest.maximumMissingFiles
+        else {
             return nil
         }
         // The first attempt replaced the earlier requests of the handler. A second REPLACE would purge later ones.
         fetch.options.replacesHandler = false
-        return submit(Shared(fetch), losses: delivery.losses + 1)
+        return submit(Shared(fetch), missingFileCount: delivery.missingFileCount + 1)
     }
 }
 
@@ -328,7 +335,18 @@ struct ClientCore {
 struct StoredCookies {
     let handler: HandlerID
     /// The message that carries them.
-    let message: ClientMessage
+    let cookiesMessage: ClientMessage
     /// Broker to which the message was sent; nil for none.
     var broker: BrokerInstance?
+}
+
+/// Reference to a large immutable value, passed without copies.
+final class Shared<Value: Sendable & Equatable>: Sendable, Equatable {
+    let value: Value
+
+    init(_ value: Value) {
+        self.value = value
+    }
+
+    static func == (left: Shared, right: Shared) -> Bool { left === right || left.value == right.value }
 }

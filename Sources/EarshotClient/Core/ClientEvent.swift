@@ -15,15 +15,15 @@ package enum ClientEvent: Sendable {
     /// Handlers were removed, with `count` open requests. No further event concerns these.
     case removed(HandlerPattern, count: Int)
     /// Answer to a query, as JSON.
-    case answer(Query, json: [UInt8])
+    case queryAnswer(Query, json: [UInt8])
     /// A setting was changed, in canonical form.
-    case changed(SettingWords)
+    case settingChanged(SettingWords)
     /// The broker refused a message, or sent a message that this version cannot read.
     ///
     /// The request of a refused FETCH has ended without a terminal. The library's own code `connection-lost` means that a
     /// request which is not idempotent was in flight on a lost connection: the server may have processed it, and it is
     /// not repeated.
-    case refused(RefusedMessage)
+    case messageRefused(RefusedMessage)
     /// The state of the connection changed.
     case state(ClientState)
 }

@@ -15,25 +15,25 @@ struct DeliveryLedger {
     private var entries = Deque<Entry>()
     private var lastReceived: UInt64 = 0
     private var lastAcknowledged: UInt64 = 0
-    private var sequences: [RequestKey: UInt64] = [:]
+    private var unacknowledgedSequences: [RequestKey: UInt64] = [:]
 
     /// Records a terminal.
     ///
     /// - Returns: false for a repetition.
-    mutating func receive(_ sequence: UInt64, of key: RequestKey?) -> Bool {
+    mutating func recordTerminal(_ sequence: UInt64, of key: RequestKey?) -> Bool {
         guard sequence > lastReceived else { return false }
         lastReceived = sequence
         entries.append(Entry(sequence: sequence, key: key))
-        if let key { sequences[key] = sequence }
+        if let key { unacknowledgedSequences[key] = sequence }
         return true
     }
 
     /// Last acknowledged number; nil if there is none.
-    var acknowledged: UInt64? { lastAcknowledged > 0 ? lastAcknowledged : nil }
+    var acknowledgedNumber: UInt64? { lastAcknowledged > 0 ? lastAcknowledged : nil }
 
     /// Returns the number of an unacknowledged terminal of `key`; nil if there is none. The ID is in use until the
     /// acknowledgement.
-    func unacknowledged(_ key: RequestKey) -> UInt64? { sequences[key] }
+    func unacknowledgedSequence(of key: RequestKey) -> UInt64? { unacknowledgedSequences[key] }
 
     /// Finishes a terminal. Has no effect if it is not outstanding.
     mutating func finish(_ sequence: UInt64) {
@@ -52,10 +52,10 @@ struct DeliveryLedger {
         while let first = entries.first, first.isFinished {
             entries.removeFirst()
             lastAcknowledged = first.sequence
-            if let key = first.key, let place = sequences.index(forKey: key),
-                sequences.values[place] == first.sequence
+            if let key = first.key, let place = unacknowledgedSequences.index(forKey: key),
+                unacknowledgedSequences.values[place] == first.sequence
             {
-                sequences.remove(at: place)
+                unacknowledgedSequences.remove(at: place)
             }
             if entries.first?.isFinished != true { return lastAcknowledged }
         }

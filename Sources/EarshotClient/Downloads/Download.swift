@@ -27,7 +27,7 @@ public final class Download: Sendable {
 
     /// Cancels the request. Waiting readers fail with `CancellationError`. Has no effect after the end.
     public func cancel() {
-        if state.current.value.ending == nil { request.cancel() }
+        if state.versionedValue.value.ending == nil { request.cancel() }
     }
 
     /// Changes the priority while the request is queued.
@@ -48,8 +48,8 @@ public final class Download: Sendable {
     /// - Throws: ``BusError``; `CancellationError` when the download or the task is cancelled.
     public nonisolated(nonsending) func response() async throws -> Response {
         while true {
-            let (value, version) = state.current
-            if let obstacle = request.obstacle { throw obstacle }
+            let (value, version) = state.versionedValue
+            if let obstacle = request.invalidityError { throw obstacle }
             if let ending = value.ending { return try ending.result.get() }
             try Task.checkCancellation()
             await state.changed(since: version)
@@ -84,8 +84,8 @@ public struct DownloadProgressSequence: AsyncSequence, Sendable {
         /// - Returns: the report, or nil.
         public mutating func next(isolation actor: isolated (any Actor)?) async -> DownloadProgress? {
             while !Task.isCancelled {
-                let (state, version) = download.state.current
-                if download.request.obstacle != nil { return nil }
+                let (state, version) = download.state.versionedValue
+                if download.request.invalidityError != nil { return nil }
                 if version > 0, state.progress != lastProgress {
                     lastProgress = state.progress
                     return lastProgress

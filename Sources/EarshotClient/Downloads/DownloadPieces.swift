@@ -37,13 +37,13 @@ public struct DownloadPieces: AsyncSequence, Sendable {
         public mutating func next(isolation actor: isolated (any Actor)?) async throws -> DownloadPiece? {
             while true {
                 try Task.checkCancellation()
-                let (state, version) = download.state.current
-                if let obstacle = download.request.obstacle { throw obstacle }
-                switch try step(state) {
+                let (state, version) = download.state.versionedValue
+                if let obstacle = download.request.invalidityError { throw obstacle }
+                switch try nextStep(for: state) {
                 case .read(let body):
-                    let piece = try await Self.read(body, offset)
+                    let piece = try await Self.readPiece(of: body, at: offset)
                     // This check runs on the caller's actor: a removal there precedes or follows it.
-                    if let obstacle = download.request.obstacle { throw obstacle }
+                    if let obstacle = download.request.invalidityError { throw obstacle }
                     offset += piece.count
                     return .bytes(piece)
                 case .restart:
@@ -55,27 +55,27 @@ public struct DownloadPieces: AsyncSequence, Sendable {
             }
         }
 
-        private mutating func step(_ state: DownloadState) throws -> Step {
+        private mutating func nextStep(for state: DownloadState) throws -> Step {
             if let ending = state.ending {
                 let body = try ending.result.get().body
-                guard isSame(state.endGeneration) else { return .restart }
+                guard isContinuation(state.wholeBodyGeneration) else { return .restart }
                 return offset < body.count ? .read(body) : .end
             }
             guard let source = state.source else { return .wait }
-            guard isSame(source.generation) else { return .restart }
-            guard offset < source.count else { return .wait }
-            return .read(ResponseBody(source.file, length: source.count, source.generation))
+            guard isContinuation(source.generation) else { return .restart }
+            guard offset < source.availableBytes else { return .wait }
+            return .read(ResponseBody(file: source.file, length: source.availableBytes, generation: source.generation))
         }
 
         /// Returns whether a body of this generation continues the bytes already read. At offset 0 any does.
-        private mutating func isSame(_ other: Generation?) -> Bool {
+        private mutating func isContinuation(_ other: Generation?) -> Bool {
             let isSame = offset == 0 || other == generation
             generation = other
             return isSame
         }
 
         /// Reads outside the caller's actor, because a disk can be slow.
-        @concurrent private static func read(_ body: ResponseBody, _ offset: Int) async throws -> [UInt8] {
+        @concurrent private static func readPiece(of body: ResponseBody, at offset: Int) async throws -> [UInt8] {
             try body.piece(at: offset)
         }
     }

@@ -9,7 +9,7 @@ struct DownloadState: Sendable {
         let generation: Generation
         let file: DeliveredFile
         /// Bytes available in the file.
-        var count: Int
+        var availableBytes: Int
     }
 
     private(set) var progress = DownloadProgress(received: 0, total: nil)
@@ -18,18 +18,18 @@ struct DownloadState: Sendable {
     /// Ending; nil while the download runs.
     private(set) var ending: RequestEnding?
     /// Identity of the whole body's content; nil if unknown.
-    private(set) var endGeneration: Generation?
+    private(set) var wholeBodyGeneration: Generation?
 
     /// Records a progress report.
     ///
     /// - Parameter file: file of the report, if opened: see ``needsFile(of:)``.
-    mutating func progressed(_ reported: Progress, _ file: DeliveredFile?) {
-        progress = DownloadProgress(received: reported.received, total: reported.total)
+    mutating func recordProgress(_ reported: Progress, file: DeliveredFile?) {
+        progress = DownloadProgress(received: reported.receivedBytes, total: reported.totalBytes)
         guard let generation = reported.generation else { return }
         if let file {
-            source = Source(generation: generation, file: file, count: reported.received)
+            source = Source(generation: generation, file: file, availableBytes: reported.receivedBytes)
         } else if let source, source.generation == generation {
-            self.source?.count = max(source.count, reported.received)
+            self.source?.availableBytes = max(source.availableBytes, reported.receivedBytes)
         } else {
             // The content changed and its file was renamed. The next report has the new path.
             source = nil
@@ -38,16 +38,18 @@ struct DownloadState: Sendable {
 
     /// Returns whether the report names a file that is not open.
     func needsFile(of reported: Progress) -> Bool {
-        reported.file != nil && reported.generation != nil && reported.generation != source?.generation
+        reported.filePath != nil && reported.generation != nil && reported.generation != source?.generation
     }
 
-    mutating func ended(_ ending: RequestEnding) {
+    mutating func recordEnding(_ ending: RequestEnding) {
         self.ending = ending
         defer { source = nil }
         guard case .response(let response) = ending else { return }
-        endGeneration = response.body.generation
+        wholeBodyGeneration = response.body.generation
         // A body in memory has no generation. It continues the file if it begins with the file's bytes.
-        if let source, response.body.begins(with: source.file, source.count) { endGeneration = source.generation }
+        if let source, response.body.begins(withFile: source.file, byteCount: source.availableBytes) {
+            wholeBodyGeneration = source.generation
+        }
         progress = DownloadProgress(received: response.body.count, total: response.body.count)
     }
 }

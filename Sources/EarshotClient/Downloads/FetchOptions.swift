@@ -80,11 +80,11 @@ public struct FetchOptions: Sendable {
     ///
     /// - Throws: `BusError` with ``BusError/Code/invalidRequest`` if the message would be read differently from the
     ///   options.
-    func request(
-        _ key: RequestKey, _ url: String, _ priority: Priority, streams: Bool = false
+    func makeFetch(
+        _ key: RequestKey, url: String, priority: Priority, streams: Bool = false
     ) throws(BusError) -> Fetch {
         var fetch = Fetch(handler: key.handler, request: key.request, url: url)
-        fetch.options = try wire(priority)
+        fetch.options = try wireOptions(priority: priority)
         guard fields.allSatisfy(\.isValid) else {
             throw BusError(
                 .invalidRequest, "A header field is invalid: use a name of visible ASCII and a value of one line.")
@@ -96,9 +96,9 @@ public struct FetchOptions: Sendable {
         fetch.options.streams = streams
         fetch.body = body
         do throws(ClientError) {
-            try ClientConnection.check(fetch)
+            try ClientConnection.checkLimits(of: fetch)
         } catch {
-            throw BusError(error)
+            throw BusError(converting: error)
         }
         return fetch
     }
@@ -120,52 +120,52 @@ public struct FetchOptions: Sendable {
             }
         }
         // Only a message that decodes to itself carries the options. A line end in a key would add a field.
-        guard try read(ClientMessage.fetch(fetch).encoded()) == .fetch(fetch) else {
+        guard try decodeMessage(ClientMessage.fetch(fetch).encoded()) == .fetch(fetch) else {
             throw BusError(
                 .invalidRequest, "The URL or an option contains a space or a control character: escape or remove it.")
         }
     }
 
-    private static func read(_ head: [UInt8]) throws(BusError) -> ClientMessage {
+    private static func decodeMessage(_ head: [UInt8]) throws(BusError) -> ClientMessage {
         do throws(WireError) {
             return try ClientMessage(head: head)
         } catch {
-            throw BusError(.invalidRequest, BusError.sentence(error.detail))
+            throw BusError(.invalidRequest, BusError.sentence(fromWireText: error.detail))
         }
     }
 
-    private func wire(_ priority: Priority) throws(BusError) -> Fetch.Options {
+    private func wireOptions(priority: Priority) throws(BusError) -> Fetch.Options {
         var wire = Fetch.Options()
-        wire.priority = priority.wire
+        wire.priority = priority.wireValue
         wire.method = method
         wire.coalesces = isShared
-        wire.timeoutMilliseconds = try Self.milliseconds(timeout)
+        wire.timeoutMilliseconds = try Self.milliseconds(of: timeout)
         wire.deadlineMilliseconds = try deadline.map(Self.milliseconds)
         wire.maxBytes = mostBytes
-        wire.limitRate = mostBytesPerSecond
+        wire.handlerBytesPerSecond = mostBytesPerSecond
         wire.retries = retries
         if let longestCoolDown {
-            wire.waitMilliseconds = longestCoolDown == .zero ? 0 : try Self.milliseconds(longestCoolDown)
+            wire.coolDownWaitMilliseconds = longestCoolDown == .zero ? 0 : try Self.milliseconds(of: longestCoolDown)
         }
-        wire.redirect = redirect.wire
-        wire.cache = cache.wire
-        wire.isWarm = isWarm
-        wire.delivery = bodyForm.wire
-        wire.progressMilliseconds = try progressInterval.map(Self.milliseconds)
-        wire.digest = digest
+        wire.redirectMode = redirect.wireValue
+        wire.cacheMode = cache.wireValue
+        wire.isCacheWarming = isWarm
+        wire.delivery = bodyForm.wireValue
+        wire.progressIntervalMilliseconds = try progressInterval.map(Self.milliseconds)
+        wire.expectedSHA256 = digest
         wire.usesCookies = usesCookies
         wire.route.proxy = proxy
         wire.route.caFile = certificateAuthorities
         wire.route.clientCertificate = clientCertificate
         wire.route.clientKey = clientKey
         wire.route.verifiesServer = verifiesServer
-        wire.route.decodes = decodes
-        wire.route.deliversErrors = deliversErrors
+        wire.route.decodesBody = decodes
+        wire.route.deliversErrorResponses = deliversErrors
         return wire
     }
 
-    private static func milliseconds(_ duration: Duration) throws(BusError) -> Int {
-        guard duration >= .milliseconds(1), duration <= .seconds(WireLimits.seconds) else {
+    private static func milliseconds(of duration: Duration) throws(BusError) -> Int {
+        guard duration >= .milliseconds(1), duration <= .seconds(WireLimits.durationSeconds) else {
             throw BusError(.invalidRequest, "A timeout, deadline or interval is out of range: choose 1 ms to one day.")
         }
         let (seconds, attoseconds) = duration.components
@@ -182,7 +182,7 @@ public enum BodyForm: Sendable {
     /// A file, unless the body is empty.
     case inFile
 
-    var wire: BodyDelivery {
+    var wireValue: BodyDelivery {
         switch self {
         case .automatic: .auto
         case .inMemory: .inline
@@ -209,7 +209,7 @@ public enum CachePolicy: Sendable {
     /// Uses a stored response, fresh or stale. Without one, fails with ``BusError/Code/notCached``.
     case onlyIfCached
 
-    var wire: CacheMode {
+    var wireValue: CacheMode {
         switch self {
         case .usual: .default
         case .explicit: .explicit
@@ -231,7 +231,7 @@ public enum RedirectPolicy: Sendable {
     /// Delivers the redirect as the response.
     case deliver
 
-    var wire: RedirectMode {
+    var wireValue: RedirectMode {
         switch self {
         case .follow: .follow
         case .refuse: .error

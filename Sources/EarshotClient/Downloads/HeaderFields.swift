@@ -19,7 +19,7 @@ public struct HeaderFields: Sendable, Equatable, RandomAccessCollection {
 
         var fields: [HeaderField] {
             state.withLock(of: self) { state in
-                let fields = state.fields ?? HeaderFields.fields(of: state.lines)
+                let fields = state.fields ?? HeaderFields.parseFields(state.lines)
                 state.fields = fields
                 return fields
             }
@@ -66,7 +66,7 @@ public struct HeaderFields: Sendable, Equatable, RandomAccessCollection {
     ///   - right: header fields.
     public static func == (left: HeaderFields, right: HeaderFields) -> Bool { left.block.fields == right.block.fields }
 
-    private static func fields(of lines: [UInt8]) -> [HeaderField] {
+    private static func parseFields(_ lines: [UInt8]) -> [HeaderField] {
         lines.split(separator: UInt8(ascii: "\n")).compactMap { line in
             guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else { return nil }
             return HeaderField(

@@ -10,7 +10,7 @@ public final class Request: Sendable {
     let handler: HandlerState
     private let commands: Mailbox<BusCommand>
     /// Epoch of the handler, set when the request is sent.
-    private let epoch = Atomic<UInt64>(0)
+    private let handlerEpoch = Atomic<UInt64>(0)
     private let isCancelled = Atomic(false)
     private let isCarriedOut = Atomic(false)
 
@@ -22,24 +22,24 @@ public final class Request: Sendable {
 
     /// Sends the request. Must be called once.
     ///
-    /// - Throws: ``BusError/handlerRemoved`` or ``BusError/closed``; then the caller must end the receiver.
+    /// - Throws: ``BusError/handlerRemoved`` or ``BusError/busClosed``; then the caller must end the receiver.
     func send(_ fetch: Shared<Fetch>, _ receiver: Receiver, replaces: Bool) throws(BusError) {
-        let placement = try handler.begin(replaces: replaces) { epoch in
-            self.epoch.store(epoch, ordering: .sequentiallyConsistent)
-            return commands.place(.fetch(fetch, self, receiver, replaces: replaces))
+        let placement = try handler.beginRequest(replaces: replaces) { epoch in
+            self.handlerEpoch.store(epoch, ordering: .sequentiallyConsistent)
+            return commands.putWithoutWaking(.fetch(fetch, self, receiver, replaces: replaces))
         }
         switch placement {
-        case .refused: throw .closed
-        case .taken: break
-        case .takenAsleep: commands.wake()
+        case .refused: throw .busClosed
+        case .acceptedAwake: break
+        case .acceptedNeedsWake: commands.wake()
         }
     }
 
     /// Marks the request as started by the loop. Purges executed before that do not concern it, even if it was sent
     /// earlier.
-    func renew() {
-        if let epoch = handler.renewed(epoch.load(ordering: .sequentiallyConsistent)) {
-            self.epoch.store(epoch, ordering: .sequentiallyConsistent)
+    func markStarted() {
+        if let epoch = handler.renewedEpoch(handlerEpoch.load(ordering: .sequentiallyConsistent)) {
+            self.handlerEpoch.store(epoch, ordering: .sequentiallyConsistent)
         }
         isCarriedOut.store(true, ordering: .sequentiallyConsistent)
     }
@@ -53,16 +53,37 @@ public final class Request: Sendable {
     /// Changes the priority while the request is queued.
     ///
     /// - Parameter priority: the new class.
-    public func setPriority(_ priority: Priority) { commands.put(.setPriority(key, priority.wire)) }
+    public func setPriority(_ priority: Priority) { commands.put(.setPriority(key, priority.wireValue)) }
 
     /// Error of a request that is cancelled, replaced or removed; nil if it is valid.
-    var obstacle: (any Error)? {
+    var invalidityError: (any Error)? {
         if isCancelled.load(ordering: .sequentiallyConsistent) { return CancellationError() }
         let (isCarriedOut, epoch) = (
-            isCarriedOut.load(ordering: .sequentiallyConsistent), epoch.load(ordering: .sequentiallyConsistent)
+            isCarriedOut.load(ordering: .sequentiallyConsistent), handlerEpoch.load(ordering: .sequentiallyConsistent)
         )
         // A request that has not started will be renewed.
-        if !isCarriedOut, handler.renewed(epoch) != nil { return nil }
-        return handler.obstacle(epoch)
+        if !isCarriedOut, handler.renewedEpoch(epoch) != nil { return nil }
+        return handler.invalidityError(ofEpoch: epoch)
+    }
+}
+
+/// Class of a request in the broker's queue. Higher classes get a larger share of the transfers; no class starves.
+public enum Priority: CaseIterable, Comparable, Sendable {
+    /// For work without a deadline, such as prefetching.
+    case background
+    /// Below ``normal``.
+    case low
+    /// The default.
+    case normal
+    /// For content that a user waits for.
+    case high
+
+    var wireValue: PriorityClass {
+        switch self {
+        case .background: .background
+        case .low: .low
+        case .normal: .normal
+        case .high: .high
+        }
     }
 }

@@ -46,7 +46,7 @@ public struct Response: Sendable {
     public let body: ResponseBody
     /// Origin of the response.
     public let source: Source
-    /// Number of bytes of an interrupted transfer with which the body begins, if the source is ``Source/resumed``; else
+    /// Number of bytes of an interrupted transfer with which the body begins, if the source is ``SourceName/resumed``; else
     /// 0.
     public let resumedBytes: Int
     /// SHA-256 of the decoded body, 64 lower-case hexadecimal digits; nil for a response without a body (HEAD, 204,
@@ -68,9 +68,9 @@ public struct Response: Sendable {
         source =
             switch response.source {
             case .network: .network
-            case .shared: .shared
+            case .sharedFlight: .shared
             case .resumed: .resumed
-            case .node: .node
+            case .clusterNode: .node
             case .cache: .cache
             case .revalidated: .revalidated
             }

@@ -6,26 +6,26 @@ internal import Synchronization
 final class HandlerState: Sendable {
     private struct State {
         /// Error of requests of earlier epochs.
-        var reason = BusError.replaced
+        var invalidationError = BusError.requestReplaced
         var isRemoved = false
         /// Epoch of the last replacement. Later epochs come from purges.
-        var firstEpoch: UInt64 = 0
+        var lastReplacementEpoch: UInt64 = 0
     }
 
     /// Number unique to this handler. Several handlers may share a name.
     let number: UInt64
     let name: HandlerID
     /// Whether the program chose the name, so that other programs may use it.
-    let isNamed: Bool
+    let hasChosenName: Bool
     private let state = Mutex(State())
     /// Requests of earlier epochs were replaced or removed. Written under the lock; read without it, because every
     /// request checks it.
-    private let epoch = Atomic<UInt64>(0)
+    private let currentEpoch = Atomic<UInt64>(0)
 
     init(_ number: UInt64, _ name: HandlerID, isNamed: Bool) {
         self.number = number
         self.name = name
-        self.isNamed = isNamed
+        self.hasChosenName = isNamed
     }
 
     /// Calls `send` with the epoch of a new request.
@@ -35,11 +35,11 @@ final class HandlerState: Sendable {
     ///
     /// - Parameter replaces: whether earlier requests become invalid.
     /// - Throws: ``BusError/handlerRemoved``; then `send` was not called.
-    func begin<Answer: Sendable>(replaces: Bool, _ send: (UInt64) -> Answer) throws(BusError) -> Answer {
+    func beginRequest<Answer: Sendable>(replaces: Bool, _ send: (UInt64) -> Answer) throws(BusError) -> Answer {
         let answer: Answer? = state.withLock(of: self) { state in
             guard !state.isRemoved else { return nil }
-            if replaces { forget(.replaced, &state) }
-            return send(epoch.load(ordering: .sequentiallyConsistent))
+            if replaces { advanceEpoch(because: .requestReplaced, &state) }
+            return send(currentEpoch.load(ordering: .sequentiallyConsistent))
         }
         guard let answer else { throw .handlerRemoved }
         return answer
@@ -50,35 +50,87 @@ final class HandlerState: Sendable {
         state.withLock(of: self) { state in
             guard !state.isRemoved else { return }
             state.isRemoved = true
-            forget(.handlerRemoved, &state)
+            advanceEpoch(because: .handlerRemoved, &state)
             send()
         }
     }
 
     /// Invalidates all earlier requests. Called by the loop.
-    func purge() { state.withLock(of: self) { forget(.handlerRemoved, &$0) } }
+    func invalidateRequests() { state.withLock(of: self) { advanceEpoch(because: .handlerRemoved, &$0) } }
 
     /// Returns the error of a request that is invalid; nil if it is valid.
-    func obstacle(_ epoch: UInt64) -> BusError? {
-        guard self.epoch.load(ordering: .sequentiallyConsistent) != epoch else { return nil }
-        return state.withLock(of: self) { $0.isRemoved ? .handlerRemoved : $0.reason }
+    func invalidityError(ofEpoch epoch: UInt64) -> BusError? {
+        guard self.currentEpoch.load(ordering: .sequentiallyConsistent) != epoch else { return nil }
+        return state.withLock(of: self) { $0.isRemoved ? .handlerRemoved : $0.invalidationError }
     }
 
     /// Returns the new epoch of a request that the loop starts now; nil if it keeps its own.
     ///
     /// The loop executed all purges so far before this request, so they do not concern it. Replacements and removals
     /// do.
-    func renewed(_ epoch: UInt64) -> UInt64? {
-        let current = self.epoch.load(ordering: .sequentiallyConsistent)
+    func renewedEpoch(_ epoch: UInt64) -> UInt64? {
+        let current = self.currentEpoch.load(ordering: .sequentiallyConsistent)
         guard current != epoch else { return nil }
         return state.withLock(of: self) { state in
-            state.isRemoved || epoch < state.firstEpoch ? nil : self.epoch.load(ordering: .sequentiallyConsistent)
+            state.isRemoved || epoch < state.lastReplacementEpoch
+                ? nil : self.currentEpoch.load(ordering: .sequentiallyConsistent)
         }
     }
 
-    private func forget(_ reason: BusError, _ state: inout State) {
-        state.reason = reason
-        let (_, epoch) = epoch.add(1, ordering: .sequentiallyConsistent)
-        if reason.code == .replaced { state.firstEpoch = epoch }
+    private func advanceEpoch(because reason: BusError, _ state: inout State) {
+        state.invalidationError = reason
+        let (_, epoch) = currentEpoch.add(1, ordering: .sequentiallyConsistent)
+        if reason.code == .replaced { state.lastReplacementEpoch = epoch }
+    }
+}
+
+/// Record of a live handler in `BusLoop`: its name and its open requests.
+final class OpenHandler {
+    let state: HandlerState
+    let name: OpenName
+    /// Open requests, unordered.
+    private(set) var requests: [OpenReceiver] = []
+
+    init(_ state: HandlerState, _ name: OpenName) {
+        self.state = state
+        self.name = name
+    }
+
+    /// Adds a request.
+    func add(_ request: Request, _ receiver: Receiver) -> OpenReceiver {
+        let open = OpenReceiver(request, receiver, self, at: requests.count)
+        requests.append(open)
+        return open
+    }
+
+    /// Removes a request in O(1): the last one moves to its index.
+    func remove(_ open: OpenReceiver) {
+        let last = requests.removeLast()
+        guard last !== open else { return }
+        last.requestIndex = open.requestIndex
+        requests[open.requestIndex] = last
+    }
+}
+
+/// A handler name and the number of its handlers.
+final class OpenName {
+    var handlerCount = 0
+    /// Whether this bus made a request under the name. Otherwise the broker does not know a generated name.
+    var wasUsed = false
+}
+
+/// An open request.
+final class OpenReceiver {
+    let request: Request
+    let receiver: Receiver
+    unowned let handler: OpenHandler
+    /// Index in the handler's `requests`.
+    fileprivate var requestIndex: Int
+
+    fileprivate init(_ request: Request, _ receiver: Receiver, _ handler: OpenHandler, at place: Int) {
+        self.request = request
+        self.receiver = receiver
+        self.handler = handler
+        self.requestIndex = place
     }
 }

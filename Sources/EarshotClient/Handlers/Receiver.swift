@@ -7,10 +7,10 @@ enum Receiver: Sendable {
     /// A download with any number of readers.
     case download(Observed<DownloadState>)
 
-    func end(_ ending: RequestEnding) {
+    func complete(with ending: RequestEnding) {
         switch self {
         case .task(let continuation): continuation.resume(with: ending.result)
-        case .download(let state): state.change { $0.ended(ending) }
+        case .download(let state): state.change { $0.recordEnding(ending) }
         case .function(let deliver):
             switch ending {
             case .response(let response): Task { await deliver(.success(response)) }

@@ -15,7 +15,7 @@ public struct BusEndpoint: Hashable, Sendable, CustomStringConvertible {
     init(socket path: String) { kind = .local(path) }
 
     /// Selects the bus of a runtime folder.
-    package init(_ folder: RuntimeFolder) { self.init(socket: folder.busPath) }
+    package init(_ folder: RuntimeFolder) { self.init(socket: folder.busSocketPath) }
 
     /// Selects a bus on a network. Both ends prove their keys, and all messages are encrypted (CURVE).
     ///
@@ -30,7 +30,7 @@ public struct BusEndpoint: Hashable, Sendable, CustomStringConvertible {
                 .invalidRequest,
                 "\(address) is no address of a bus: use tcp://HOST:PORT, such as tcp://example.org:5765")
         }
-        kind = .remote(parsed, key, serverKey: try BusKey.serverKey(serverKey))
+        kind = .remote(parsed, key, serverKey: try BusKey.readServerKey(serverKey))
     }
 
     /// Selects several buses with one key file.
@@ -93,7 +93,7 @@ public struct BusEndpoint: Hashable, Sendable, CustomStringConvertible {
 /// Host and port of a tcp address, which `BusEndpoint` parses and `CurveLink` connects to.
 struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
     /// Maximum bytes of a host name in DNS.
-    private static let hostBytes = 253
+    private static let maximumHostBytes = 253
 
     /// Host name or address; that of IPv6 in brackets.
     let host: String
@@ -105,10 +105,10 @@ struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
         guard text.hasPrefix(scheme), let colon = text.lastIndex(of: ":") else { return nil }
         let start = text.index(text.startIndex, offsetBy: scheme.count)
         guard start < colon else { return nil }
-        guard let port: UInt16 = Decimal.number(text[text.index(after: colon)...]), port > 0 else { return nil }
+        guard let port: UInt16 = Decimal.parse(text[text.index(after: colon)...]), port > 0 else { return nil }
         host = String(text[start..<colon])
         self.port = port
-        guard host.utf8.count <= Self.hostBytes, isNamed || isIPv6 else { return nil }
+        guard host.utf8.count <= Self.maximumHostBytes, isNameOrIPv4 || isIPv6 else { return nil }
     }
 
     /// Whether the host is an address of IPv6 in brackets, possibly with a zone.
@@ -120,7 +120,7 @@ struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Whether the host has the form of a name or of an address of IPv4.
-    private var isNamed: Bool {
+    private var isNameOrIPv4: Bool {
         !host.isEmpty && host.utf8.allSatisfy { $0.isLetter || $0.isDigit || ".-_".utf8.contains($0) }
     }
 

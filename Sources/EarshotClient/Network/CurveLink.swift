@@ -18,19 +18,19 @@ final class CurveLink {
     }
 
     /// Timeouts of the tcp connection and of the handshake. Three retransmissions of a lost packet take 7 s.
-    private static let connectMilliseconds: Int32 = 5_000
+    private static let connectTimeoutMilliseconds: Int32 = 5_000
     /// Maximum messages in each direction between this object and libzmq's thread. Later ones wait in the kernel, or
     /// with the owner.
-    private static let queuedMessages: Int32 = 256
+    private static let maximumQueuedMessages: Int32 = 256
     /// Maximum frame size in bytes, as of local connections.
-    private static let frameBytes: Int64 = 1 << 30
+    private static let maximumFrameBytes: Int64 = 1 << 30
     /// ZAP status for a key that is not authorized. Other codes are failures of the server.
-    private static let unauthorized: Int32 = 400
+    private static let unauthorizedZAPStatus: Int32 = 400
 
     private let socket: Socket
     private let monitor: Monitor
     private let loop: EventLoop
-    private var parts = Multipart(capacity: 2)
+    private var receivedParts = Multipart(capacity: 2)
     private var registrations: [EventLoop.Registration] = []
     private var phase = Phase.connecting
     /// Whether messages are read. Unread ones wait in libzmq's bounded queue.
@@ -45,20 +45,20 @@ final class CurveLink {
     ) throws {
         self.loop = loop
         var options = SocketOptions()
-        options.sendHighWaterMark = Self.queuedMessages
-        options.receiveHighWaterMark = Self.queuedMessages
-        options.maximumFrameBytes = Self.frameBytes
-        options.handshakeMilliseconds = Self.connectMilliseconds
+        options.sendHighWaterMark = Self.maximumQueuedMessages
+        options.receiveHighWaterMark = Self.maximumQueuedMessages
+        options.maximumFrameBytes = Self.maximumFrameBytes
+        options.handshakeTimeoutMilliseconds = Self.connectTimeoutMilliseconds
         options.heartbeat = network.heartbeat
         // With this option libzmq would discard the unread frames of a broken connection, and abort the process (`!_more` in
         // fq.cpp) if that happens between two frames of a message. This object sends nothing before the handshake anyway.
         options.isImmediate = false
         // libzmq reports a failed attempt only if it plans another one, an hour later.
-        options.reconnectMilliseconds = 3_600_000...3_600_000
-        socket = try network.dealer(options)
+        options.reconnectIntervalMilliseconds = 3_600_000...3_600_000
+        socket = try network.makeDealerSocket(options)
         monitor = try Monitor.make(of: socket)
         var curve = CurveClient(serverKey: serverKey, publicKey: key.publicKey, secretKey: key.secretKey)
-        curve.connectMilliseconds = Self.connectMilliseconds
+        curve.connectTimeoutMilliseconds = Self.connectTimeoutMilliseconds
         curve.usesIPv6 = usesIPv6 || address.isIPv6
         try socket.useCurve(curve)
         for descriptor in [socket.descriptor, monitor.descriptor] {
@@ -79,21 +79,22 @@ final class CurveLink {
     /// Reads the events of the connection.
     ///
     /// - Returns: whether the handshake was completed.
-    func advance() -> Bool {
+    func readConnectionEvents() -> Bool {
         let wasConnecting = phase == .connecting
         // An error ends the connection like its loss: the socket cannot be used any more.
-        while let event = try? monitor.next() { handle(event) }
+        while let event = try? monitor.next() { handleEvent(event) }
         return wasConnecting && phase == .open
     }
 
-    private func handle(_ event: Monitor.Event) {
+    private func handleEvent(_ event: Monitor.Event) {
         switch (event.kind, phase) {
         case (_, .ended): break
         case (.handshakeSucceeded, _): phase = .open
-        case (.handshakeRefused, _): phase = .ended(event.value == Self.unauthorized ? .refused : .handshakeFailed)
+        case (.handshakeRefused, _):
+            phase = .ended(event.value == Self.unauthorizedZAPStatus ? .refused : .handshakeFailed)
         case (.handshakeInvalid, _): phase = .ended(.handshakeInvalid)
         case (.handshakeFailed, _): phase = .ended(.handshakeFailed)
-        case (.disconnected, .open): phase = .ended(.lost)
+        case (.disconnected, .open): phase = .ended(.connectionLost)
         case (.disconnected, .connecting): phase = .ended(.handshakeFailed)
         case (.closed, .connecting), (.connectRetried, .connecting): phase = .ended(.unreachable)
         case (.closed, .open), (.connectRetried, .open), (.accepted, _), (.connected, _), (.acceptFailed, _): break
@@ -101,11 +102,12 @@ final class CurveLink {
     }
 
     /// Returns the next message; nil if none is complete.
-    func next() -> ZMTP.Message? {
-        guard isReading, let isThere = try? socket.receive(into: &parts), isThere else { return nil }
-        defer { parts.removeAll() }
-        var message = ZMTP.Message(head: parts.bytes(0), body: parts.count > 1 ? parts.bytes(1) : nil)
-        message.isLonger = parts.surplusFrames > 0
+    func nextMessage() -> ZMTP.Message? {
+        guard isReading, let isThere = try? socket.receive(into: &receivedParts), isThere else { return nil }
+        defer { receivedParts.removeAll() }
+        var message = ZMTP.Message(
+            head: receivedParts.bytes(0), body: receivedParts.count > 1 ? receivedParts.bytes(1) : nil)
+        message.hadSurplusFrames = receivedParts.surplusFrames > 0
         return message
     }
 
@@ -129,5 +131,38 @@ final class CurveLink {
     }
 
     /// Lets libzmq send queued messages for a time after the end of this object.
-    func linger(milliseconds: Int32) { try? socket.linger(milliseconds: milliseconds) }
+    func linger(milliseconds: Int32) { try? socket.setLinger(milliseconds: milliseconds) }
+}
+
+/// Reason why a connection over a network ended or did not begin.
+enum LinkEnding: Hashable, Sendable {
+    /// The address does not resolve, or no server accepts the connection in time.
+    case unreachable
+    /// The server closed the connection in the handshake, as for a wrong server key or as a server of another protocol, or
+    /// did not complete it in time.
+    case handshakeFailed
+    /// The server does not speak ZeroMQ with CURVE.
+    case handshakeInvalid
+    /// The server has not authorized the client's key.
+    case refused
+    /// An established connection broke.
+    case connectionLost
+    /// The bus did not answer HELLO in time.
+    case helloTimedOut
+
+    /// Sentence for users, with a next step.
+    func userMessage(for endpoint: BusEndpoint) -> String {
+        switch self {
+        case .unreachable:
+            "no bus answers at \(endpoint); check address and network, and that its `earshot serve` has --listen"
+        case .handshakeFailed:
+            "the handshake with \(endpoint) failed: it is no bus, or has another server key; compare with `earshot key show`"
+        case .handshakeInvalid:
+            "\(endpoint) is no bus with encryption; check the address and the port"
+        case .refused:
+            "the bus at \(endpoint) has not authorized the key of this client; ask its administrator for `earshot key`"
+        case .connectionLost: "the connection to the bus at \(endpoint) broke; wait for the bus or the network"
+        case .helloTimedOut: "the bus at \(endpoint) accepts the connection and does not answer; check its log"
+        }
+    }
 }

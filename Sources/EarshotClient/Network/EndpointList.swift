@@ -10,18 +10,18 @@ struct EndpointList {
         /// Connect to ``currentEndpoint`` after a pause in nanoseconds.
         case connect(after: Int64)
         /// No bus can accept this client, for the reason given.
-        case fail(BusEndpoint, LinkEnding)
+        case noEndpointLeft(BusEndpoint, LinkEnding)
     }
 
     /// Pauses between attempts to connect to a local bus.
-    private static let local = Backoff(firstMilliseconds: 10, longestMilliseconds: 100)
+    private static let localBackoff = Backoff(initialMilliseconds: 10, maximumMilliseconds: 100)
     /// Pauses between rounds through the buses of a network. A server that restarts must not meet all its clients at
     /// once, so half of each pause is random.
-    private static let remote = Backoff(firstMilliseconds: 50, longestMilliseconds: 2_000)
+    private static let remoteBackoff = Backoff(initialMilliseconds: 50, maximumMilliseconds: 2_000)
     /// Time for which a lost bus is tried before others. A gateway restarts in about a second.
-    private static let stickyMilliseconds = 3_000
+    private static let sameBusRetryMilliseconds = 3_000
     /// Failed handshakes in a row that mean a wrong key. A restarting gateway can fail one.
-    private static let mostHandshakes = 3
+    private static let maximumFailedHandshakes = 3
 
     /// State of one bus.
     private struct Entry {
@@ -29,29 +29,29 @@ struct EndpointList {
         /// Whether it ever answered HELLO: then its server key is right.
         var hasAnswered = false
         /// Reason of the last failure; nil before one.
-        var ending: LinkEnding?
+        var lastFailure: LinkEnding?
         /// Failed handshakes in a row.
-        var handshakes = 0
+        var failedHandshakes = 0
 
         /// Whether no later attempt can succeed without another key or address.
-        var isHopeless: Bool {
-            switch ending {
+        var isPermanentlyFailed: Bool {
+            switch lastFailure {
             case .refused: true
             case .handshakeInvalid: !hasAnswered
-            case .handshakeFailed: !hasAnswered && handshakes >= EndpointList.mostHandshakes
-            case .unreachable, .lost, .silent, nil: false
+            case .handshakeFailed: !hasAnswered && failedHandshakes >= EndpointList.maximumFailedHandshakes
+            case .unreachable, .connectionLost, .helloTimedOut, nil: false
             }
         }
     }
 
     private var entries: [Entry]
-    private var index = 0
+    private var currentIndex = 0
     /// Failed attempts since the last session.
     private(set) var failures = 0
     /// Time in milliseconds until which the lost bus is tried alone; nil before a loss.
-    private var stickyUntil: Int?
+    private var retrySameBusUntil: Int?
     /// Index of the bus that has the session; nil without one.
-    private var home: Int?
+    private var sessionIndex: Int?
 
     /// - Parameter endpoints: buses in the order of preference; at least one.
     init(_ endpoints: [BusEndpoint]) {
@@ -60,21 +60,21 @@ struct EndpointList {
     }
 
     /// The bus of the present or next connection.
-    var currentEndpoint: BusEndpoint { entries[index].endpoint }
+    var currentEndpoint: BusEndpoint { entries[currentIndex].endpoint }
 
     /// Whether another bus of the network may accept the client.
-    var hasOthers: Bool {
-        currentEndpoint.isRemote && entries.indices.contains { $0 != index && !entries[$0].isHopeless }
+    var hasAlternativeBus: Bool {
+        currentEndpoint.isRemote && entries.indices.contains { $0 != currentIndex && !entries[$0].isPermanentlyFailed }
     }
 
     /// Whether the session is on another bus than ``currentEndpoint``.
-    var isAway: Bool { home.map { $0 != index } ?? false }
+    var isSessionElsewhere: Bool { sessionIndex.map { $0 != currentIndex } ?? false }
 
     /// Reasons why buses have no connection: that of ``currentEndpoint`` first. Empty before a failure.
     var reportedFaults: [(BusEndpoint, LinkEnding)] {
-        let others = entries.indices.filter { $0 != index }
-        return ([index] + others).compactMap { place in
-            entries[place].ending.map { (entries[place].endpoint, $0) }
+        let others = entries.indices.filter { $0 != currentIndex }
+        return ([currentIndex] + others).compactMap { place in
+            entries[place].lastFailure.map { (entries[place].endpoint, $0) }
         }
     }
 
@@ -84,40 +84,48 @@ struct EndpointList {
 
     /// Handles a WELCOME.
     mutating func connected() {
-        home = index
+        sessionIndex = currentIndex
         failures = 0
-        stickyUntil = nil
-        entries[index].hasAnswered = true
-        for other in entries.indices where !entries[other].isHopeless { entries[other].ending = nil }
-        entries[index].handshakes = 0
+        retrySameBusUntil = nil
+        entries[currentIndex].hasAnswered = true
+        for other in entries.indices where !entries[other].isPermanentlyFailed { entries[other].lastFailure = nil }
+        entries[currentIndex].failedHandshakes = 0
     }
 
     /// Handles that the bus of the session ends, so that it is not tried again before the others.
-    mutating func busDrained() { stickyUntil = 0 }
+    mutating func busDrained() { retrySameBusUntil = 0 }
 
     /// Handles the end of a connection or attempt.
     ///
     /// - Parameters:
     ///   - ending: the reason; nil for a local bus.
     ///   - random: a uniformly distributed number.
-    mutating func failed(_ ending: LinkEnding?, at milliseconds: Int, random: UInt64) -> Step {
+    mutating func connectionFailed(_ ending: LinkEnding?, at milliseconds: Int, random: UInt64) -> Step {
         failures += 1
-        entries[index].ending = ending
-        entries[index].handshakes = ending == .handshakeFailed ? entries[index].handshakes + 1 : 0
-        guard entries.contains(where: { !$0.isHopeless }) else {
-            return .fail(entries[index].endpoint, ending ?? .unreachable)
+        entries[currentIndex].lastFailure = ending
+        entries[currentIndex].failedHandshakes =
+            ending == .handshakeFailed ? entries[currentIndex].failedHandshakes + 1 : 0
+        guard entries.contains(where: { !$0.isPermanentlyFailed }) else {
+            return .noEndpointLeft(entries[currentIndex].endpoint, ending ?? .unreachable)
         }
-        guard currentEndpoint.isRemote else { return .connect(after: Self.local.pause(afterFailures: failures)) }
-        if home == index, stickyUntil == nil { stickyUntil = milliseconds + Self.stickyMilliseconds }
-        let rest = home == index && !entries[index].isHopeless ? (stickyUntil ?? 0) - milliseconds : 0
+        guard currentEndpoint.isRemote else {
+            return .connect(after: Self.localBackoff.delayNanoseconds(afterFailures: failures))
+        }
+        if sessionIndex == currentIndex, retrySameBusUntil == nil {
+            retrySameBusUntil = milliseconds + Self.sameBusRetryMilliseconds
+        }
+        let rest =
+            sessionIndex == currentIndex && !entries[currentIndex].isPermanentlyFailed
+            ? (retrySameBusUntil ?? 0) - milliseconds : 0
         guard rest <= 0, entries.count > 1 else {
-            let pause = Self.remote.pause(afterFailures: failures, random: random)
+            let pause = Self.remoteBackoff.delayNanoseconds(afterFailures: failures, random: random)
             return .connect(after: entries.count > 1 ? min(pause, Int64(rest) * 1_000_000) : pause)
         }
-        repeat { index = (index + 1) % entries.count } while entries[index].isHopeless
-        return .connect(after: Self.remote.pause(afterFailures: 1 + failures / entries.count, random: random))
+        repeat { currentIndex = (currentIndex + 1) % entries.count } while entries[currentIndex].isPermanentlyFailed
+        return .connect(
+            after: Self.remoteBackoff.delayNanoseconds(afterFailures: 1 + failures / entries.count, random: random))
     }
 
     /// Handles that the session ended, so that another bus can have one.
-    mutating func sessionEnded() { home = nil }
+    mutating func sessionEnded() { sessionIndex = nil }
 }

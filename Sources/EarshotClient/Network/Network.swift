@@ -5,7 +5,7 @@ internal import ZeroMQ
 /// Its end waits until messages of closed connections are sent, within the time of their `linger`.
 package final class Network {
     /// Maximum number of sockets: three for each connection, its monitor included.
-    private static let mostSockets: Int32 = 4_096
+    private static let maximumSockets: Int32 = 4_096
 
     /// Intervals of heartbeats.
     package enum Patience {
@@ -25,11 +25,13 @@ package final class Network {
             case .usual: SocketOptions.Heartbeat(intervalMilliseconds: 5_000, timeoutMilliseconds: 15_000)
             case .short: SocketOptions.Heartbeat(intervalMilliseconds: 1_000, timeoutMilliseconds: 3_000)
             }
-        do throws(ZeroMQError) { context = try Context.make(maximumSockets: Self.mostSockets) } catch {
+        do throws(ZeroMQError) { context = try Context.make(maximumSockets: Self.maximumSockets) } catch {
             throw ClientError(.library, "cannot connect over a network: \(error)")
         }
     }
 
     /// Creates the socket of a client.
-    func dealer(_ options: SocketOptions) throws(ZeroMQError) -> Socket { try context.socket(.dealer, options) }
+    func makeDealerSocket(_ options: SocketOptions) throws(ZeroMQError) -> Socket {
+        try context.socket(.dealer, options)
+    }
 }

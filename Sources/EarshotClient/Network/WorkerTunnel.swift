@@ -11,15 +11,15 @@ internal import ZMTP
 /// ```
 package final class WorkerTunnel {
     /// Maximum time until the first bus accepts the worker.
-    private static let patience = Duration.seconds(20)
+    private static let acceptanceTimeout = Duration.seconds(20)
     /// Maximum time for the last messages of the worker.
-    private static let partingTime = Duration.seconds(1)
+    private static let finalFlushTimeout = Duration.seconds(1)
     /// Maximum number of messages in each direction in one pass.
     private static let messagesPerPass = 64
     /// Maximum number of messages that the worker does not read.
-    private static let unreadMessages = 256
+    private static let maximumUnreadMessages = 256
     /// Maximum length of a frame of the worker: a body that the gateway relays, or a head.
-    private static let frameBytes = WireLimits.remoteBodyBytes + WireLimits.workerHeadBytes
+    private static let maximumFrameBytes = WireLimits.remoteResponseBodyBytes + WireLimits.workerHeadBytes
 
     private let loop: EventLoop
     private let onFailure: (any Error) -> Void
@@ -28,12 +28,12 @@ package final class WorkerTunnel {
     private var curve: CurveLink?
     private var stream: MessageStream?
     /// Messages that the next end does not accept yet.
-    private var outward: Message?
-    private var inward: Message?
+    private var heldOutwardMessage: Message?
+    private var heldInwardMessage: Message?
     /// Pause before the next connection, in nanoseconds.
-    private var pause: Int64 = 0
-    private var pauseTimer: TimerID?
-    private var patienceTimer: TimerID?
+    private var reconnectPauseNanoseconds: Int64 = 0
+    private var reconnectTimer: TimerID?
+    private var acceptanceTimer: TimerID?
     private var isClosing = false
 
     /// - Parameters:
@@ -44,20 +44,22 @@ package final class WorkerTunnel {
         self.loop = loop
         self.onFailure = onFailure
         _ = loop.addHook { [unowned self] in pass() }
-        patienceTimer = loop.setTimer(after: Self.patience) { [unowned self] in
-            patienceTimer = nil
-            let (endpoint, ending) = self.endpoints.reportedFaults.first ?? (self.endpoints.currentEndpoint, .silent)
-            fail(ClientError(.refused, ending.sentence(endpoint)))
+        acceptanceTimer = loop.setTimer(after: Self.acceptanceTimeout) { [unowned self] in
+            acceptanceTimer = nil
+            let (endpoint, ending) =
+                self.endpoints.reportedFaults.first ?? (self.endpoints.currentEndpoint, .helloTimedOut)
+            fail(ClientError(.refused, ending.userMessage(for: endpoint)))
         }
     }
 
     /// Returns the worker's end of a new connection, which the worker closes. The earlier connection ends.
-    package func connect() throws(SystemError) -> Int32 {
-        drop()
+    package func connectWorker() throws(SystemError) -> Int32 {
+        dropConnection()
         let (own, other) = try UnixSocket.makePair()
         do throws(SystemError) {
             let stream = try MessageStream(
-                own, as: .router, frameBytes: Self.frameBytes, mostMessages: Self.unreadMessages, loop: loop
+                own, as: .router, frameBytes: Self.maximumFrameBytes, mostMessages: Self.maximumUnreadMessages,
+                loop: loop
             ) {}
             // Nothing is read before the handshake with the bus.
             stream.isReading = false
@@ -66,38 +68,38 @@ package final class WorkerTunnel {
             UnixSocket.close(other)
             throw error
         }
-        guard pause > 0 else {
-            begin()
+        guard reconnectPauseNanoseconds > 0 else {
+            connectToBus()
             return other
         }
-        pauseTimer = loop.setTimer(after: .nanoseconds(pause)) { [unowned self] in
-            pauseTimer = nil
-            begin()
+        reconnectTimer = loop.setTimer(after: .nanoseconds(reconnectPauseNanoseconds)) { [unowned self] in
+            reconnectTimer = nil
+            connectToBus()
         }
         return other
     }
 
     /// Handles the LIMITS of a bus.
-    package func accepted() {
+    package func workerAccepted() {
         endpoints.connected()
-        pause = 0
-        if let patienceTimer { loop.cancelTimer(patienceTimer) }
-        patienceTimer = nil
+        reconnectPauseNanoseconds = 0
+        if let acceptanceTimer { loop.cancelTimer(acceptanceTimer) }
+        acceptanceTimer = nil
     }
 
     /// Sends the last messages of a worker that has closed its end, for a second at most. The loop must not run.
     package func close() {
-        guard curve?.isOpen == true, stream != nil else { return drop() }
+        guard curve?.isOpen == true, stream != nil else { return dropConnection() }
         isClosing = true
-        loop.setTimer(after: Self.partingTime) { [unowned self] in loop.stop() }
+        loop.setTimer(after: Self.finalFlushTimeout) { [unowned self] in loop.stop() }
         try? loop.run()
-        curve?.linger(milliseconds: Int32(Self.partingTime / .milliseconds(1)))
-        drop()
+        curve?.linger(milliseconds: Int32(Self.finalFlushTimeout / .milliseconds(1)))
+        dropConnection()
     }
 
     // MARK: The connection
 
-    private func begin() {
+    private func connectToBus() {
         guard case .remote(let address, let key, let serverKey) = endpoints.currentEndpoint.kind else {
             return fail(ClientError(.invalidRequest, "\(endpoints.currentEndpoint) is no address of a network"))
         }
@@ -113,78 +115,79 @@ package final class WorkerTunnel {
         }
     }
 
-    private func drop() {
-        if let pauseTimer { loop.cancelTimer(pauseTimer) }
-        pauseTimer = nil
-        (curve, stream, outward, inward) = (nil, nil, nil, nil)
+    private func dropConnection() {
+        if let reconnectTimer { loop.cancelTimer(reconnectTimer) }
+        reconnectTimer = nil
+        (curve, stream, heldOutwardMessage, heldInwardMessage) = (nil, nil, nil, nil)
     }
 
     /// Ends the worker's connection, which then makes another one.
     private func connectionLost(_ ending: LinkEnding) {
         let now = Int(loop.now.nanoseconds / 1_000_000)
-        switch endpoints.failed(ending, at: now, random: .random(in: 0 ... .max)) {
-        case .fail(let endpoint, let ending): fail(ClientError(.refused, ending.sentence(endpoint)))
+        switch endpoints.connectionFailed(ending, at: now, random: .random(in: 0 ... .max)) {
+        case .noEndpointLeft(let endpoint, let ending): fail(ClientError(.refused, ending.userMessage(for: endpoint)))
         case .connect(let pause):
-            if endpoints.isAway { endpoints.sessionEnded() }
-            self.pause = pause
+            if endpoints.isSessionElsewhere { endpoints.sessionEnded() }
+            self.reconnectPauseNanoseconds = pause
         }
-        drop()
+        dropConnection()
     }
 
     private func fail(_ error: ClientError) {
-        drop()
+        dropConnection()
         onFailure(error)
     }
 
     // MARK: The pass
 
-    private func pass() -> EventLoop.Rest {
+    private func pass() -> EventLoop.SleepLimit {
         guard let curve, let stream else { return .untilEvent }
-        _ = curve.advance()
+        _ = curve.readConnectionEvents()
         let isMoreOutward = sendOutward(curve, stream)
         let isMoreInward = sendInward(curve, stream)
         stream.flush()
-        if stream.isEnded, outward == nil {
-            if isClosing { loop.stop() } else { connectionLost(.lost) }
+        if stream.isEnded, heldOutwardMessage == nil {
+            if isClosing { loop.stop() } else { connectionLost(.connectionLost) }
             return .untilEvent
         }
-        if let ending = curve.ending, inward == nil, !curve.needsPass(hasUnsent: false) {
+        if let ending = curve.ending, heldInwardMessage == nil, !curve.needsPass(hasUnsent: false) {
             if isClosing { loop.stop() } else { connectionLost(ending) }
             return .untilEvent
         }
         // The flush may have made room without an event.
-        let hasRoom = inward != nil && stream.unsentMessages < Self.unreadMessages
-        let isPending = isMoreOutward || isMoreInward || hasRoom || curve.needsPass(hasUnsent: outward != nil)
-        return isPending ? .none : .untilEvent
+        let hasRoom = heldInwardMessage != nil && stream.unsentMessages < Self.maximumUnreadMessages
+        let isPending =
+            isMoreOutward || isMoreInward || hasRoom || curve.needsPass(hasUnsent: heldOutwardMessage != nil)
+        return isPending ? .noSleep : .untilEvent
     }
 
     /// - Returns: whether the worker may have sent more.
     private func sendOutward(_ curve: CurveLink, _ stream: MessageStream) -> Bool {
-        stream.isReading = curve.isOpen && outward == nil
+        stream.isReading = curve.isOpen && heldOutwardMessage == nil
         guard curve.isOpen else { return false }
         for _ in 0..<Self.messagesPerPass {
-            guard let message = outward ?? stream.next() else { return false }
+            guard let message = heldOutwardMessage ?? stream.next() else { return false }
             guard curve.send(message) else {
-                outward = message
+                heldOutwardMessage = message
                 stream.isReading = false
                 return false
             }
-            outward = nil
+            heldOutwardMessage = nil
             stream.isReading = true
         }
-        return stream.hasPending
+        return stream.mayHavePendingMessage
     }
 
     /// - Returns: whether the bus may have sent more.
     private func sendInward(_ curve: CurveLink, _ stream: MessageStream) -> Bool {
         for _ in 0..<Self.messagesPerPass {
-            guard let message = inward ?? curve.next() else { return false }
+            guard let message = heldInwardMessage ?? curve.nextMessage() else { return false }
             guard stream.send(message) else {
-                inward = message
+                heldInwardMessage = message
                 curve.isReading = false
                 return false
             }
-            inward = nil
+            heldInwardMessage = nil
             curve.isReading = true
         }
         return true

@@ -18,19 +18,19 @@ package enum JSONValue: Equatable {
             self.value = value
         }
 
-        fileprivate var phrase: String {
-            if case .object = value { return "\(name) (\(value.phrase))" }
-            return "\(name) \(value.phrase)"
+        fileprivate var inlineText: String {
+            if case .object = value { return "\(name) (\(value.inlineText))" }
+            return "\(name) \(value.inlineText)"
         }
     }
 
     /// Maximum nesting depth. Answers of the broker use three levels.
-    private static let mostDepth = 16
+    private static let maximumDepth = 16
 
     /// Parses `bytes`; nil if they are not JSON.
     package init?(_ bytes: [UInt8]) {
         var reader = Reader(unreadBytes: bytes[...])
-        guard let value = reader.value(depth: 0), reader.isAtEnd() else { return nil }
+        guard let value = reader.readValue(depth: 0), reader.isAtEnd() else { return nil }
         self = value
     }
 
@@ -44,16 +44,18 @@ package enum JSONValue: Equatable {
     package var items: [JSONValue]? { if case .array(let items) = self { items } else { nil } }
 
     /// Returns the items of the array with a name; none without an array.
-    package func items(_ name: String) -> [JSONValue] { member(name)?.items ?? [] }
+    package func items(ofMember name: String) -> [JSONValue] { member(name)?.items ?? [] }
 
     /// Returns the integer with a name.
-    package func number(_ name: String) -> Int? { member(name)?.text.flatMap { Int($0) } }
+    package func integer(ofMember name: String) -> Int? { member(name)?.scalarText.flatMap { Int($0) } }
 
     /// Returns the integers in the array with a name.
-    package func numbers(_ name: String) -> [Int] { items(name).compactMap { $0.text.flatMap { Int($0) } } }
+    package func integers(ofMember name: String) -> [Int] {
+        items(ofMember: name).compactMap { $0.scalarText.flatMap { Int($0) } }
+    }
 
     /// A string, or a number as received; nil for an array or an object.
-    package var text: String? {
+    package var scalarText: String? {
         switch self {
         case .scalar(let text), .string(let text): text
         case .array, .object: nil
@@ -62,18 +64,19 @@ package enum JSONValue: Equatable {
 
     /// Renders one line per member, and one indented line per item of an array. Lines have at most 79 columns, and
     /// continue with an indent.
-    package func report() -> String {
-        guard case .object(let members) = self else { return phrase + "\n" }
+    package func reportText() -> String {
+        guard case .object(let members) = self else { return inlineText + "\n" }
         return members.map { member in
             guard case .array(let items) = member.value else {
-                return Self.wrapped("\(member.name): ", member.value.parts, indent: 4)
+                return Self.wrappedLines("\(member.name): ", member.value.inlineParts, indent: 4)
             }
-            return "\(member.name): \(items.count)\n" + items.map { Self.wrapped("  ", $0.parts, indent: 6) }.joined()
+            return "\(member.name): \(items.count)\n"
+                + items.map { Self.wrappedLines("  ", $0.inlineParts, indent: 6) }.joined()
         }.joined()
     }
 
-    /// Joins `parts` with commas, in lines of at most 79 columns as far as the parts permit.
-    private static func wrapped(_ label: String, _ parts: [String], indent: Int) -> String {
+    /// Joins `inlineParts` with commas, in lines of at most 79 columns as far as the parts permit.
+    private static func wrappedLines(_ label: String, _ parts: [String], indent: Int) -> String {
         var lines = [label]
         for (index, part) in parts.enumerated() {
             let text = part + (index == parts.count - 1 ? "" : ",")
@@ -88,17 +91,18 @@ package enum JSONValue: Equatable {
     }
 
     /// Members of an object as separate phrases; one phrase for other values.
-    private var parts: [String] {
-        guard case .object(let members) = self, !members.isEmpty else { return [phrase] }
-        return members.map(\.phrase)
+    private var inlineParts: [String] {
+        guard case .object(let members) = self, !members.isEmpty else { return [inlineText] }
+        return members.map(\.inlineText)
     }
 
     /// Renders two columns, names and values. Items of an array have one line each.
-    package func table() -> String {
-        guard case .object(let members) = self else { return phrase + "\n" }
+    package func tableText() -> String {
+        guard case .object(let members) = self else { return inlineText + "\n" }
         let width = members.reduce(0) { max($0, $1.name.count) } + 2
         return members.map { member in
-            let values = if case .array(let items) = member.value { items.map(\.phrase) } else { [member.value.phrase] }
+            let values =
+                if case .array(let items) = member.value { items.map(\.inlineText) } else { [member.value.inlineText] }
             let lines = values.isEmpty ? ["none"] : values
             return lines.enumerated().map { line, value in
                 let name = line == 0 ? member.name : ""
@@ -107,27 +111,27 @@ package enum JSONValue: Equatable {
         }.joined()
     }
 
-    private var phrase: String {
+    private var inlineText: String {
         switch self {
         case .scalar(let text), .string(let text): TerminalText.escaped(text)
-        case .array(let items): items.map(\.phrase).joined(separator: ", ")
+        case .array(let items): items.map(\.inlineText).joined(separator: ", ")
         case .object(let members):
             members.isEmpty
                 ? "none"
-                : members.map(\.phrase).joined(separator: ", ")
+                : members.map(\.inlineText).joined(separator: ", ")
         }
     }
 
     private struct Reader {
         var unreadBytes: ArraySlice<UInt8>
 
-        mutating func value(depth: Int) -> JSONValue? {
-            guard depth < mostDepth else { return nil }
+        mutating func readValue(depth: Int) -> JSONValue? {
+            guard depth < maximumDepth else { return nil }
             skipSpace()
             switch unreadBytes.first {
-            case UInt8(ascii: "{"): return object(depth)
-            case UInt8(ascii: "["): return array(depth)
-            case UInt8(ascii: "\""): return string().map { .string($0) }
+            case UInt8(ascii: "{"): return readObject(depth)
+            case UInt8(ascii: "["): return readArray(depth)
+            case UInt8(ascii: "\""): return readString().map { .string($0) }
             default:
                 let bytes = unreadBytes.prefix { !",]} \t\r\n".utf8.contains($0) }
                 unreadBytes = unreadBytes[bytes.endIndex...]
@@ -143,14 +147,15 @@ package enum JSONValue: Equatable {
             return unreadBytes.isEmpty
         }
 
-        private mutating func object(_ depth: Int) -> JSONValue? {
+        private mutating func readObject(_ depth: Int) -> JSONValue? {
             var members: [Member] = []
             guard
-                takeList(
+                readList(
                     "{", "}",
                     { reader in
                         reader.skipSpace()
-                        guard let name = reader.string(), reader.take(":"), let value = reader.value(depth: depth + 1)
+                        guard let name = reader.readString(), reader.skipScalar(":"),
+                            let value = reader.readValue(depth: depth + 1)
                         else {
                             return false
                         }
@@ -161,13 +166,13 @@ package enum JSONValue: Equatable {
             return .object(members)
         }
 
-        private mutating func array(_ depth: Int) -> JSONValue? {
+        private mutating func readArray(_ depth: Int) -> JSONValue? {
             var items: [JSONValue] = []
             guard
-                takeList(
+                readList(
                     "[", "]",
                     { reader in
-                        guard let value = reader.value(depth: depth + 1) else { return false }
+                        guard let value = reader.readValue(depth: depth + 1) else { return false }
                         items.append(value)
                         return true
                     })
@@ -175,19 +180,19 @@ package enum JSONValue: Equatable {
             return .array(items)
         }
 
-        private mutating func takeList(
+        private mutating func readList(
             _ begin: Unicode.Scalar, _ end: Unicode.Scalar, _ item: (inout Reader) -> Bool
         ) -> Bool {
-            guard take(begin) else { return false }
-            if take(end) { return true }
+            guard skipScalar(begin) else { return false }
+            if skipScalar(end) { return true }
             repeat {
                 guard item(&self) else { return false }
-            } while take(",")
-            return take(end)
+            } while skipScalar(",")
+            return skipScalar(end)
         }
 
-        private mutating func string() -> String? {
-            guard take("\"") else { return nil }
+        private mutating func readString() -> String? {
+            guard skipScalar("\"") else { return nil }
             var bytes: [UInt8] = []
             while let byte = unreadBytes.popFirst() {
                 switch byte {
@@ -202,7 +207,7 @@ package enum JSONValue: Equatable {
                     case UInt8(ascii: "b"): bytes.append(0x08)
                     case UInt8(ascii: "f"): bytes.append(0x0c)
                     case UInt8(ascii: "u"):
-                        guard let scalar = scalar() else { return nil }
+                        guard let scalar = readScalar() else { return nil }
                         bytes += String(Character(scalar)).utf8
                     default:
                         guard "\"\\/".utf8.contains(escaped) else { return nil }
@@ -215,23 +220,23 @@ package enum JSONValue: Equatable {
         }
 
         /// Reads the digits of an escape, and a second escape if the first is half of a surrogate pair.
-        private mutating func scalar() -> Unicode.Scalar? {
-            guard let first = unit() else { return nil }
+        private mutating func readScalar() -> Unicode.Scalar? {
+            guard let first = readUTF16Unit() else { return nil }
             guard UTF16.isLeadSurrogate(first) else { return Unicode.Scalar(first) }
             guard unreadBytes.starts(with: "\\u".utf8) else { return nil }
             unreadBytes = unreadBytes.dropFirst(2)
-            guard let second = unit(), UTF16.isTrailSurrogate(second) else { return nil }
+            guard let second = readUTF16Unit(), UTF16.isTrailSurrogate(second) else { return nil }
             return Unicode.Scalar(0x10000 + (UInt32(first) - 0xd800) << 10 + UInt32(second) - 0xdc00)
         }
 
-        private mutating func unit() -> UInt16? {
+        private mutating func readUTF16Unit() -> UInt16? {
             let digits = unreadBytes.prefix(4).compactMap(\.hexValue)
             guard digits.count == 4 else { return nil }
             unreadBytes = unreadBytes.dropFirst(4)
             return digits.reduce(0) { $0 << 4 | UInt16($1) }
         }
 
-        private mutating func take(_ scalar: Unicode.Scalar) -> Bool {
+        private mutating func skipScalar(_ scalar: Unicode.Scalar) -> Bool {
             skipSpace()
             guard unreadBytes.first == UInt8(ascii: scalar) else { return false }
             unreadBytes = unreadBytes.dropFirst()

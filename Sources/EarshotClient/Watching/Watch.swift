@@ -38,7 +38,7 @@ public final class Watch: AsyncSequence, Sendable {
         /// - Returns: the result; never nil.
         /// - Throws: ``BusError`` with ``BusError/Code/noBroker`` or ``BusError/Code/closed``; `CancellationError`.
         public mutating func next(isolation actor: isolated (any Actor)?) async throws -> WatchedRequest? {
-            try await watch.state.next(isolation: actor) { watch.bus.commands.put(.resume(watch.state)) }
+            try await watch.state.next(isolation: actor) { watch.bus.commands.put(.resumeWatch(watch.state)) }
         }
     }
 }
@@ -51,11 +51,11 @@ public struct WatchedRequest: Sendable {
     public let request: String
     /// The response or the failure.
     public let result: Result<Response, BusError>
-    /// Claim to acknowledge; nil for an element of ``Bus/watch(_:)``.
+    /// Claim to acknowledge; nil for an element of ``Bus/startWatch(_:)``.
     let claim: Claim?
 
     /// Acknowledges an element of ``Bus/claim(_:)``, so that the broker deletes it. Returns when the broker has
-    /// processed it. Has no effect on elements of ``Bus/watch(_:)``.
+    /// processed it. Has no effect on elements of ``Bus/startWatch(_:)``.
     ///
     /// Acknowledgements are cumulative: the broker keeps an element until all earlier ones are acknowledged, too.
     ///
@@ -64,7 +64,7 @@ public struct WatchedRequest: Sendable {
     public func acknowledge() async throws {
         guard let claim else { return }
         let answer = Answer<Void>()
-        guard claim.commands.put(.acknowledge(claim.state, claim.delivery, answer)) else { throw BusError.closed }
+        guard claim.commands.put(.acknowledge(claim.state, claim.delivery, answer)) else { throw BusError.busClosed }
         try await answer.value()
     }
 }

@@ -10,7 +10,7 @@ final class WatchConnection {
     /// Continuation that awaits the subscription; nil once resumed.
     private var subscriptionContinuation: CheckedContinuation<Void, any Error>?
     /// Tasks that await the processing of their acknowledgement, in the order of the answers.
-    private var acknowledgements = Deque<Answer<Void>>()
+    private var pendingAcknowledgements = Deque<Answer<Void>>()
 
     /// Starts a connection.
     ///
@@ -23,7 +23,7 @@ final class WatchConnection {
         self.state = state
         self.commands = commands
         connection = try ClientConnection(
-            endpoints, sharing: network, window: WatchState.mostUnread, lease: nil,
+            endpoints, sharing: network, window: WatchState.maximumUnreadResults, lease: nil,
             finishesNone: state.isClaim, bodies: bodies, loop: loop
         ) { [unowned self] event in handle(event) }
         self.subscriptionContinuation = beginning
@@ -32,64 +32,66 @@ final class WatchConnection {
     }
 
     /// Continues reading.
-    func resume() { connection?.isPaused = false }
+    func resumeReading() { connection?.isPaused = false }
 
     /// Acknowledges a result.
     func acknowledge(_ delivery: DeliveredTerminal, _ answer: Answer<Void>) {
-        guard let connection, connection.isDue(delivery) else { return answer.complete(.failure(.unacknowledged)) }
-        connection.finish(delivery)
+        guard let connection, connection.isOfCurrentSession(delivery) else {
+            return answer.complete(.failure(.acknowledgementLost))
+        }
+        connection.finishDelivery(delivery)
         connection.acknowledge()
-        acknowledgements.append(answer)
+        pendingAcknowledgements.append(answer)
         connection.query(.ping)
     }
 
     /// Ends the watch.
     ///
     /// - Parameter error: error for its reader.
-    func end(_ error: any Error) {
+    func endWatch(_ error: any Error) {
         connection?.close()
         subscriptionContinuation?.resume(throwing: error)
         subscriptionContinuation = nil
-        for answer in acknowledgements { answer.complete(.failure(error as? BusError ?? .unacknowledged)) }
-        acknowledgements = []
+        for answer in pendingAcknowledgements { answer.complete(.failure(error as? BusError ?? .acknowledgementLost)) }
+        pendingAcknowledgements = []
         state.fail(error)
     }
 
     private func handle(_ event: ClientEvent) {
         switch event {
-        case .terminal(let delivery, let body): ended(delivery, body)
-        case .answer:
+        case .terminal(let delivery, let body): requestEnded(delivery, body: body)
+        case .queryAnswer:
             if let subscriptionContinuation {
                 subscriptionContinuation.resume()
             } else {
-                acknowledgements.popFirst()?.complete(.success(()))
+                pendingAcknowledgements.popFirst()?.complete(.success(()))
             }
             subscriptionContinuation = nil
-        case .refused(let reply): end(BusError(reply))
+        case .messageRefused(let reply): endWatch(BusError(reply))
         case .state(.disconnected):
             // The PINGs are repeated, but the next broker's answers prove nothing about these acknowledgements.
-            for answer in acknowledgements { answer.complete(.failure(.unacknowledged)) }
-            if let failure = connection?.failure { end(BusError(failure)) }
-        case .accepted, .progress, .cancelled, .removed, .changed, .state: break
+            for answer in pendingAcknowledgements { answer.complete(.failure(.acknowledgementLost)) }
+            if let failure = connection?.failure { endWatch(BusError(converting: failure)) }
+        case .accepted, .progress, .cancelled, .removed, .settingChanged, .state: break
         }
     }
 
-    private func ended(_ delivery: DeliveredTerminal, _ body: [UInt8]) {
+    private func requestEnded(_ delivery: DeliveredTerminal, body: [UInt8]) {
         let result: Result<Response, BusError>
-        switch DeliveredEnding(delivery, body) {
+        switch DeliveredEnding(delivery: delivery, bodyBytes: body) {
         case .response(let response): result = .success(response)
         case .failed(let error): result = .failure(error)
         // A request of another client cannot be repeated here.
-        case .isGone: result = .failure(.bodyLost)
+        case .bodyMissing: result = .failure(.bodyLost)
         }
         let key = delivery.key
         let claim = state.isClaim ? Claim(state: state, delivery: delivery, commands: commands) : nil
         let ended = WatchedRequest(
             handler: key.handler.description, request: key.request.description, result: result, claim: claim)
-        let isFull = state.put(ended)
+        let isFull = state.addResult(ended)
         // The window bounds claimed results, and the connection must read the answers to acknowledgements.
         guard !state.isClaim else { return }
-        connection?.finish(delivery)
+        connection?.finishDelivery(delivery)
         if isFull { connection?.isPaused = true }
     }
 }

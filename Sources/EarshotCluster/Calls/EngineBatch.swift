@@ -5,11 +5,11 @@ internal import RESP
 /// one pass of the loop share one.
 struct EngineBatch: Equatable {
     /// Maximum number of flights: full calls that end, want and start flights.
-    static let mostFlights = 3 * EngineLimits.batch
+    static let maximumFlights = 3 * EngineLimits.maximumFlightsPerCall
 
     private(set) var calls: [EngineCall]
-    private var flights = 0
-    private var bytes = 0
+    private var flightCount = 0
+    private var byteCount = 0
 
     private init(_ call: EngineCall) {
         calls = []
@@ -19,7 +19,7 @@ struct EngineBatch: Equatable {
     /// Puts calls into batches, in order.
     static func batches(of calls: [EngineCall]) -> [EngineBatch] {
         var batches: [EngineBatch] = []
-        for call in calls.flatMap(\.parts) {
+        for call in calls.flatMap(\.boundedCalls) {
             if batches.last?.hasRoom(for: call) == true {
                 batches[batches.count - 1].append(call)
             } else {
@@ -30,27 +30,29 @@ struct EngineBatch: Equatable {
     }
 
     private func hasRoom(for call: EngineCall) -> Bool {
-        script == .pass && call.script == .pass && flights + call.flightCount <= Self.mostFlights
-            && bytes + call.bytes <= EngineLimits.callBytes
+        script == .pass && call.script == .pass && flightCount + call.flightCount <= Self.maximumFlights
+            && byteCount + call.recordBytes <= EngineLimits.maximumCallBytes
     }
 
     private mutating func append(_ call: EngineCall) {
         calls.append(call)
-        flights += call.flightCount
-        bytes += call.bytes
+        flightCount += call.flightCount
+        byteCount += call.recordBytes
     }
 
     /// Script of its calls. One without a function in `pass` is alone in its batch.
     var script: EngineScript { calls[0].script }
 
     /// Appends the arguments of its script.
-    func append(to command: inout Command, node: NodeID) {
+    func appendArguments(to command: inout Command, node: NodeID) {
         switch calls[0] {
-        case .want, .unwant, .take, .takeWanted, .done, .cool, .survey, .leave: command.append(node.description)
-        case .retire(let former): command.append(former.description)
+        case .wantFlights, .withdrawWants, .takeFlights, .takeWantedFlights, .reportCompletions, .reportRefusal,
+            .survey, .leaveCluster:
+            command.append(node.description)
+        case .retireMembership(let former): command.append(former.description)
         }
-        if script == .reap { command.append(String(EngineLimits.batch)) }
-        for (name, arguments) in calls.compactMap(\.function) {
+        if script == .reap { command.append(String(EngineLimits.maximumFlightsPerCall)) }
+        for (name, arguments) in calls.compactMap(\.passFunction) {
             command.append(name)
             command.append(String(arguments.wordCount))
             command.append(arguments)
@@ -58,15 +60,15 @@ struct EngineBatch: Equatable {
     }
 
     /// Events for the reply of its script, which is not an error; nil for a reply of another form.
-    func answers(_ reply: Reply) -> [EngineEvent]? {
+    func events(forReply reply: Reply) -> [EngineEvent]? {
         guard script == .pass else {
-            if calls[0].isSilent { return [] }
-            return calls[0].answer(reply).map { [$0] }
+            if calls[0].needsNoAnswer { return [] }
+            return calls[0].event(forReply: reply).map { [$0] }
         }
         guard let replies = reply.elements, replies.count == calls.count else { return nil }
         var events: [EngineEvent] = []
-        for (call, reply) in zip(calls, replies) where !call.isSilent {
-            guard let event = call.answer(reply) else { return nil }
+        for (call, reply) in zip(calls, replies) where !call.needsNoAnswer {
+            guard let event = call.event(forReply: reply) else { return nil }
             events.append(event)
         }
         return events

@@ -5,18 +5,18 @@ internal import RESP
 /// Replies of the engine's scripts, read as events for the core. `EngineBatch` calls it.
 extension EngineCall {
     /// Event for the reply of its script, which is not an error; nil for a reply of another form.
-    func answer(_ reply: Reply) -> EngineEvent? {
+    func event(forReply reply: Reply) -> EngineEvent? {
         switch self {
-        case .want(let wants):
+        case .wantFlights(let wants):
             guard let states = reply.elements, states.count == wants.count else { return nil }
             var answers: [WantAnswer] = []
             for (want, state) in zip(wants, states) {
-                guard let state = WantAnswer.State(state) else { return nil }
+                guard let state = WantAnswer.State(reply: state) else { return nil }
                 answers.append(WantAnswer(key: want.key, state: state))
             }
-            return .wanted(answers)
-        case .take, .takeWanted: return Self.grants(reply)
-        case .done(let completions):
+            return .wantsAnswered(answers)
+        case .takeFlights, .takeWantedFlights: return Self.grantsEvent(reply)
+        case .reportCompletions(let completions):
             guard let flags = reply.elements, flags.count == completions.count else { return nil }
             var answers: [CompletionAnswer] = []
             for (completion, flag) in zip(completions, flags) {
@@ -24,29 +24,30 @@ extension EngineCall {
                 answers.append(
                     CompletionAnswer(key: completion.key, token: completion.token, isCurrent: flag == 1))
             }
-            return .ended(answers)
-        case .cool(let refusal):
+            return .completionsAnswered(answers)
+        case .reportRefusal(let refusal):
             guard let values = reply.elements, values.count == 2, let rest = values[0].number,
                 let strikes = values[1].number, rest >= 0, strikes >= 0
             else { return nil }
-            return .cooled(CoolDownNotice(origin: refusal.origin.key, remainingMilliseconds: rest, strikes: strikes))
-        case .survey: return Self.survey(reply)
-        case .unwant, .retire, .leave: return nil
+            return .cooled(
+                CoolDownNotice(origin: refusal.origin.key, remainingMilliseconds: rest, refusalsInRow: strikes))
+        case .survey: return Self.surveyEvent(reply)
+        case .withdrawWants, .retireMembership, .leaveCluster: return nil
         }
     }
 
     /// Whether the core needs no answer.
-    var isSilent: Bool {
+    var needsNoAnswer: Bool {
         switch self {
-        case .unwant, .retire, .leave: true
-        case .want, .take, .takeWanted, .done, .cool, .survey: false
+        case .withdrawWants, .retireMembership, .leaveCluster: true
+        case .wantFlights, .takeFlights, .takeWantedFlights, .reportCompletions, .reportRefusal, .survey: false
         }
     }
 
     /// Maximum length of a member's description: a host name and an address.
-    private static let descriptionLength = 320
+    private static let maximumDescriptionLength = 320
 
-    private static func survey(_ reply: Reply) -> EngineEvent? {
+    private static func surveyEvent(_ reply: Reply) -> EngineEvent? {
         guard let values = reply.elements, values.count % 4 == 3, let flights = values[0].number,
             let origins = values[1].number, let paused = values[2].number
         else { return nil }
@@ -54,7 +55,7 @@ extension EngineCall {
         for index in stride(from: 3, to: values.count, by: 4) {
             guard let node = values[index].text.flatMap({ NodeID($0) }), let lease = values[index + 1].number,
                 let flights = values[index + 2].number,
-                let description = values[index + 3].text?.prefix(Self.descriptionLength)
+                let description = values[index + 3].text?.prefix(Self.maximumDescriptionLength)
             else { return nil }
             members.append(
                 EngineSurvey.Member(
@@ -64,25 +65,25 @@ extension EngineCall {
             EngineSurvey(flights: flights, origins: origins, pausedOrigins: paused, members: members))
     }
 
-    private static func grants(_ reply: Reply) -> EngineEvent? {
+    private static func grantsEvent(_ reply: Reply) -> EngineEvent? {
         guard let values = reply.elements, values.count % 2 == 1, let wait = values[0].number else { return nil }
         var grants: [EngineGrant] = []
         for index in stride(from: 1, to: values.count, by: 2) {
             guard let words = values[index].text?.split(separator: " "), words.count == 4,
                 let key = ClusterKey(words[0]), let token = FencingToken(words[1]),
                 let number = UInt8(words[2]), let priority = PriorityClass(rawValue: number),
-                case .bytes(let record) = values[index + 1], words[3] == "1" || words[3] == "0"
+                case .bulkString(let record) = values[index + 1], words[3] == "1" || words[3] == "0"
             else { return nil }
             let isOwn = words[3] == "1"
             grants.append(EngineGrant(key: key, token: token, priority: priority, record: isOwn ? nil : record))
         }
-        return .granted(grants, opensAfterMilliseconds: wait < 0 ? nil : wait)
+        return .flightsGranted(grants, opensAfterMilliseconds: wait < 0 ? nil : wait)
     }
 }
 
 extension WantAnswer.State {
-    fileprivate init?(_ reply: Reply) {
-        guard case .bytes(let bytes) = reply else { return nil }
+    fileprivate init?(reply: Reply) {
+        guard case .bulkString(let bytes) = reply else { return nil }
         switch bytes.first {
         case UInt8(ascii: "q"): self = .queued
         case UInt8(ascii: "r"): self = .running
@@ -103,33 +104,33 @@ extension Reply {
 extension EngineFault {
     /// Fault for an error reply. Only its first words are kept, since the rest may repeat arguments.
     init(error: String, isAuthentication: Bool) {
-        let word = Self.shortened(error.prefix { $0 != " " })
+        let word = Self.sanitizedWord(error.prefix { $0 != " " })
         switch word {
         case "WRONGPASS", "NOAUTH": self = .accessDenied
         // "ERR AUTH called without any password configured", and "ERR invalid password" of old versions.
         case "ERR" where isAuthentication: self = .accessDenied
-        case "NOPERM": self = .notPermitted(Self.subject(error))
+        case "NOPERM": self = .notPermitted(Self.quotedSubject(ofError: error))
         case "READONLY": self = .notPrimary
-        case "LOADING", "MASTERDOWN": self = .loading
+        case "LOADING", "MASTERDOWN": self = .loadingData
         case "NOREPLICAS", "OOM", "MISCONF": self = .refusesWrites(word)
         case "LOST": self = .leaseLost
         // "ERR The user executing the script can't run this command or subcommand".
         case _ where error.contains("user executing the script"): self = .notPermitted("scripts")
-        default: self = .failed(word)
+        default: self = .serverError(word)
         }
     }
 
     /// A word from the server, cut and without control characters: it reaches logs, reports and the screen.
-    private static func shortened(_ word: some StringProtocol) -> String {
+    private static func sanitizedWord(_ word: some StringProtocol) -> String {
         String(
             String.UnicodeScalarView(
                 word.unicodeScalars.prefix(32).filter { $0.isASCII && $0.value > 0x20 && $0.value != 0x7f }))
     }
 
     /// `NOPERM this user has no permissions to run the 'info' command`: the quoted word, or the kind of object.
-    private static func subject(_ error: String) -> String {
+    private static func quotedSubject(ofError error: String) -> String {
         let parts = error.split(separator: "'", omittingEmptySubsequences: false)
-        if parts.count >= 3 { return shortened(parts[1]) }
+        if parts.count >= 3 { return sanitizedWord(parts[1]) }
         return error.contains("channel") ? "channels" : "keys"
     }
 }

@@ -8,50 +8,50 @@ extension EngineCall {
     /// Script that carries it out.
     var script: EngineScript {
         switch self {
-        case .want, .unwant, .take, .takeWanted, .done, .cool: .pass
+        case .wantFlights, .withdrawWants, .takeFlights, .takeWantedFlights, .reportCompletions, .reportRefusal: .pass
         case .survey: .survey
-        case .retire, .leave: .reap
+        case .retireMembership, .leaveCluster: .reap
         }
     }
 
     /// Its function in the script `pass`, and the arguments of that; nil for a call with a script of its own.
-    var function: (name: String, arguments: Command)? {
+    var passFunction: (name: String, arguments: Command)? {
         var arguments = Command()
         switch self {
-        case .want(let wants):
-            Self.append(wants, to: &arguments)
+        case .wantFlights(let wants):
+            Self.appendWants(wants, to: &arguments)
             return ("want", arguments)
-        case .unwant(let keys):
+        case .withdrawWants(let keys):
             for key in keys { arguments.append(key.description) }
             return ("unwant", arguments)
-        case .take(let slots, let isOwnOnly):
-            arguments.append(String(min(max(slots, 0), EngineLimits.batch)))
+        case .takeFlights(let slots, let isOwnOnly):
+            arguments.append(String(min(max(slots, 0), EngineLimits.maximumFlightsPerCall)))
             arguments.append(isOwnOnly ? "1" : "0")
             return ("take", arguments)
-        case .takeWanted(let slots):
-            arguments.append(String(min(max(slots, 0), EngineLimits.batch)))
+        case .takeWantedFlights(let slots):
+            arguments.append(String(min(max(slots, 0), EngineLimits.maximumFlightsPerCall)))
             arguments.append("2")
             return ("take", arguments)
-        case .done(let completions):
-            for completion in completions { Self.append(completion, to: &arguments) }
+        case .reportCompletions(let completions):
+            for completion in completions { Self.appendCompletion(completion, to: &arguments) }
             return ("done", arguments)
-        case .cool(let requested):
-            let refusal = requested.bounded
+        case .reportRefusal(let requested):
+            let refusal = requested.clampedToLimits
             arguments.append(refusal.origin.key.description)
             arguments.append(String(refusal.origin.limit))
             arguments.append(String(refusal.origin.spacingMilliseconds))
-            arguments.append(String(refusal.requestedMilliseconds))
-            arguments.append(String(EngineLimits.firstCoolDownMilliseconds))
-            arguments.append(String(EngineLimits.longestCoolDownMilliseconds))
+            arguments.append(String(refusal.requestedPauseMilliseconds))
+            arguments.append(String(EngineLimits.initialCoolDownMilliseconds))
+            arguments.append(String(EngineLimits.maximumCoolDownMilliseconds))
             return ("cool", arguments)
-        case .survey, .retire, .leave: return nil
+        case .survey, .retireMembership, .leaveCluster: return nil
         }
     }
 
-    private static func append(_ wants: [EngineWant], to command: inout Command) {
+    private static func appendWants(_ wants: [EngineWant], to command: inout Command) {
         var origins: [EngineOrigin] = []
         var numbers: [EngineOrigin: Int] = [:]
-        for origin in wants.map(\.origin.bounded) where numbers[origin] == nil {
+        for origin in wants.map(\.origin.clampedToLimits) where numbers[origin] == nil {
             origins.append(origin)
             numbers[origin] = origins.count
         }
@@ -65,14 +65,14 @@ extension EngineCall {
                 case .pinned: "p"
                 case .credentialed: "c"
                 }
-            let number = numbers[want.origin.bounded] ?? 0
+            let number = numbers[want.origin.clampedToLimits] ?? 0
             command.append(
-                "\(want.key) \(number) \(lane) \(want.priority.rawValue) \(want.boundedAgeMilliseconds) \(token)")
+                "\(want.key) \(number) \(lane) \(want.priority.rawValue) \(want.clampedAgeMilliseconds) \(token)")
             command.append(want.record)
         }
     }
 
-    private static func append(_ completion: EngineCompletion, to command: inout Command) {
+    private static func appendCompletion(_ completion: EngineCompletion, to command: inout Command) {
         let head = "\(completion.key) \(completion.token)"
         switch completion.outcome {
         case .result(let result):
@@ -81,49 +81,55 @@ extension EngineCall {
         case .released:
             command.append("\(head) c \(completion.isAnswered ? 1 : 0)")
             command.append("")
-        case .kept(let result, let age):
-            command.append("\(completion.key) \(EngineCompletion.bounded(ageMilliseconds: age)) k 0")
+        case .lateResult(let result, let age):
+            command.append("\(completion.key) \(EngineCompletion.clampedAge(milliseconds: age)) k 0")
             command.append(result)
         }
     }
 
     /// The same work in calls within the bounds of `EngineLimits`. Empty for a call without flights.
-    var parts: [EngineCall] {
+    var boundedCalls: [EngineCall] {
         switch self {
-        case .want(let wants): Self.split(wants) { $0.record.count }.map { .want($0) }
-        case .unwant(let keys): Self.split(keys) { _ in 0 }.map { .unwant($0) }
-        case .done(let completions): Self.split(completions) { $0.bytes }.map { .done($0) }
-        case .take, .takeWanted, .cool, .survey, .retire, .leave: [self]
+        case .wantFlights(let wants): Self.splitIntoBoundedParts(wants) { $0.record.count }.map { .wantFlights($0) }
+        case .withdrawWants(let keys): Self.splitIntoBoundedParts(keys) { _ in 0 }.map { .withdrawWants($0) }
+        case .reportCompletions(let completions):
+            Self.splitIntoBoundedParts(completions) { $0.bytes }.map { .reportCompletions($0) }
+        case .takeFlights, .takeWantedFlights, .reportRefusal, .survey, .retireMembership, .leaveCluster: [self]
         }
     }
 
     /// Number of flights that it may concern.
     var flightCount: Int {
         switch self {
-        case .want(let wants): wants.count
-        case .unwant(let keys): keys.count
-        case .take(let slots, _), .takeWanted(let slots): min(max(slots, 0), EngineLimits.batch)
-        case .done(let completions): completions.count
-        case .cool, .survey, .retire, .leave: 1
+        case .wantFlights(let wants): wants.count
+        case .withdrawWants(let keys): keys.count
+        case .takeFlights(let slots, _), .takeWantedFlights(let slots):
+            min(max(slots, 0), EngineLimits.maximumFlightsPerCall)
+        case .reportCompletions(let completions): completions.count
+        case .reportRefusal, .survey, .retireMembership, .leaveCluster: 1
         }
     }
 
     /// Number of bytes of its records or results.
-    var bytes: Int {
+    var recordBytes: Int {
         switch self {
-        case .want(let wants): wants.reduce(0) { $0 + $1.record.count }
-        case .done(let completions): completions.reduce(0) { $0 + $1.bytes }
-        case .unwant, .take, .takeWanted, .cool, .survey, .retire, .leave: 0
+        case .wantFlights(let wants): wants.reduce(0) { $0 + $1.record.count }
+        case .reportCompletions(let completions): completions.reduce(0) { $0 + $1.bytes }
+        case .withdrawWants, .takeFlights, .takeWantedFlights, .reportRefusal, .survey, .retireMembership,
+            .leaveCluster:
+            0
         }
     }
 
-    private static func split<Item>(_ items: [Item], _ bytes: (Item) -> Int) -> [[Item]] {
+    private static func splitIntoBoundedParts<Item>(_ items: [Item], itemBytes bytes: (Item) -> Int) -> [[Item]] {
         var parts: [[Item]] = []
         var part: [Item] = []
         var sum = 0
         for item in items {
             let count = bytes(item)
-            if part.count == EngineLimits.batch || sum + count > EngineLimits.callBytes, !part.isEmpty {
+            if part.count == EngineLimits.maximumFlightsPerCall || sum + count > EngineLimits.maximumCallBytes,
+                !part.isEmpty
+            {
                 parts.append(part)
                 part = []
                 sum = 0
@@ -140,7 +146,7 @@ extension EngineCompletion {
     /// Number of bytes of its result.
     fileprivate var bytes: Int {
         switch outcome {
-        case .result(let result), .kept(let result, _): result.count
+        case .result(let result), .lateResult(let result, _): result.count
         case .released: 0
         }
     }

@@ -13,14 +13,14 @@ enum EngineScript: String, CaseIterable, Sendable {
     case survey
 
     /// Version of the scripts and of the keys' form. Nodes with another version are refused while one is a member.
-    static let version = 2
+    static let scriptVersion = 2
 
     /// Text that all nodes of a cluster have in common: the version, and a code of the secret and the key pair.
-    static func check(_ options: EngineOptions) -> String {
-        "\(version) \(options.keys.check(publicKey: options.publicKey))"
+    static func compatibilityText(_ options: EngineOptions) -> String {
+        "\(scriptVersion) \(options.keys.compatibilityCode(publicKey: options.publicKey))"
     }
 
-    var text: [UInt8] {
+    var scriptText: [UInt8] {
         switch self {
         case .pass:
             PackageResources.common_lua + PackageResources.want_lua + PackageResources.unwant_lua
@@ -35,13 +35,13 @@ enum EngineScript: String, CaseIterable, Sendable {
 
 /// Names of the cluster's keys and channels. All have one hash tag, so that they are in one slot.
 struct EngineNames: Sendable {
-    /// Start of all keys and channels but `version`.
+    /// Start of all keys and channels but `scriptVersion`.
     let prefix: String
     /// Key of the version of scripts and secret.
     let version: String
 
     init(cluster: String) {
-        prefix = "{\(cluster)}:\(EngineScript.version):"
+        prefix = "{\(cluster)}:\(EngineScript.scriptVersion):"
         version = "{\(cluster)}:version"
     }
 

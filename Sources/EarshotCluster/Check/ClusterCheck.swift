@@ -9,18 +9,18 @@ public final class ClusterCheck {
     /// A node of the cluster, as the file of its machine describes it.
     public struct Node {
         /// Address at which other nodes reach it, as they see it.
-        public let place: String
+        public let advertisedAddress: String
         /// Address without the port; nil if the host name of the node does not resolve.
         public let address: TCPSocket.Address?
         /// Whether it listens at another address, as behind a translation of addresses.
-        public let listensElsewhere: Bool
+        public let listensAtOtherAddress: Bool
         /// Number of nodes in the file.
         public let members: Int
 
-        public init(place: String, address: TCPSocket.Address?, listensElsewhere: Bool, members: Int) {
-            self.place = place
+        public init(advertisedAddress: String, address: TCPSocket.Address?, listensAtOtherAddress: Bool, members: Int) {
+            self.advertisedAddress = advertisedAddress
             self.address = address
-            self.listensElsewhere = listensElsewhere
+            self.listensAtOtherAddress = listensAtOtherAddress
             self.members = members
         }
     }
@@ -46,9 +46,9 @@ public final class ClusterCheck {
     public func run() -> [ClusterFinding] {
         checkAddress()
         let primary =
-            switch options.place {
+            switch options.engineLocation {
             case .servers(let servers): primary(among: servers)
-            case .sentinels(let sentinels, let name): primary(by: sentinels, name: name)
+            case .sentinels(let sentinels, let name): findPrimary(bySentinels: sentinels, name: name)
             }
         if let primary {
             let connected = replicas(of: primary)
@@ -59,35 +59,35 @@ public final class ClusterCheck {
         return findings
     }
 
-    func add(_ finding: ClusterFinding) { findings.append(finding) }
+    func addFinding(_ finding: ClusterFinding) { findings.append(finding) }
 
     /// Adds the finding for an address that did not answer as it should.
     ///
     /// - Parameters:
     ///   - program: program that should answer, such as `redis-server`.
     ///   - keys: keys of the file with the login.
-    func add(_ fault: EngineFault, at subject: String, of program: String, login keys: String) {
+    func addFault(_ fault: EngineFault, at subject: String, of program: String, login keys: String) {
         switch fault {
         case .unreachable(let reason) where reason.contains("does not resolve"):
-            add(.fault(subject, reason, do: "correct the name here or in DNS, or give the address"))
-        case .unreachable, .timedOut, .closed:
+            addFinding(.fault(subject, reason, do: "correct the name here or in DNS, or give the address"))
+        case .unreachable, .timedOut, .connectionClosed:
             let reason = if case .unreachable(let reason) = fault { reason } else { "no answer" }
             let port = subject.split(separator: ":").last ?? ""
-            add(
+            addFinding(
                 .fault(
                     subject, "cannot connect: \(reason)",
                     do: "start \(program) there, and open tcp port \(port) in its firewall for this machine"))
         case .accessDenied:
-            add(
+            addFinding(
                 .fault(
                     subject, "\(program) refused user or password",
                     do: "compare \(keys) in the file with the users there (users.acl or sentinel.conf), and restart "
                         + "the changed programs"))
-        case .malformed:
-            add(.fault(subject, "the program there does not answer like Redis", do: "correct the address"))
+        case .malformedReply:
+            addFinding(.fault(subject, "the program there does not answer like Redis", do: "correct the address"))
         case .notPermitted(let subject):
-            add(.fault(subject, "the user may not use \(subject)", do: "give it the rules of docs/cluster.md"))
-        default: add(.fault(subject, "\(fault)", do: "read the log of \(program)"))
+            addFinding(.fault(subject, "the user may not use \(subject)", do: "give it the rules of docs/cluster.md"))
+        default: addFinding(.fault(subject, "\(fault)", do: "read the log of \(program)"))
         }
     }
 
@@ -95,29 +95,29 @@ public final class ClusterCheck {
 
     /// A copied file often has the address of another machine.
     private func checkAddress() {
-        guard !node.listensElsewhere, let address = node.address else { return }
+        guard !node.listensAtOtherAddress, let address = node.address else { return }
         do throws(SystemError) {
             UnixSocket.close(try TCPSocket.listen(address, port: 0, backlog: 1).descriptor)
             if Self.isLoopback(address), node.members > 1 {
-                add(
+                addFinding(
                     .warning(
-                        node.place, "`node` is an address of loopback, which other machines cannot reach",
+                        node.advertisedAddress, "`node` is an address of loopback, which other machines cannot reach",
                         do: "give the address that others use; a host name may have 127.0.1.1 in /etc/hosts"))
             } else {
-                add(.good(node.place, "`node` is an address of this machine"))
+                addFinding(.good(node.advertisedAddress, "`node` is an address of this machine"))
             }
         } catch {
-            add(
+            addFinding(
                 .fault(
-                    node.place, "`node` is no address of this machine",
+                    node.advertisedAddress, "`node` is no address of this machine",
                     do: "set `node` to its own address, or give `listen` if others reach it by a translated address"))
         }
     }
 
     private static func isLoopback(_ address: TCPSocket.Address) -> Bool {
         switch address {
-        case .four(let bytes): bytes.first == 127
-        case .six(let bytes, _): bytes == [UInt8](repeating: 0, count: 15) + [1]
+        case .ipv4(let bytes): bytes.first == 127
+        case .ipv6(let bytes, _): bytes == [UInt8](repeating: 0, count: 15) + [1]
         }
     }
 
@@ -129,20 +129,20 @@ public final class ClusterCheck {
         for server in servers {
             do throws(EngineFault) {
                 let probe = try EngineProbe(server, login: options.login, on: loop)
-                if try probe.info("replication")["role"] == "master" { primaries.append(server) }
+                if try probe.serverInfo(section: "replication")["role"] == "master" { primaries.append(server) }
             } catch {
                 isComplete = false
-                add(error, at: server.description, of: "redis-server", login: "user and password")
+                addFault(error, at: server.description, of: "redis-server", login: "user and password")
             }
         }
         if primaries.count > 1 {
             let names = primaries.map(\.description).joined(separator: ", ")
-            add(
+            addFinding(
                 .fault(
                     names, "each of these servers is a primary",
                     do: "make one the replica of the other with replicaof, or name one of them only"))
         } else if primaries.isEmpty, isComplete {
-            add(
+            addFinding(
                 .fault(
                     servers.map(\.description).joined(separator: ", "), "no server is a primary, all are replicas",
                     do: "name the primary in `servers`, or use sentinels"))
@@ -150,7 +150,7 @@ public final class ClusterCheck {
         return primaries.first
     }
 
-    private func primary(by sentinels: [EngineAddress], name: String) -> EngineAddress? {
+    private func findPrimary(bySentinels sentinels: [EngineAddress], name: String) -> EngineAddress? {
         var found: [EngineAddress] = []
         var answers = 0
         for sentinel in sentinels {
@@ -158,24 +158,25 @@ public final class ClusterCheck {
             do throws(EngineFault) {
                 let probe = try EngineProbe(sentinel, login: options.sentinelLogin, on: loop)
                 answers += 1
-                guard let address = try address(of: name, by: probe, subject) else { continue }
+                guard let address = try primaryAddress(of: name, by: probe, subject) else { continue }
                 if !found.contains(address) { found.append(address) }
                 addReplicas(of: name, by: probe)
-                checkQuorum(probe, name, subject)
+                checkSentinelQuorum(probe, name: name, subject: subject)
                 checkAnonymousAccess(
-                    sentinel, subject, "a stranger can make himself the primary, and gets its passwords")
+                    sentinel, subject: subject,
+                    danger: "a stranger can make himself the primary, and gets its passwords")
             } catch {
-                add(error, at: subject, of: "redis-sentinel", login: "sentinel-user and sentinel-password")
+                addFault(error, at: subject, of: "redis-sentinel", login: "sentinel-user and sentinel-password")
             }
         }
         if answers * 2 <= sentinels.count, answers > 0 {
-            add(
+            addFinding(
                 .fault(
                     "sentinels", "\(answers) of \(sentinels.count) answer, so none is elected to promote a replica",
                     do: "mend the faults of the others above"))
         }
         if found.count > 1 {
-            add(
+            addFinding(
                 .fault(
                     found.map(\.description).joined(separator: ", "), "the sentinels disagree about the primary",
                     do: "wait until a failover has ended; otherwise give all of them the same `sentinel monitor`"))
@@ -183,20 +184,20 @@ public final class ClusterCheck {
         return found.first
     }
 
-    private func address(
+    private func primaryAddress(
         of name: String, by probe: EngineProbe, _ subject: String
     ) throws(EngineFault) -> EngineAddress? {
-        let reply = try probe.call("SENTINEL", "get-master-addr-by-name", name)
+        let reply = try probe.callThrowingErrors("SENTINEL", "get-master-addr-by-name", name)
         if let parts = reply.elements, parts.count == 2, let host = parts[0].text,
             let port = parts[1].text.flatMap({ UInt16($0) }), let address = EngineAddress(host: host, port: port)
         {
-            add(.good(subject, "the primary is \(address)"))
+            addFinding(.good(subject, "the primary is \(address)"))
             return address
         }
-        let known = (try? probe.call("SENTINEL", "masters").elements ?? []) ?? []
+        let known = (try? probe.callThrowingErrors("SENTINEL", "masters").elements ?? []) ?? []
         let names = known.compactMap { $0.elements?.dropFirst().first?.text }
         let list = names.isEmpty ? "none" : names.joined(separator: ", ")
-        add(
+        addFinding(
             .fault(
                 subject, "it watches no primary named \(name), but \(list)",
                 do: "set `primary` to the name in `sentinel monitor` of sentinel.conf"))
@@ -205,7 +206,7 @@ public final class ClusterCheck {
 
     private func addReplicas(of name: String, by probe: EngineProbe) {
         // A user of another set-up need not have this permission.
-        for replica in (try? probe.call("SENTINEL", "replicas", name).elements ?? []) ?? [] {
+        for replica in (try? probe.callThrowingErrors("SENTINEL", "replicas", name).elements ?? []) ?? [] {
             let words = (replica.elements ?? []).map { $0.text ?? "" }
             func value(_ name: String) -> String? {
                 words.firstIndex(of: name).flatMap { words.indices.contains($0 + 1) ? words[$0 + 1] : nil }
@@ -217,11 +218,11 @@ public final class ClusterCheck {
         }
     }
 
-    private func checkQuorum(_ probe: EngineProbe, _ name: String, _ subject: String) {
-        do throws(EngineFault) { _ = try probe.call("SENTINEL", "ckquorum", name) } catch {
+    private func checkSentinelQuorum(_ probe: EngineProbe, name: String, subject: String) {
+        do throws(EngineFault) { _ = try probe.callThrowingErrors("SENTINEL", "ckquorum", name) } catch {
             // A user of another set-up need not have this permission.
             if case .notPermitted = error { return }
-            add(
+            addFinding(
                 .fault(
                     subject, "it does not see enough sentinels to promote a replica",
                     do: "open tcp port 26379 between the sentinels, and give all the same sentinel-pass"))
@@ -229,10 +230,11 @@ public final class ClusterCheck {
     }
 
     /// Warns of a server that works for clients without a login.
-    func checkAnonymousAccess(_ address: EngineAddress, _ subject: String, _ danger: String) {
+    func checkAnonymousAccess(_ address: EngineAddress, subject: String, danger: String) {
         do throws(EngineFault) {
-            _ = try EngineProbe(address, on: loop).call("PING")
-            add(.warning(subject, "it answers without a password: \(danger)", do: "set `user default off` there"))
+            _ = try EngineProbe(address, on: loop).callThrowingErrors("PING")
+            addFinding(
+                .warning(subject, "it answers without a password: \(danger)", do: "set `user default off` there"))
         } catch {}
     }
 }
@@ -259,20 +261,20 @@ public struct ClusterFinding: Hashable, Sendable {
 
     /// A finding without a next step.
     public static func good(_ subject: String, _ sentence: String) -> ClusterFinding {
-        ClusterFinding(.good, subject, sentence, nil)
+        ClusterFinding(level: .good, subject: subject, sentence: sentence, advice: nil)
     }
 
     /// A finding that the operator should mend.
     public static func warning(_ subject: String, _ sentence: String, do advice: String) -> ClusterFinding {
-        ClusterFinding(.warning, subject, sentence, advice)
+        ClusterFinding(level: .warning, subject: subject, sentence: sentence, advice: advice)
     }
 
     /// A finding that the operator must mend.
     public static func fault(_ subject: String, _ sentence: String, do advice: String) -> ClusterFinding {
-        ClusterFinding(.fault, subject, sentence, advice)
+        ClusterFinding(level: .fault, subject: subject, sentence: sentence, advice: advice)
     }
 
-    private init(_ level: Level, _ subject: String, _ sentence: String, _ advice: String?) {
+    private init(level: Level, subject: String, sentence: String, advice: String?) {
         self.level = level
         self.subject = subject
         self.sentence = sentence

@@ -5,7 +5,7 @@ internal import RESP
 /// One connection to a server or sentinel for a few questions, each of which blocks until its answer.
 final class EngineProbe {
     /// Time limit for the connection, and for each answer.
-    private static let patience = Duration.seconds(3)
+    private static let timeLimit = Duration.seconds(3)
 
     private let loop: EventLoop
     private let stream: EngineStream
@@ -18,9 +18,9 @@ final class EngineProbe {
         self.loop = loop
         stream = EngineStream(loop)
         stream.open(address)
-        try run { $0.isOpen }
+        try runLoop { $0.isOpen }
         guard let login else { return }
-        if case .error(let text) = try reply(to: login.command) {
+        if case .error(let text) = try reply(to: login.authenticationCommand) {
             throw EngineFault(error: text, isAuthentication: true)
         }
     }
@@ -29,14 +29,14 @@ final class EngineProbe {
     func reply(to command: Command) throws(EngineFault) -> Reply {
         stream.append(command)
         stream.flush()
-        try run { !$0.replies.isEmpty }
+        try runLoop { !$0.replies.isEmpty }
         return replies.removeFirst()
     }
 
     /// Returns the reply to a command.
     ///
     /// - Throws: `EngineFault`, also for an error of the server.
-    func call(_ words: String...) throws(EngineFault) -> Reply {
+    func callThrowingErrors(_ words: String...) throws(EngineFault) -> Reply {
         var command = Command()
         for word in words { command.append(word) }
         let reply = try reply(to: command)
@@ -45,26 +45,26 @@ final class EngineProbe {
     }
 
     /// Returns a section of INFO.
-    func info(_ section: String) throws(EngineFault) -> ServerInfo {
-        guard let info = ServerInfo(try call("INFO", section)) else { throw .malformed }
+    func serverInfo(section: String) throws(EngineFault) -> ServerInfo {
+        guard let info = ServerInfo(try callThrowingErrors("INFO", section)) else { throw .malformedReply }
         return info
     }
 
-    private func run(until isDone: (EngineProbe) -> Bool) throws(EngineFault) {
+    private func runLoop(until isDone: (EngineProbe) -> Bool) throws(EngineFault) {
         let hasEnded: Bool
         do throws(SystemError) {
-            hasEnded = try loop.run(for: Self.patience) {
-                take()
+            hasEnded = try loop.run(for: Self.timeLimit) {
+                takeStreamEvents()
                 return engineFault != nil || isDone(self)
             }
         } catch {
             throw .unreachable("\(error)")
         }
         if isDone(self) { return }
-        throw hasEnded ? engineFault ?? .closed : .timedOut
+        throw hasEnded ? engineFault ?? .connectionClosed : .timedOut
     }
 
-    private func take() {
+    private func takeStreamEvents() {
         for event in stream.takeEvents() {
             switch event {
             case .opened: isOpen = true

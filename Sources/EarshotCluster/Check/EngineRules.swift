@@ -5,7 +5,7 @@ internal import RESP
 public enum EngineRules {
     /// Commands of the scripts and of a node's connection, each with arguments that change nothing but own keys. A script
     /// needs the permission for each of its commands.
-    static let commands: [(name: String, arguments: [Word])] = [
+    static let permittedCommands: [(name: String, arguments: [ArgumentWord])] = [
         ("eval", ["return 1", "1", .key("a")]),
         ("evalsha", [.text(String(repeating: "0", count: 40)), "1", .key("a")]),
         ("script|load", ["return 1"]), ("info", ["replication"]), ("ping", []), ("publish", [.channel, ""]),
@@ -27,7 +27,7 @@ public enum EngineRules {
     ]
 
     /// Argument of a command.
-    enum Word: ExpressibleByStringLiteral {
+    enum ArgumentWord: ExpressibleByStringLiteral {
         case text(String)
         /// A key of the cluster that no script uses.
         case key(String)
@@ -46,7 +46,7 @@ public enum EngineRules {
 
     /// Commands for a check of the permissions.
     static func samples(in names: EngineNames) -> [Command] {
-        commands.map { name, arguments in
+        permittedCommands.map { name, arguments in
             var command = Command()
             for word in name.split(separator: "|") { command.append(word.uppercased()) }
             for argument in arguments { command.append(argument.text(in: names)) }
@@ -55,23 +55,23 @@ public enum EngineRules {
     }
 
     /// Rules of a cluster's nodes at the servers.
-    public static func node(of cluster: String) -> String {
+    public static func nodeRules(cluster: String) -> String {
         var named: Set<String> = []
-        let rules = commands.filter { named.insert($0.name).inserted }.map { "+\($0.name)" }
+        let rules = permittedCommands.filter { named.insert($0.name).inserted }.map { "+\($0.name)" }
         return "~{\(cluster)}* &{\(cluster)}* -@all " + rules.joined(separator: " ")
     }
 
     /// Rules of replicas at their primary.
-    public static let replica = "-@all +psync +replconf +ping"
+    public static let replicaRules = "-@all +psync +replconf +ping"
     /// Rules of sentinels at the servers.
-    public static let sentinel =
+    public static let sentinelRules =
         "allchannels -@all +multi +slaveof +replicaof +ping +exec +subscribe +config|rewrite +role +publish +info"
         + " +client|setname +client|kill +script|kill"
     /// Rules of nodes at the sentinels. They read, and change nothing.
-    public static let nodeOfSentinels =
+    public static let nodeRulesAtSentinels =
         "allchannels -@all +ping +info +subscribe +sentinel|get-master-addr-by-name +sentinel|masters +sentinel|master"
         + " +sentinel|replicas +sentinel|sentinels +sentinel|ckquorum"
     /// Rules of sentinels at one another.
-    public static let otherSentinel =
+    public static let sentinelRulesAtSentinels =
         "allchannels -@all +ping +publish +client|setname +sentinel|is-master-down-by-addr"
 }

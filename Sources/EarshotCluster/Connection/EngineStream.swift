@@ -12,10 +12,10 @@ final class EngineStream {
 
     /// Bytes that are read in one pass, so that a fast server does not delay the loop.
     private static let bytesPerPass = 262_144
-    /// Maximum number of bytes of one reply: a full batch of results, each with `EngineLimits.resultBytes`.
-    static let replyBytes = 16_777_216
+    /// Maximum number of bytes of one reply: a full batch of results, each with `EngineLimits.maximumResultBytes`.
+    static let maximumReplyBytes = 16_777_216
     /// Maximum number of bytes that wait for the kernel. A server that reads nothing is too slow.
-    private static let mostUnsentBytes = 16_777_216
+    private static let maximumUnsentBytes = 16_777_216
 
     private let loop: EventLoop
     /// Look-up that runs, also one that is no longer needed: so a name server that hangs keeps one thread busy.
@@ -29,8 +29,8 @@ final class EngineStream {
     private var reader: ReplyReader?
     private var isConnected = false
     private var output: [UInt8] = []
-    private var sent = 0
-    private var awaitsRoom = false
+    private var sentOutputBytes = 0
+    private var awaitsWritability = false
     private var input = [UInt8](repeating: 0, count: 65_536)
     private(set) var events: [Event] = []
 
@@ -44,23 +44,25 @@ final class EngineStream {
     func open(_ address: EngineAddress) {
         close()
         switch address {
-        case .network(let host, let port): connect { try StreamConnection.connect(to: host, port: port) }
-        case .named(let name, let port): find(name, port)
-        case .local(let path): connect { try StreamConnection.connect(to: path) }
+        case .ipAddress(let host, let port): connect { try StreamConnection.connect(to: host, port: port) }
+        case .hostName(let name, let port): lookUpHost(name, port: port)
+        case .unixSocket(let path): connect { try StreamConnection.connect(to: path) }
         }
     }
 
     /// Looks up the addresses of a host, and connects to one of them.
-    private func find(_ name: HostName, _ port: UInt16) {
+    private func lookUpHost(_ name: HostName, port: UInt16) {
         awaitedPort = port
         if let lookup {
-            if lookup.name != name { end(.unreachable("the look-up of the host name \(lookup.name) has not ended")) }
+            if lookup.name != name {
+                endConnection(.unreachable("the look-up of the host name \(lookup.name) has not ended"))
+            }
             return
         }
         do {
             lookup = try HostLookup(name, on: loop) { [unowned self] outcome in lookupEnded(outcome) }
         } catch {
-            end(.unreachable("\(error)"))
+            endConnection(.unreachable("\(error)"))
         }
     }
 
@@ -75,18 +77,18 @@ final class EngineStream {
             let sorted = addresses.sorted { "\($0)" < "\($1)" }
             let address = sorted[lookups % sorted.count]
             connect { try StreamConnection.connect(to: address, port: port) }
-        case .failure(let failure): end(.unreachable("\(failure)"))
+        case .failure(let failure): endConnection(.unreachable("\(failure)"))
         }
     }
 
     private func connect(_ makeSocket: () throws -> Int32) {
         do {
-            reader = ReplyReader(maximumReplyBytes: Self.replyBytes)
+            reader = ReplyReader(maximumReplyBytes: Self.maximumReplyBytes)
             let descriptor = try makeSocket()
             self.descriptor = descriptor
-            registration = try loop.add(descriptor, [.readable, .writable]) { [unowned self] in ready($0) }
+            registration = try loop.add(descriptor, [.readable, .writable]) { [unowned self] in handleReadiness($0) }
         } catch {
-            end(.unreachable("\(error)"))
+            endConnection(.unreachable("\(error)"))
         }
     }
 
@@ -100,13 +102,13 @@ final class EngineStream {
         reader = nil
         isConnected = false
         output = []
-        sent = 0
-        awaitsRoom = false
+        sentOutputBytes = 0
+        awaitsWritability = false
         events = []
     }
 
     /// Whether no event waits.
-    var isQuiet: Bool { events.isEmpty }
+    var hasNoPendingEvents: Bool { events.isEmpty }
 
     func takeEvents() -> [Event] {
         defer { events = [] }
@@ -117,47 +119,49 @@ final class EngineStream {
     func append(_ command: Command) {
         guard descriptor != nil else { return }
         command.encode(into: &output)
-        if output.count - sent > Self.mostUnsentBytes { end(.timedOut) }
+        if output.count - sentOutputBytes > Self.maximumUnsentBytes { endConnection(.timedOut) }
     }
 
     /// Sends the commands of a pass with one system call, unless the kernel's buffer is full.
     func flush() {
-        guard let descriptor, isConnected, sent < output.count else { return }
-        while sent < output.count {
+        guard let descriptor, isConnected, sentOutputBytes < output.count else { return }
+        while sentOutputBytes < output.count {
             let transfer = unsafe output.withUnsafeBytes {
-                unsafe UnixSocket.send(descriptor, UnsafeRawBufferPointer(rebasing: $0[sent...]))
+                unsafe UnixSocket.send(descriptor, UnsafeRawBufferPointer(rebasing: $0[sentOutputBytes...]))
             }
             switch transfer {
-            case .bytes(let count): sent += count
+            case .bytesTransferred(let count): sentOutputBytes += count
             case .wouldBlock:
-                watch(room: true)
+                watchDescriptor(writability: true)
                 return
-            case .ended: return end(.closed)
+            case .connectionEnded: return endConnection(.connectionClosed)
             }
         }
         output.removeAll(keepingCapacity: output.count <= 65_536)
-        sent = 0
-        watch(room: false)
+        sentOutputBytes = 0
+        watchDescriptor(writability: false)
     }
 
-    private func watch(room: Bool) {
-        guard room != awaitsRoom, let registration else { return }
-        awaitsRoom = room
+    private func watchDescriptor(writability: Bool) {
+        guard writability != awaitsWritability, let registration else { return }
+        awaitsWritability = writability
         do {
-            try loop.change(registration, to: room ? [.readable, .writable] : .readable)
+            try loop.changeInterest(of: registration, to: writability ? [.readable, .writable] : .readable)
         } catch {
-            end(.unreachable("\(error)"))
+            endConnection(.unreachable("\(error)"))
         }
     }
 
-    private func ready(_ readiness: EventLoop.Readiness) {
+    private func handleReadiness(_ readiness: EventLoop.Readiness) {
         guard let descriptor else { return }
         if !isConnected {
-            if let failure = StreamConnection.failure(of: descriptor) { return end(.unreachable("\(failure)")) }
+            if let failure = StreamConnection.connectError(of: descriptor) {
+                return endConnection(.unreachable("\(failure)"))
+            }
             guard readiness.contains(.writable) else { return }
             isConnected = true
-            awaitsRoom = true
-            watch(room: false)
+            awaitsWritability = true
+            watchDescriptor(writability: false)
             events.append(.opened)
         } else if readiness.contains(.writable) {
             flush()
@@ -170,7 +174,7 @@ final class EngineStream {
         while let descriptor, taken < Self.bytesPerPass {
             let transfer = unsafe input.withUnsafeMutableBytes { unsafe UnixSocket.receive(descriptor, into: $0) }
             switch transfer {
-            case .bytes(let count):
+            case .bytesTransferred(let count):
                 taken += count
                 var replies: [Reply] = []
                 let isSound: Bool
@@ -181,15 +185,15 @@ final class EngineStream {
                     isSound = false
                 }
                 for reply in replies { events.append(.reply(reply)) }
-                guard isSound else { return end(.malformed) }
+                guard isSound else { return endConnection(.malformedReply) }
                 if count < input.count { return }
             case .wouldBlock: return
-            case .ended: return end(.closed)
+            case .connectionEnded: return endConnection(.connectionClosed)
             }
         }
     }
 
-    private func end(_ fault: EngineFault) {
+    private func endConnection(_ fault: EngineFault) {
         let earlier = events
         close()
         events = earlier + [.closed(fault)]

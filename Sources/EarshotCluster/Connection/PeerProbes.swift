@@ -12,9 +12,9 @@ public final class PeerProbes {
     }
 
     /// Maximum time for a connection.
-    private static let patience = Duration.seconds(2)
+    private static let timeLimit = Duration.seconds(2)
     /// Maximum number of attempts at a time. Others are made when the engine reports the members again.
-    private static let mostProbes = 64
+    private static let maximumProbes = 64
 
     private let loop: EventLoop
     private var probes: [String: Probe] = [:]
@@ -28,25 +28,26 @@ public final class PeerProbes {
 
     /// Starts to connect to an address, unless an attempt runs.
     public func start(_ address: String) {
-        guard probes[address] == nil, probes.count < Self.mostProbes else { return }
-        guard case .network(let host, let port)? = EngineAddress(address) else {
-            return end(address, "no numeric address with a port")
+        guard probes[address] == nil, probes.count < Self.maximumProbes else { return }
+        guard case .ipAddress(let host, let port)? = EngineAddress(address) else {
+            return endProbe(address, failure: "no numeric address with a port")
         }
         do {
             let descriptor = try StreamConnection.connect(to: host, port: port)
             let registration: EventLoop.Registration
             do {
                 registration = try loop.add(descriptor, .writable) { [unowned self] _ in
-                    end(address, StreamConnection.failure(of: descriptor).map { "\($0)" })
+                    endProbe(address, failure: StreamConnection.connectError(of: descriptor).map { "\($0)" })
                 }
             } catch {
                 UnixSocket.close(descriptor)
                 throw error
             }
-            let timer = loop.setTimer(after: Self.patience) { [unowned self] in end(address, "timed out") }
+            let timer = loop.setTimer(after: Self.timeLimit) { [unowned self] in endProbe(address, failure: "timed out")
+            }
             probes[address] = Probe(descriptor: descriptor, registration: registration, timer: timer)
         } catch {
-            end(address, "\(error)")
+            endProbe(address, failure: "\(error)")
         }
     }
 
@@ -57,7 +58,7 @@ public final class PeerProbes {
         return results
     }
 
-    private func end(_ address: String, _ failure: String?) {
+    private func endProbe(_ address: String, failure: String?) {
         close(address)
         results.append((address, failure))
         // The owner's pass may be over.

@@ -6,28 +6,32 @@ internal import LibCrypto
 /// Nodes with the same secret make the same keys in every process and version. Without the secret a key cannot be
 /// computed from a URL.
 public struct ClusterKeys: Sendable {
-    private let code: HMAC
+    private let keyedHash: HMAC
 
     /// - Parameter secret: Long and random, because keys of URLs can be tried offline. The owner of the settings checks it.
     public init(secret: [UInt8]) {
-        code = HMAC(key: secret)
+        keyedHash = HMAC(key: secret)
     }
 
     /// Key of a shared flight. `identity` has everything that decides which requests may share it.
-    public func flight(_ identity: [UInt8]) -> ClusterKey { key("flight", identity) }
+    public func flightKey(identity: [UInt8]) -> ClusterKey { derivedKey(purpose: "flight", bytes: identity) }
 
     /// Key of an origin, by its name such as `https://example.com`.
-    public func origin(_ name: String) -> ClusterKey { key("origin", Array(name.utf8)) }
+    public func originKey(name: String) -> ClusterKey { derivedKey(purpose: "origin", bytes: Array(name.utf8)) }
 
     /// Text by which nodes recognize that they have the same secret and the same key pair for bodies.
-    public func check(publicKey: String) -> String { key("check", Array(publicKey.utf8)).description }
+    public func compatibilityCode(publicKey: String) -> String {
+        derivedKey(purpose: "check", bytes: Array(publicKey.utf8)).description
+    }
 
     /// Code by which nodes recognize an entry of the engine that one of them has written.
-    func code(of kind: String, _ entry: [UInt8]) -> ClusterKey { key(kind, entry) }
+    func authenticationCode(ofKind kind: String, entry: [UInt8]) -> ClusterKey {
+        derivedKey(purpose: kind, bytes: entry)
+    }
 
     /// The purpose comes first, so that keys of different purposes differ.
-    private func key(_ purpose: String, _ bytes: [UInt8]) -> ClusterKey {
-        let digest = code.code(of: Array(purpose.utf8) + [0] + bytes).bytes
+    private func derivedKey(purpose: String, bytes: [UInt8]) -> ClusterKey {
+        let digest = keyedHash.authenticationCode(of: Array(purpose.utf8) + [0] + bytes).bytes
         func word(_ bytes: ArraySlice<UInt8>) -> UInt64 { bytes.reduce(0) { $0 << 8 | UInt64($1) } }
         return ClusterKey(high: word(digest[..<8]), low: word(digest[8..<16]))
     }

@@ -20,27 +20,27 @@ struct EngineSeals {
     }
 
     /// Latest attempts of a flight that are known: those with the engine, and those without.
-    private struct Latest {
-        var orderedToken: FencingToken?
-        var random: FencingToken?
+    private struct LatestTokens {
+        var engineToken: FencingToken?
+        var uncoordinatedToken: FencingToken?
     }
 
     /// Flights whose latest attempt is known, in each of two tables. The older one is dropped when the younger one is full.
-    private static let mostKnown = 32_768
-    private static let codeBytes = 32
+    private static let maximumKnownFlights = 32_768
+    private static let authenticationCodeBytes = 32
     private static let blank = UInt8(ascii: " ")
     /// Largest token of an attempt that began without the engine. Such tokens have no order.
     private static let lastRandomToken = FencingToken(FencingToken.uncoordinated.upperBound)
 
     private let keys: ClusterKeys
-    private var youngerAttempts: [ClusterKey: Latest] = [:]
-    private var olderAttempts: [ClusterKey: Latest] = [:]
+    private var recentLatestTokens: [ClusterKey: LatestTokens] = [:]
+    private var olderLatestTokens: [ClusterKey: LatestTokens] = [:]
     private var hasForgery = false
 
     init(_ keys: ClusterKeys) { self.keys = keys }
 
     /// Whether the engine had an entry since the last call that no node has written.
-    mutating func takeForgery() -> Bool {
+    mutating func takeForgeryFlag() -> Bool {
         defer { hasForgery = false }
         return hasForgery
     }
@@ -48,78 +48,86 @@ struct EngineSeals {
     // MARK: Calls
 
     /// The call with codes on its entries.
-    mutating func sealed(_ call: EngineCall) -> EngineCall {
+    mutating func sealedCall(_ call: EngineCall) -> EngineCall {
         switch call {
-        case .want(let wants):
-            return .want(
+        case .wantFlights(let wants):
+            return .wantFlights(
                 wants.map { want in
                     var want = want
-                    if !want.record.isEmpty { want.record = sealed(.record, want.record, of: want.key) }
+                    if !want.record.isEmpty {
+                        want.record = sealedBytes(kind: .record, bytes: want.record, of: want.key)
+                    }
                     return want
                 })
-        case .done(let completions):
+        case .reportCompletions(let completions):
             var ends = completions
             for (index, completion) in completions.enumerated() {
                 switch completion.outcome {
                 case .result(let result) where !result.isEmpty:
-                    ends[index].outcome = .result(sealed(result, completion))
-                case .kept(let result, let age):
-                    ends[index].outcome = .kept(sealed(result, completion), ageMilliseconds: age)
+                    ends[index].outcome = .result(sealedResult(result, completion: completion))
+                case .lateResult(let result, let age):
+                    ends[index].outcome = .lateResult(
+                        sealedResult(result, completion: completion), ageMilliseconds: age)
                 case .result, .released: break
                 }
             }
-            return .done(ends)
-        case .unwant, .take, .takeWanted, .cool, .survey, .retire, .leave: return call
+            return .reportCompletions(ends)
+        case .withdrawWants, .takeFlights, .takeWantedFlights, .reportRefusal, .survey, .retireMembership,
+            .leaveCluster:
+            return call
         }
     }
 
     /// The result of an attempt with its code.
-    private mutating func sealed(_ result: [UInt8], _ completion: EngineCompletion) -> [UInt8] {
-        noteToken(completion.token, of: completion.key)
-        return sealed(.result, Array("\(completion.token) ".utf8) + result, of: completion.key)
+    private mutating func sealedResult(_ result: [UInt8], completion: EngineCompletion) -> [UInt8] {
+        recordToken(completion.token, of: completion.key)
+        return sealedBytes(kind: .result, bytes: Array("\(completion.token) ".utf8) + result, of: completion.key)
     }
 
     // MARK: Events
 
     /// The event without codes. An entry with a wrong code is empty, which nothing can use. A notification with one only
     /// says that the flight has changed.
-    mutating func unsealed(_ event: EngineEvent) -> EngineEvent {
+    mutating func unsealedEvent(_ event: EngineEvent) -> EngineEvent {
         switch event {
-        case .granted(var grants, let opens):
+        case .flightsGranted(var grants, let opens):
             for index in grants.indices {
                 guard let record = grants[index].record else { continue }
-                grants[index].record = open(.record, record, of: grants[index].key) ?? []
+                grants[index].record = verifiedBytes(kind: .record, bytes: record, of: grants[index].key) ?? []
             }
-            return .granted(grants, opensAfterMilliseconds: opens)
-        case .wanted(var answers):
+            return .flightsGranted(grants, opensAfterMilliseconds: opens)
+        case .wantsAnswered(var answers):
             for index in answers.indices {
                 guard case .ended(let entry) = answers[index].state else { continue }
-                answers[index].state = .ended(result(entry, of: answers[index].key) ?? [])
+                answers[index].state = .ended(verifiedResult(entry, of: answers[index].key) ?? [])
             }
-            return .wanted(answers)
-        case .result(let key, let entry):
-            guard let result = result(entry, of: key) else { return .unusable(key) }
-            return .result(key, result)
-        case .joined, .members, .left, .warning, .remedied, .ended, .cooled, .surveyed, .workWaits, .aborted,
-            .messagesLost, .unusable:
+            return .wantsAnswered(answers)
+        case .resultReceived(let key, let entry):
+            guard let result = verifiedResult(entry, of: key) else { return .unusableResult(key) }
+            return .resultReceived(key, result)
+        case .joined, .members, .left, .warning, .remedied, .completionsAnswered, .cooled, .surveyed, .workWaits,
+            .attemptAborted,
+            .messagesLost, .unusableResult:
             return event
         }
     }
 
     /// Result of an entry that a node has written for this flight, and that this node has not had before.
-    private mutating func result(_ entry: [UInt8], of key: ClusterKey) -> [UInt8]? {
-        guard let opened = open(.result, entry, of: key), let end = opened.firstIndex(of: Self.blank),
-            let token = FencingToken(String(decoding: opened[..<end], as: UTF8.self)), noteToken(token, of: key)
+    private mutating func verifiedResult(_ entry: [UInt8], of key: ClusterKey) -> [UInt8]? {
+        guard let opened = verifiedBytes(kind: .result, bytes: entry, of: key),
+            let end = opened.firstIndex(of: Self.blank),
+            let token = FencingToken(String(decoding: opened[..<end], as: UTF8.self)), recordToken(token, of: key)
         else { return nil }
         return Array(opened[(end + 1)...])
     }
 
     /// Bytes behind a code; nil if it is not that of these bytes and this flight.
-    private mutating func open(_ kind: Kind, _ bytes: [UInt8], of key: ClusterKey) -> [UInt8]? {
-        let rest = Array(bytes.dropFirst(Self.codeBytes + 1))
+    private mutating func verifiedBytes(kind: Kind, bytes: [UInt8], of key: ClusterKey) -> [UInt8]? {
+        let rest = Array(bytes.dropFirst(Self.authenticationCodeBytes + 1))
         // Two numbers are compared in the same time wherever they differ.
-        guard bytes.count > Self.codeBytes, bytes[Self.codeBytes] == Self.blank,
-            ClusterKey(String(decoding: bytes.prefix(Self.codeBytes), as: UTF8.self)) == code(kind, key, rest)
+        guard bytes.count > Self.authenticationCodeBytes, bytes[Self.authenticationCodeBytes] == Self.blank,
+            ClusterKey(String(decoding: bytes.prefix(Self.authenticationCodeBytes), as: UTF8.self))
+                == authenticationCode(kind: kind, key: key, bytes: rest)
         else {
             hasForgery = true
             return nil
@@ -129,30 +137,32 @@ struct EngineSeals {
 
     // MARK: Codes
 
-    private func code(_ kind: Kind, _ key: ClusterKey, _ bytes: [UInt8]) -> ClusterKey {
-        keys.code(of: kind.rawValue, Array(key.description.utf8) + bytes)
+    private func authenticationCode(kind: Kind, key: ClusterKey, bytes: [UInt8]) -> ClusterKey {
+        keys.authenticationCode(ofKind: kind.rawValue, entry: Array(key.description.utf8) + bytes)
     }
 
     /// Bytes behind their code for a flight.
-    private func sealed(_ kind: Kind, _ bytes: [UInt8], of key: ClusterKey) -> [UInt8] {
-        Array("\(code(kind, key, bytes)) ".utf8) + bytes
+    private func sealedBytes(kind: Kind, bytes: [UInt8], of key: ClusterKey) -> [UInt8] {
+        Array("\(authenticationCode(kind: kind, key: key, bytes: bytes)) ".utf8) + bytes
     }
 
     /// Notes an attempt of a flight as its latest one.
     ///
     /// - Returns: whether it is younger than the one that was known.
     @discardableResult
-    private mutating func noteToken(_ token: FencingToken, of key: ClusterKey) -> Bool {
-        var latest = youngerAttempts[key] ?? olderAttempts[key] ?? Latest()
+    private mutating func recordToken(_ token: FencingToken, of key: ClusterKey) -> Bool {
+        var latest = recentLatestTokens[key] ?? olderLatestTokens[key] ?? LatestTokens()
         if token > Self.lastRandomToken {
-            if let known = latest.orderedToken, token <= known { return false }
-            latest.orderedToken = token
+            if let known = latest.engineToken, token <= known { return false }
+            latest.engineToken = token
         } else {
-            guard token != latest.random else { return false }
-            latest.random = token
+            guard token != latest.uncoordinatedToken else { return false }
+            latest.uncoordinatedToken = token
         }
-        if youngerAttempts.count >= Self.mostKnown { (olderAttempts, youngerAttempts) = (youngerAttempts, [:]) }
-        youngerAttempts[key] = latest
+        if recentLatestTokens.count >= Self.maximumKnownFlights {
+            (olderLatestTokens, recentLatestTokens) = (recentLatestTokens, [:])
+        }
+        recentLatestTokens[key] = latest
         return true
     }
 }

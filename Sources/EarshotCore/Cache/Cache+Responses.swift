@@ -8,139 +8,146 @@ extension Cache {
     ///
     /// - Parameter triesAgain: whether another attempt follows, so that the response is not stored.
     /// - Returns: the next step of the flight; nil if the response goes to its requests.
-    static func received(
-        _ response: Outcome.Response, _ fields: HeaderFields, for flight: Handle<Flight>, triesAgain: Bool, now: Tick,
+    static func responseReceived(
+        _ response: Outcome.Response, _ fields: HeaderFields, for flight: Handle<Flight>, triesAgain: Bool,
+        now: MonotonicTime,
         in records: inout Records
     ) -> FlightStep? {
-        guard !records.flights[flight].isAlone else {
+        guard !records.flights[flight].servesSingleRequest else {
             invalidate(after: response, fields, to: records.flights[flight].request, in: &records)
             return nil
         }
         let requestTime = records.calendarSeconds - Int64(now.milliseconds(since: response.startedAt) / 1_000)
         if let stored = records.cachePlans[flight]?.storedVariant {
             if response.status == 304, stored.response.hasValidator {
-                records.drop(response)
-                return validated(flight, stored, fields, requestTime: requestTime, now: now, in: &records)
+                records.releaseResponse(response)
+                return handleNotModified(flight, stored, fields, requestTime: requestTime, now: now, in: &records)
             }
-            replace(stored, of: flight, response, fields, requestTime: requestTime, in: &records)
+            replaceStoredResponse(stored, of: flight, response, fields, requestTime: requestTime, in: &records)
         } else if !triesAgain {
-            store(flight, response, fields, requestTime: requestTime, in: &records)
+            storeResponse(flight, response, fields, requestTime: requestTime, in: &records)
         }
         guard endRevalidation(of: flight, in: &records) else { return nil }
-        records.drop(response)
-        return .forget
+        records.releaseResponse(response)
+        return .discardFlight
     }
 
     /// Handles a 304: updates the stored response and answers with it, or discards it and fetches again.
-    private static func validated(
-        _ flight: Handle<Flight>, _ stored: CacheVariant, _ fields: HeaderFields, requestTime: Int64, now: Tick,
+    private static func handleNotModified(
+        _ flight: Handle<Flight>, _ stored: CacheVariant, _ fields: HeaderFields, requestTime: Int64,
+        now: MonotonicTime,
         in records: inout Records
     ) -> FlightStep {
-        let freshening = rule(for: flight, in: &records).freshening(
+        let freshening = cacheRule(for: flight, in: &records).freshening(
             of: stored.response, by304: fields, to: records.flights[flight].request, requestTime: requestTime,
             responseTime: records.calendarSeconds)
-        let key = key(of: flight, in: &records)
+        let key = cacheKey(of: flight, in: &records)
         var stored = stored
         switch freshening {
-        case .update(let response):
+        case .replaceStored(let response):
             stored.response = response
-            records.outbox.actions.append(.cache(.refresh(key, stored.entry, response)))
-            return use(stored, for: flight, as: .revalidated, now: now, in: &records)
-        case .useOnce(let response):
+            records.outbox.actions.append(.cache(.updateStoredFields(key, stored.entryID, response)))
+            return useStoredResponse(stored, for: flight, as: .revalidated, now: now, in: &records)
+        case .useOnceThenRemove(let response):
             stored.response = response
             // The body is read before it is discarded.
-            defer { records.outbox.actions.append(.cache(.discard(key, stored.entry))) }
-            return use(stored, for: flight, as: .revalidated, now: now, in: &records)
-        case .mismatch, .unrelated:
-            records.outbox.actions.append(.cache(.discard(key, stored.entry)))
-            return fetchWithoutStored(flight, in: &records)
+            defer { records.outbox.actions.append(.cache(.discardEntry(key, stored.entryID))) }
+            return useStoredResponse(stored, for: flight, as: .revalidated, now: now, in: &records)
+        case .otherRepresentation, .noEffect:
+            records.outbox.actions.append(.cache(.discardEntry(key, stored.entryID)))
+            return fetchFromOrigin(flight, in: &records)
         }
     }
 
     /// Replaces or discards the stored response after a response other than 304. An error of the server (5xx, 429)
     /// leaves the stored response in place.
-    private static func replace(
+    private static func replaceStoredResponse(
         _ stored: CacheVariant, of flight: Handle<Flight>, _ response: Outcome.Response, _ fields: HeaderFields,
         requestTime: Int64, in records: inout Records
     ) {
-        let key = key(of: flight, in: &records)
+        let key = cacheKey(of: flight, in: &records)
         guard records.flights[flight].method == .get else {
-            let freshening = rule(for: flight, in: &records).freshening(
+            let freshening = cacheRule(for: flight, in: &records).freshening(
                 of: stored.response, byHead: response.status, fields, to: records.flights[flight].request,
                 requestTime: requestTime, responseTime: records.calendarSeconds)
             switch freshening {
-            case .update(let response): records.outbox.actions.append(.cache(.refresh(key, stored.entry, response)))
-            case .useOnce, .mismatch: records.outbox.actions.append(.cache(.discard(key, stored.entry)))
-            case .unrelated: break
+            case .replaceStored(let response):
+                records.outbox.actions.append(.cache(.updateStoredFields(key, stored.entryID, response)))
+            case .useOnceThenRemove, .otherRepresentation:
+                records.outbox.actions.append(.cache(.discardEntry(key, stored.entryID)))
+            case .noEffect: break
             }
             return
         }
         guard response.status < 500, response.status != 429 else { return }
-        let kept = store(flight, response, fields, requestTime: requestTime, in: &records)
+        let kept = storeResponse(flight, response, fields, requestTime: requestTime, in: &records)
         let isReplaced = kept.map { $0.varyKey == stored.response.varyKey } ?? false
-        if !isReplaced { records.outbox.actions.append(.cache(.discard(key, stored.entry))) }
+        if !isReplaced { records.outbox.actions.append(.cache(.discardEntry(key, stored.entryID))) }
     }
 
     /// Stores a response if the rules allow it and it fits in the cache.
     ///
     /// - Returns: the stored response; nil if it was not stored.
     @discardableResult
-    private static func store(
+    private static func storeResponse(
         _ flight: Handle<Flight>, _ response: Outcome.Response, _ fields: HeaderFields, requestTime: Int64,
         in records: inout Records
     ) -> StoredResponse? {
         let limit = records.settings[.cacheSize] ?? .max
         guard limit > 0 else { return nil }
-        let mode = records.flights[flight].mode
-        let rule = rule(for: flight, in: &records)
+        let mode = records.flights[flight].cacheMode
+        let rule = cacheRule(for: flight, in: &records)
         // The attempt of an earlier broker may have ended some time ago.
-        let age = Int64(records.clock.milliseconds(since: response.endedAt) / 1_000)
+        let age = Int64(records.latestEventTime.milliseconds(since: response.endedAt) / 1_000)
         // The cache would evict a response larger than its limit at once.
-        guard response.length < limit, !response.isCut,
-            case .store(let stored) = rule.storing(
+        guard response.bodyLength < limit, !response.isBodyOmitted,
+            case .store(let stored) = rule.storeDecision(
                 status: response.status, response: fields, to: records.flights[flight].request, mode: mode,
                 requestTime: requestTime, responseTime: records.calendarSeconds - age),
-            isWorthKeeping(stored, of: flight, rule, in: &records)
+            isWorthStoring(stored, of: flight, rule, in: &records)
         else {
             if mode == .reload, response.status < 400 {
-                records.outbox.actions.append(.cache(.invalidate([key(of: flight, in: &records).url])))
+                records.outbox.actions.append(.cache(.invalidateURLs([cacheKey(of: flight, in: &records).url])))
             }
             return nil
         }
         // The SHA-256 names the stored body, and later proves that it is complete.
-        guard let sha256 = response.sha256 ?? (response.length == 0 ? "" : nil) else { return nil }
-        records.ledger.cache.stored += 1
-        let entry = nextEntry(in: &records)
+        guard let sha256 = response.sha256 ?? (response.bodyLength == 0 ? "" : nil) else { return nil }
+        records.ledger.cache.storedResponses += 1
+        let entry = nextEntryID(in: &records)
         let variant = CacheVariant(
-            entry: entry, response: stored, length: response.length, sha256: sha256.isEmpty ? nil : sha256)
-        let owner = owner(of: flight, in: &records)
-        if let file = response.file { records.outcomes.shareFile(file) }
+            entry: entry, response: stored, length: response.bodyLength, sha256: sha256.isEmpty ? nil : sha256)
+        let owner = storageOwner(of: flight, in: &records)
+        if let file = response.bodyFile { records.outcomes.markFileShared(file) }
         records.outbox.actions.append(
             .cache(
-                .store(key(of: flight, in: &records), variant, response.inlineBody, file: response.file, owner: owner)))
+                .storeResponse(
+                    cacheKey(of: flight, in: &records), variant, response.inlineBody, file: response.bodyFile,
+                    owner: owner)))
         return stored
     }
 
     /// Returns a new identifier. They ascend, so that the index of the cache grows at its end. The first one is made of the
     /// time and of random bits, so that it is not one of an earlier broker, also if the clock went back.
-    private static func nextEntry(in records: inout Records) -> CacheEntryID {
+    private static func nextEntryID(in records: inout Records) -> CacheEntryID {
         let seconds = UInt64(min(max(records.calendarSeconds, 0), Int64(UInt32.max)))
-        let last = records.lastCacheEntry ?? CacheEntryID(rawValue: seconds << 30 | records.generator.next() >> 34)
+        let last =
+            records.lastCacheEntryID ?? CacheEntryID(rawValue: seconds << 30 | records.randomGenerator.next() >> 34)
         let entry = CacheEntryID(rawValue: last.rawValue + 1)
-        records.lastCacheEntry = entry
+        records.lastCacheEntryID = entry
         return entry
     }
 
     /// Whether a storable response can ever be used: by the rules of HTTP, or because a request overrides them
     /// (`force-cache`, or a warm request).
-    private static func isWorthKeeping(
+    private static func isWorthStoring(
         _ stored: StoredResponse, of flight: Handle<Flight>, _ rule: CacheRule, in records: inout Records
     ) -> Bool {
         if rule.isUsable(stored, now: records.calendarSeconds) { return true }
-        if records.flights[flight].mode == .forceCache { return true }
+        if records.flights[flight].cacheMode == .forceCache { return true }
         var isWarm = false
         records.forEachInterest(of: flight) { records, interest in
-            if records.requests[interest].isWarm { isWarm = true }
+            if records.requests[interest].usesWarmDelivery { isWarm = true }
         }
         return isWarm
     }
@@ -149,8 +156,8 @@ extension Cache {
     private static func invalidate(
         after response: Outcome.Response, _ fields: HeaderFields, to request: HTTPRequest, in records: inout Records
     ) {
-        let urls = CacheRule().invalidations(status: response.status, response: fields, to: request)
-        if !urls.isEmpty { records.outbox.actions.append(.cache(.invalidate(urls))) }
+        let urls = CacheRule().invalidatedURLs(status: response.status, response: fields, to: request)
+        if !urls.isEmpty { records.outbox.actions.append(.cache(.invalidateURLs(urls))) }
     }
 
     // MARK: Revalidation
@@ -161,8 +168,9 @@ extension Cache {
         let record = records.flights[flight]
         let key = FlightKey(
             record.request, redirect: record.redirect, partition: record.partition, alone: nil, mode: .noCache,
-            isExact: record.isExact)
-        guard records.flights.handle(of: key) == nil, records.revalidations.count < records.limits.revalidations,
+            isExact: record.requiresEqualFields)
+        guard records.flights.handle(of: key) == nil,
+            records.queuedRevalidations.count < records.limits.maximumQueuedRevalidations,
             !records.isDraining
         else { return nil }
         return key
@@ -177,9 +185,9 @@ extension Cache {
     ) {
         records.flights[behind].isRevalidation = true
         records.flights[behind].timeoutMilliseconds = records.flights[flight].timeoutMilliseconds
-        let owner = owner(of: flight, in: &records)
-        records.cachePlans[behind] = CachePlan(adding: adding, storedVariant: stored, owner: owner)
-        records.revalidations.append(records.flights.name(of: behind))
+        let owner = storageOwner(of: flight, in: &records)
+        records.cachePlans[behind] = CachePlan(addedFields: adding, storedVariant: stored, owner: owner)
+        records.queuedRevalidations.append(records.flights.name(of: behind))
     }
 
     /// Ends the cache's own interest in a flight. The flight continues if requests wait for it.
@@ -188,7 +196,7 @@ extension Cache {
     static func endRevalidation(of flight: Handle<Flight>, in records: inout Records) -> Bool {
         guard records.flights[flight].isRevalidation else { return false }
         records.flights[flight].isRevalidation = false
-        return !records.flights.isAwaited(flight)
+        return !records.flights.isAwaitedByRequest(flight)
     }
 
     // MARK: End
@@ -197,6 +205,6 @@ extension Cache {
     @inline(__always)
     static func flightEnded(_ flight: Handle<Flight>, in records: inout Records) {
         guard !records.cachePlans.isEmpty else { return }
-        if let outcome = takePlan(of: flight, in: &records)?.fallback { records.release(outcome) }
+        if let outcome = removePlan(of: flight, in: &records)?.fallbackFailure { records.releaseOutcome(outcome) }
     }
 }

@@ -9,7 +9,7 @@ package struct ClientSession: Generational {
     /// joining → open ⇄ away     (HELLO; the connection is lost, another one resumes the session)
     /// ```
     ///
-    /// A session ends in any phase. It is freed then, after the removal of its requests if there are many (`isGone`).
+    /// A session ends in any phase. It is freed then, after the removal of its requests if there are many (`hasEnded`).
     enum Phase: CaseIterable {
         /// Connected; HELLO not received yet.
         case joining
@@ -24,17 +24,17 @@ package struct ClientSession: Generational {
     var token: SessionToken
     private(set) var phase = Phase.joining
     /// Whether its HELLO timeout runs.
-    var isGreetingDue = false
+    var isHelloTimeoutRunning = false
     /// Duration of the lease after the loss of the connection, in milliseconds; 0 without a lease.
     var leaseMilliseconds = 0
     /// Distinguishes this session from others in the same place.
     let generation: UInt64
     /// Disconnect epoch, which its lease timer names; nil unless it is away.
-    var absenceEpoch: UInt64?
+    var disconnectEpoch: UInt64?
     /// Number of messages received since its HELLO, including refused ones.
-    var receivedMessages: UInt64 = 0
+    var receivedMessageCount: UInt64 = 0
     /// Numbers of its messages.
-    var numbers = MessageNumbers()
+    var messageNumbers = MessageNumbers()
     /// Replies kept for the next connection; empty without a lease.
     var replies = ReplyLog()
     /// Principal of the local user at the other end of the connection.
@@ -46,19 +46,19 @@ package struct ClientSession: Generational {
     /// Whether it has the rights of the administrator: it is one of the administrator, and did not give them up.
     var isAdministrator = false
     /// Open requests that it owns.
-    var ownedRequests = Chain<Interest>()
+    var ownedRequests = LinkedList<Interest>()
     /// Terminals that it has not acknowledged.
     package var deliveries = DeliveryWindow()
     /// Bytes of its terminals that are charged to its principal; 0 for the administrator.
-    var chargedWeight = DeliveryWindow.Weight()
+    var chargedWeight = DeliveryWindow.ByteWeight()
     /// Number of them that is charged.
-    var chargedTerminals = 0
+    var chargedTerminalCount = 0
     /// Number of flights of which stored responses are read, or looked up again, for a terminal of this client.
-    var reservations = 0
+    var cacheReservationCount = 0
     /// Whether durable failures stay on disk after its acknowledgement.
-    var keepsFailures = false
+    var keepsFailuresOnDisk = false
     /// Whether the core has asked the shell to close it.
-    var isClosing = false
+    var isCloseRequested = false
 
     /// Requests whose latest PROGRESS its socket did not take, with their generations.
     var missedProgress: [Handle<Interest>: UInt64] = [:]
@@ -75,7 +75,7 @@ package struct ClientSession: Generational {
     }
 
     /// Changes the phase. Called by `SessionTable`.
-    mutating func enter(_ next: Phase) {
+    mutating func transition(to next: Phase) {
         precondition(
             Self.isLegal(from: phase, to: next),
             "the session of connection \(id.rawValue) cannot become \(next) when it is \(phase)")
@@ -92,5 +92,5 @@ package struct ClientSession: Generational {
     package var isAway: Bool { phase == .away }
 
     /// Whether the session has ended and is being removed.
-    package var isGone: Bool { deliveries.phase == .ended }
+    package var hasEnded: Bool { deliveries.phase == .ended }
 }

@@ -6,28 +6,30 @@ enum Clients {
     // MARK: Connections
 
     /// Adds a connection, unless it is known.
-    static func connected(
+    static func clientConnected(
         _ id: ClientID, token: SessionToken, user: Handle<Principal>, isGateway: Bool, in records: inout Records
     ) {
         guard records.clients.handle(of: id) == nil else { return }
         let generation = records.nextSerial()
-        records.clients.connected(id, token: token, generation: generation, user: user, isGateway: isGateway)
+        records.clients.addConnectedSession(id, token: token, generation: generation, user: user, isGateway: isGateway)
     }
 
     /// Starts the HELLO timeout of a connection at its first message that opens no session. Most clients send HELLO
     /// first, so an idle bus has no timer.
-    static func awaitGreeting(of id: ClientID, in records: inout Records) {
+    static func startHelloTimeout(of id: ClientID, in records: inout Records) {
         guard let client = records.clients.handle(of: id), records.clients[client].phase == .joining,
-            !records.clients[client].isGreetingDue
+            !records.clients[client].isHelloTimeoutRunning
         else {
             return
         }
-        records.clients[client].isGreetingDue = true
-        records.setTimer(records.clock.advanced(byMilliseconds: records.limits.greetingMilliseconds), .greeting(id))
+        records.clients[client].isHelloTimeoutRunning = true
+        records.setTimer(
+            at: records.latestEventTime.advanced(byMilliseconds: records.limits.helloTimeoutMilliseconds),
+            for: .helloTimeout(id))
     }
 
     /// Closes a connection that has not sent HELLO in time.
-    static func greetingEnded(_ id: ClientID, in records: inout Records) {
+    static func helloTimedOut(_ id: ClientID, in records: inout Records) {
         guard let client = records.clients.handle(of: id), records.clients[client].phase == .joining else { return }
         records.outbox.actions.append(.client(.close(id, reason: "silent")))
     }
@@ -36,25 +38,25 @@ enum Clients {
     /// names no message, because the one with this number has another answer.
     ///
     /// - Returns: the error to reply with; nil if the message is carried out.
-    static func begin(
+    static func beginMessage(
         _ message: ClientMessage, _ number: UInt64?, of client: Handle<ClientSession>, in records: inout Records
     ) -> ErrorReply? {
         guard number != nil || records.clients[client].leaseMilliseconds == 0 || !message.canHaveNumber else {
             // So that the answer does not name an earlier message.
-            _ = records.clients[client].numbers.begin(nil)
+            _ = records.clients[client].messageNumbers.beginMessage(number: nil)
             return ErrorReply(
                 code: "bad-message", detail: "this message needs a number, because the session has a lease")
         }
-        guard records.clients[client].numbers.begin(number) else { return oldNumber }
-        let most = records.limits.keptReplies
-        if number != nil, message.countsAsUnanswered, records.clients[client].numbers.pendingCount >= most {
+        guard records.clients[client].messageNumbers.beginMessage(number: number) else { return reusedNumberError }
+        let most = records.limits.maximumRepliesPerLeasedSession
+        if number != nil, message.countsAsUnanswered, records.clients[client].messageNumbers.pendingCount >= most {
             return ErrorReply(code: "limit", detail: "\(most) messages have no answer yet; wait for one")
         }
         return nil
     }
 
     /// Error about a number that was used.
-    static var oldNumber: ErrorReply {
+    static var reusedNumberError: ErrorReply {
         ErrorReply(
             code: "bad-message", detail: "numbers rise: the number is not above that of an earlier message")
     }
@@ -65,13 +67,13 @@ enum Clients {
     /// principal or with other rights, are treated alike, so that guessing reveals nothing.
     ///
     /// - Parameter client: the new connection, with the principal and the rights of the HELLO.
-    static func session(
+    static func resumableSession(
         of hello: Hello, from client: Handle<ClientSession>, in records: inout Records
     ) -> Handle<ClientSession>? {
         guard let token = hello.token, let session = records.clients.handle(of: token),
             records.clients[session].principal == records.clients[client].principal,
             records.clients[session].isAdministrator == records.clients[client].isAdministrator,
-            !records.clients[session].isClosing
+            !records.clients[session].isCloseRequested
         else { return nil }
         return session
     }
@@ -82,58 +84,62 @@ enum Clients {
     static func resumeReplies(
         of session: Handle<ClientSession>, _ hello: Hello, in records: inout Records
     ) -> Bool {
-        let next = records.clients[session].numbers.lastNumber + 1
-        let first = hello.unanswered ?? next
-        return first <= next && records.clients[session].replies.resume(from: first)
+        let next = records.clients[session].messageNumbers.lastNumber + 1
+        let first = hello.firstUnansweredNumber ?? next
+        return first <= next && records.clients[session].replies.prepareResumption(from: first)
     }
 
     /// Whether a session survives the loss of its connection. One closed for reading too slowly does not, nor one of a
     /// revoked key.
-    static func mayReturn(_ client: Handle<ClientSession>, isRevoked: Bool, in records: inout Records) -> Bool {
-        records.clients[client].leaseMilliseconds > 0 && !records.clients[client].isClosing
-            && records.limits.awayClients > 0 && !isRevoked
+    static func canResume(_ client: Handle<ClientSession>, isRevoked: Bool, in records: inout Records) -> Bool {
+        records.clients[client].leaseMilliseconds > 0 && !records.clients[client].isCloseRequested
+            && records.limits.maximumDisconnectedSessions > 0 && !isRevoked
     }
 
     /// Suspends a session whose connection is lost.
-    static func suspend(_ client: Handle<ClientSession>, now: Tick, in records: inout Records) {
+    static func suspendSession(_ client: Handle<ClientSession>, now: MonotonicTime, in records: inout Records) {
         let absence = records.nextSerial()
         records.clients.suspend(client, absence: absence)
         records.clients[client].deliveries.detach()
-        if !records.pulls.isEmpty { records.pulls.detach(client) }
+        if !records.bodyPulls.isEmpty { records.bodyPulls.detachSession(client) }
         // A blocked socket stopped this client's transfers; from here on only its window does.
-        if !records.clients[client].deliveries.isClosed { records.queue.clientOpened(client) }
-        records.setLeaseTimer(now.advanced(byMilliseconds: records.clients[client].leaseMilliseconds), of: client)
+        if !records.clients[client].deliveries.isClosed { records.queue.unparkLanes(ofClient: client) }
+        records.setSessionLeaseTimer(
+            at: now.advanced(byMilliseconds: records.clients[client].leaseMilliseconds), of: client)
     }
 
     /// The session that ends to make room for an absent one: the one that has been away longest, of the same principal if
     /// that has more than a quarter of the places. So one principal cannot evict all sessions of another. Nil if there is
     /// room.
-    static func evictedByAbsence(
+    static func sessionEvictedByAbsence(
         of client: Handle<ClientSession>, in records: inout Records
     ) -> Handle<ClientSession>? {
-        guard records.clients.awaySessions.count > records.limits.awayClients else { return nil }
+        guard records.clients.awaySessions.count > records.limits.maximumDisconnectedSessions else { return nil }
         let principal = records.clients[client].principal
         let own = records.clients.awaySessions.filter { records.clients[$0].principal == principal }
-        return own.count > max(1, records.limits.awayClients / 4) ? own.first : records.clients.awaySessions.first
+        return own.count > max(1, records.limits.maximumDisconnectedSessions / 4)
+            ? own.first : records.clients.awaySessions.first
     }
 
     // MARK: Handlers
 
     /// The handler of a key, which is created if needed. The caller adds a reference or a subscriber next, or frees an
     /// idle one.
-    static func handler(of key: HandlerKey, in records: inout Records) -> Handle<HandlerEntry> {
+    static func findOrCreateHandler(for key: HandlerKey, in records: inout Records) -> Handle<HandlerEntry> {
         if let handler = records.handlers.handle(of: key) { return handler }
-        let (handler, isFirstOfRoot) = records.handlers.add(key, of: records.principals.name(of: key.principal))
-        if isFirstOfRoot { records.cookieJars.rootAdded(records.handlers.rootName(of: handler)) }
+        let (handler, isFirstOfRoot) = records.handlers.addHandler(key, of: records.principals.name(of: key.principal))
+        if isFirstOfRoot { records.cookieJars.activateJar(of: records.handlers.rootName(of: handler)) }
         return handler
     }
 
     /// Starts the grace period of the handler's own requests when its last listener has left.
-    static func listenerLeft(_ handler: Handle<HandlerEntry>, now: Tick, in records: inout Records) {
-        guard records.handlers[handler].ownRequests > 0, records.listeners(of: handler).isEmpty else { return }
+    static func listenerLeft(_ handler: Handle<HandlerEntry>, now: MonotonicTime, in records: inout Records) {
+        guard records.handlers[handler].openHandlerOwnedRequests > 0, records.listeners(of: handler).isEmpty else {
+            return
+        }
         let absence = records.nextSerial()
-        records.handlers.awaitListener(of: handler, serial: absence)
-        let subject = Timer.Subject.abandoned(handler: handler, absence: absence)
-        records.setTimer(now.advanced(byMilliseconds: records.limits.graceMilliseconds), subject)
+        records.handlers.beginListenerAbsence(of: handler, serial: absence)
+        let subject = CoreTimer.TimerEvent.listenerAbsenceEnd(handler: handler, absence: absence)
+        records.setTimer(at: now.advanced(byMilliseconds: records.limits.listenerGraceMilliseconds), for: subject)
     }
 }

@@ -10,52 +10,58 @@ struct ReplyLog {
     private struct Entry {
         var reply: ClientReply
         var number: UInt64
-        var place: UInt64
+        var precedingSequence: UInt64
 
         /// Whether it is kept after it was sent. The client asks again for the answer to a QUERY.
-        var isKept: Bool { if case .answer = reply { false } else { number > 0 } }
+        var isKeptAfterSending: Bool { if case .queryAnswer = reply { false } else { number > 0 } }
     }
 
     /// Replies that were sent over the current connection, oldest first.
-    private var sent: Deque<Entry> = []
+    private var sentReplies: Deque<Entry> = []
     /// Replies that wait for the terminals that precede them, oldest first.
-    private var unsent: Deque<Entry> = []
+    private var unsentReplies: Deque<Entry> = []
     /// Highest number of a discarded reply; 0 without one.
-    private var discarded: UInt64 = 0
+    private var lastDiscardedNumber: UInt64 = 0
 
     /// Number of replies kept.
-    var keptCount: Int { sent.count + unsent.count }
+    var keptReplyCount: Int { sentReplies.count + unsentReplies.count }
 
     /// Whether a reply waits for the terminals that precede it.
-    var isBehind: Bool { !unsent.isEmpty }
+    var hasWaitingReply: Bool { !unsentReplies.isEmpty }
 
     /// Whether all terminals that precede the next reply to send were sent.
     ///
     /// - Parameter sequence: sequence number of the last terminal sent.
-    func isNext(after sequence: UInt64) -> Bool { unsent.first.map { $0.place <= sequence } ?? false }
+    func isReplyNext(after sequence: UInt64) -> Bool {
+        unsentReplies.first.map { $0.precedingSequence <= sequence } ?? false
+    }
 
     /// - Parameter handle: number of the message that it answers; 0 for none.
     mutating func append(_ reply: ClientReply, answering number: UInt64, after sequence: UInt64) {
-        unsent.append(Entry(reply: reply, number: number, place: sequence))
+        unsentReplies.append(Entry(reply: reply, number: number, precedingSequence: sequence))
     }
 
     /// Takes the next reply to send, if all terminals that precede it were sent.
     ///
     /// - Parameter sequence: sequence number of the last terminal sent.
-    mutating func next(after sequence: UInt64) -> (reply: ClientReply, number: UInt64)? {
-        guard let first = unsent.first, first.place <= sequence else { return nil }
-        unsent.removeFirst()
-        if first.isKept { sent.append(first) }
+    mutating func takeNextReply(after sequence: UInt64) -> (reply: ClientReply, number: UInt64)? {
+        guard let first = unsentReplies.first, first.precedingSequence <= sequence else { return nil }
+        unsentReplies.removeFirst()
+        if first.isKeptAfterSending { sentReplies.append(first) }
         return (first.reply, first.number)
     }
 
     /// Discards the oldest replies beyond a maximum number.
     ///
     /// - Returns: whether an unsent reply was discarded.
-    mutating func trim(to most: Int) -> Bool {
-        while keptCount > most, let oldest = sent.popFirst() { discarded = max(discarded, oldest.number) }
-        guard unsent.count > most else { return false }
-        while unsent.count > most, let oldest = unsent.popFirst() { discarded = max(discarded, oldest.number) }
+    mutating func discardOldest(beyond most: Int) -> Bool {
+        while keptReplyCount > most, let oldest = sentReplies.popFirst() {
+            lastDiscardedNumber = max(lastDiscardedNumber, oldest.number)
+        }
+        guard unsentReplies.count > most else { return false }
+        while unsentReplies.count > most, let oldest = unsentReplies.popFirst() {
+            lastDiscardedNumber = max(lastDiscardedNumber, oldest.number)
+        }
         return true
     }
 
@@ -63,10 +69,10 @@ struct ReplyLog {
     ///
     /// - Parameter first: number from which the client lacks answers.
     /// - Returns: false if such an answer is no longer kept.
-    mutating func resume(from first: UInt64) -> Bool {
-        guard first > discarded else { return false }
-        unsent = Deque((sent + unsent).filter { $0.number >= first && $0.isKept })
-        sent = []
+    mutating func prepareResumption(from first: UInt64) -> Bool {
+        guard first > lastDiscardedNumber else { return false }
+        unsentReplies = Deque((sentReplies + unsentReplies).filter { $0.number >= first && $0.isKeptAfterSending })
+        sentReplies = []
         return true
     }
 }
@@ -75,5 +81,56 @@ struct ReplyLog {
 enum ClientReply {
     case message(BrokerMessage)
     /// Answer to a query. It is composed when it is sent, so a kept entry holds no body.
-    case answer(Query, QueryPage)
+    case queryAnswer(Query, QueryPage)
+}
+
+/// Numbers of a session's messages. They rise strictly, so that no message is carried out twice.
+struct MessageNumbers {
+    /// Number of the last message that was carried out or is being carried out; 0 before the first.
+    private(set) var lastNumber: UInt64 = 0
+    /// Number of the message that is being carried out and has no answer yet; 0 for none.
+    private(set) var currentNumber: UInt64 = 0
+    /// Number of messages before that one whose answers are not due yet.
+    private(set) var pendingCount = 0
+
+    /// Begins a message.
+    ///
+    /// - Parameter handle: its number; nil for a message without one.
+    /// - Returns: whether the number is above all earlier ones.
+    mutating func beginMessage(number: UInt64?) -> Bool {
+        currentNumber = 0
+        guard let number else { return true }
+        guard number > lastNumber else { return false }
+        (lastNumber, currentNumber) = (number, number)
+        return true
+    }
+
+    /// Takes the number of the present message for its answer, which is due.
+    mutating func takeCurrentNumber() -> UInt64 {
+        defer { currentNumber = 0 }
+        return currentNumber
+    }
+
+    /// Takes the number of the present message, which is answered later.
+    mutating func deferCurrentNumber() -> UInt64 {
+        if currentNumber > 0 { pendingCount += 1 }
+        return takeCurrentNumber()
+    }
+
+    /// The answer to an earlier message is due.
+    mutating func deferredNumberAnswered(_ number: UInt64) {
+        if number > 0 { pendingCount -= 1 }
+    }
+}
+
+/// A message that is answered later: its sender, and its number, which is 0 for a message without one.
+struct Requester: Equatable {
+    let session: GenerationalHandle<ClientSession>
+    let number: UInt64
+}
+
+/// An asker whose session lives.
+struct LiveRequester {
+    let client: Handle<ClientSession>
+    let number: UInt64
 }

@@ -11,11 +11,11 @@ package struct SessionTable {
     /// Connected sessions.
     private var handlesByID: [ClientID: Handle<ClientSession>] = [:]
     /// Sessions with a lease, connected or away.
-    private var tokens: [SessionToken: Handle<ClientSession>] = [:]
+    private var handlesByToken: [SessionToken: Handle<ClientSession>] = [:]
     /// Sessions that are away, longest absence first.
     package private(set) var awaySessions: OrderedSet<Handle<ClientSession>> = []
     /// Sessions that have ended and are not removed yet, in this order.
-    private(set) var ended: Deque<Handle<ClientSession>> = []
+    private(set) var endedSessions: Deque<Handle<ClientSession>> = []
 
     // MARK: Queries
 
@@ -29,19 +29,19 @@ package struct SessionTable {
     var snapshot: Slab<ClientSession> { sessions }
 
     /// Returns these sessions without those that have ended.
-    func withoutGone(_ numbers: [Handle<ClientSession>]) -> [Handle<ClientSession>] {
-        numbers.filter { !sessions[$0].isGone }
+    func excludingEnded(_ numbers: [Handle<ClientSession>]) -> [Handle<ClientSession>] {
+        numbers.filter { !sessions[$0].hasEnded }
     }
 
     var count: Int { sessions.count }
 
     /// Handles of all sessions. O(sessions).
-    package var indices: [Handle<ClientSession>] { sessions.indices }
+    package var handles: [Handle<ClientSession>] { sessions.indices }
 
     package var connectedCount: Int { handlesByID.count }
 
     /// Number of sessions that a token can resume.
-    var resumableCount: Int { tokens.count }
+    var resumableCount: Int { handlesByToken.count }
 
     /// Returns a reference to a session, which may outlive it.
     func reference(to session: Handle<ClientSession>) -> GenerationalHandle<ClientSession> {
@@ -59,7 +59,7 @@ package struct SessionTable {
     func handle(of id: ClientID) -> Handle<ClientSession>? { handlesByID[id] }
 
     /// The session that this token resumes.
-    func handle(of token: SessionToken) -> Handle<ClientSession>? { tokens[token] }
+    func handle(of token: SessionToken) -> Handle<ClientSession>? { handlesByToken[token] }
 
     // MARK: Life
 
@@ -68,7 +68,7 @@ package struct SessionTable {
     /// - Parameters:
     ///   - user: principal of the local user at the other end.
     ///   - isGateway: whether its process is a gateway.
-    mutating func connected(
+    mutating func addConnectedSession(
         _ id: ClientID, token: SessionToken, generation: UInt64,
         user: Handle<Principal> = PrincipalTable.administrator, isGateway: Bool = false
     ) {
@@ -78,14 +78,14 @@ package struct SessionTable {
     }
 
     /// Separates a session from its connection. The caller ends the session or leaves it aside.
-    mutating func disconnected(_ id: ClientID) -> Handle<ClientSession>? { handlesByID.removeValue(forKey: id) }
+    mutating func removeConnection(_ id: ClientID) -> Handle<ClientSession>? { handlesByID.removeValue(forKey: id) }
 
     /// Opens a session after its HELLO, or after a connection has resumed it.
     mutating func open(_ session: Handle<ClientSession>, leaseMilliseconds: Int) {
-        sessions[session].enter(.open)
+        sessions[session].transition(to: .open)
         sessions[session].leaseMilliseconds = leaseMilliseconds
         let token = sessions[session].token
-        if leaseMilliseconds > 0 { tokens[token] = session } else { tokens[token] = nil }
+        if leaseMilliseconds > 0 { handlesByToken[token] = session } else { handlesByToken[token] = nil }
     }
 
     /// Gives the connection of a joining session to a session that is away, and removes the joining one. The caller
@@ -93,12 +93,12 @@ package struct SessionTable {
     mutating func resume(_ session: Handle<ClientSession>, over joining: Handle<ClientSession>) {
         precondition(awaySessions.contains(session), "session \(session) is not away")
         let (id, user, isGateway) = (sessions[joining].id, sessions[joining].user, sessions[joining].isGateway)
-        sessions.remove(joining)
+        sessions.destroy(joining)
         handlesByID[id] = session
         sessions[session].id = id
         sessions[session].user = user
         sessions[session].isGateway = isGateway
-        sessions[session].absenceEpoch = nil
+        sessions[session].disconnectEpoch = nil
         awaySessions.remove(session)
     }
 
@@ -106,32 +106,32 @@ package struct SessionTable {
     ///
     /// - Parameter absence: serial that its lease timer names.
     mutating func suspend(_ session: Handle<ClientSession>, absence: UInt64) {
-        sessions[session].enter(.away)
-        sessions[session].absenceEpoch = absence
+        sessions[session].transition(to: .away)
+        sessions[session].disconnectEpoch = absence
         awaySessions.append(session)
     }
 
     /// Ends the lease of a session, so that no connection can resume it.
     mutating func endLease(of session: Handle<ClientSession>) {
         awaySessions.remove(session)
-        sessions[session].absenceEpoch = nil
+        sessions[session].disconnectEpoch = nil
         let token = sessions[session].token
-        if tokens[token] == session { tokens[token] = nil }
+        if handlesByToken[token] == session { handlesByToken[token] = nil }
     }
 
     /// Adds an ended session to those that are removed later.
-    mutating func depart(_ session: Handle<ClientSession>) {
-        precondition(sessions[session].isGone, "session \(session) has not ended")
-        ended.append(session)
+    mutating func enqueueForRemoval(_ session: Handle<ClientSession>) {
+        precondition(sessions[session].hasEnded, "session \(session) has not ended")
+        endedSessions.append(session)
     }
 
     /// Frees the ended session that is removed first.
-    mutating func removeDeparted() { remove(ended.removeFirst()) }
+    mutating func removeFirstEndedSession() { remove(endedSessions.removeFirst()) }
 
     /// Frees an ended session.
     mutating func remove(_ session: Handle<ClientSession>) {
-        precondition(sessions[session].isGone, "session \(session) has not ended")
-        sessions.remove(session)
+        precondition(sessions[session].hasEnded, "session \(session) has not ended")
+        sessions.destroy(session)
     }
 
     // MARK: Memory
@@ -139,8 +139,8 @@ package struct SessionTable {
     mutating func releaseRoom(least: Int) {
         sessions.releaseRoom(least: least)
         handlesByID.releaseRoom(least: least)
-        tokens.releaseRoom(least: least)
-        ended.releaseRoomIfEmpty()
+        handlesByToken.releaseRoom(least: least)
+        endedSessions.releaseRoomIfEmpty()
         for session in sessions.indices {
             sessions[session].missedProgress.releaseRoom(least: least)
             sessions[session].deliveries.releaseRoom()
@@ -153,25 +153,26 @@ package struct SessionTable {
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
         for number in sessions.indices {
             let session = sessions[number]
-            let isAway = session.isAway && !session.isGone
+            let isAway = session.isAway && !session.hasEnded
             check(awaySessions.contains(number) == isAway, "12: session \(number) is away")
-            check((session.absenceEpoch != nil) == isAway, "12: session \(number) has a wrong absence")
+            check((session.disconnectEpoch != nil) == isAway, "12: session \(number) has a wrong absence")
             check(
-                session.isGone || session.isAway != (handlesByID[session.id] == number),
+                session.hasEnded || session.isAway != (handlesByID[session.id] == number),
                 "12: session \(number) is both connected and away, or neither")
             check(
-                session.isGone || (tokens[session.token] == number) == (session.leaseMilliseconds > 0),
+                session.hasEnded || (handlesByToken[session.token] == number) == (session.leaseMilliseconds > 0),
                 "12: session \(number) can be taken over without a lease, or not with one")
             check(
-                session.isGone || (session.phase == .open) == (session.deliveries.phase != .detached),
+                session.hasEnded || (session.phase == .open) == (session.deliveries.phase != .detached),
                 "1: the window of session \(number) is \(session.deliveries.phase)")
         }
-        let known = Array(handlesByID.values) + Array(tokens.values) + Array(ended)
+        let known = Array(handlesByID.values) + Array(handlesByToken.values) + Array(endedSessions)
         check(known.allSatisfy { sessions.contains($0) }, "12: a connection or a token has no session")
         check(Set(handlesByID.values).count == handlesByID.count, "12: a session has two connections")
         check(
-            Set(ended) == Set(sessions.indices.filter { sessions[$0].isGone }) && Set(ended).count == ended.count,
-            "12: \(ended.count) ended sessions are being removed")
+            Set(endedSessions) == Set(sessions.indices.filter { sessions[$0].hasEnded })
+                && Set(endedSessions).count == endedSessions.count,
+            "12: \(endedSessions.count) ended sessions are being removed")
         return faults
     }
 }

@@ -3,7 +3,7 @@ struct BodyAddress: Hashable, CustomStringConvertible {
     /// Scheme of the URLs by which nodes read bodies of one another.
     static let scheme = "earshot-node"
     /// Maximum length of an address: an IPv6 address in brackets and a port.
-    private static let mostAddressBytes = 64
+    private static let maximumAddressBytes = 64
 
     /// Numeric address and port of the node's gateway.
     let address: String
@@ -16,8 +16,8 @@ struct BodyAddress: Hashable, CustomStringConvertible {
 
     init?(_ text: String) {
         let parts = text.split(separator: "/", omittingEmptySubsequences: false)
-        guard parts.count == 3, (1...Self.mostAddressBytes).contains(parts[0].utf8.count),
-            parts[0].utf8.allSatisfy({ Self.isAddress($0) }), let key = ClusterKey(parts[1]),
+        guard parts.count == 3, (1...Self.maximumAddressBytes).contains(parts[0].utf8.count),
+            parts[0].utf8.allSatisfy({ Self.isAddressByte($0) }), let key = ClusterKey(parts[1]),
             let token = FencingToken(parts[2])
         else { return nil }
         self.init(address: String(parts[0]), body: HeldBody(key: key, token: token))
@@ -30,7 +30,7 @@ struct BodyAddress: Hashable, CustomStringConvertible {
         self.init(String(url.dropFirst(start.count)))
     }
 
-    private static func isAddress(_ byte: UInt8) -> Bool {
+    private static func isAddressByte(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "0")...UInt8(ascii: ":"), UInt8(ascii: "a")...UInt8(ascii: "f"), UInt8(ascii: "."),
             UInt8(ascii: "["), UInt8(ascii: "]"):

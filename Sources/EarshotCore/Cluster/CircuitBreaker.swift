@@ -7,54 +7,54 @@
 ///
 /// Failures of tries that began before it opened do not count again.
 struct CircuitBreaker: Equatable {
-    static let mostFailures = 3
-    static let firstPauseMilliseconds = 2_000
-    static let longestPauseMilliseconds = 60_000
+    static let maximumFailures = 3
+    static let initialPauseMilliseconds = 2_000
+    static let maximumPauseMilliseconds = 60_000
 
     /// Failures in a row.
-    private(set) var failures = 0
-    private var pause = firstPauseMilliseconds
+    private(set) var consecutiveFailures = 0
+    private var pauseMilliseconds = initialPauseMilliseconds
     /// Time of the next try; nil while it is closed.
-    private(set) var nextTry: Tick?
-    private var isTrying = false
+    private(set) var nextTrialTime: MonotonicTime?
+    private var isTrialRunning = false
 
-    var isClosed: Bool { nextTry == nil }
+    var isClosed: Bool { nextTrialTime == nil }
 
-    /// Whether a try is permitted now. Each try of an open breaker calls `tryBegan`.
-    func permits(now: Tick) -> Bool { nextTry.map { $0 <= now } ?? true }
+    /// Whether a try is permitted now. Each try of an open breaker calls `trialBegan`.
+    func permitsTrial(now: MonotonicTime) -> Bool { nextTrialTime.map { $0 <= now } ?? true }
 
     /// A permitted try begins. If nothing is known of its end, another one may follow after the pause.
-    mutating func tryBegan(now: Tick) {
+    mutating func trialBegan(now: MonotonicTime) {
         guard !isClosed else { return }
-        isTrying = true
-        nextTry = now.advanced(byMilliseconds: pause)
+        isTrialRunning = true
+        nextTrialTime = now.advanced(byMilliseconds: pauseMilliseconds)
     }
 
     /// Ends the pause: the next try is permitted at once.
-    mutating func endPause(now: Tick) {
-        if !isClosed { nextTry = now }
+    mutating func endPause(now: MonotonicTime) {
+        if !isClosed { nextTrialTime = now }
     }
 
     /// - Returns: whether it was closed and is open now.
-    mutating func failed(now: Tick) -> Bool {
-        failures += 1
+    mutating func failed(now: MonotonicTime) -> Bool {
+        consecutiveFailures += 1
         guard isClosed else {
-            if isTrying {
-                pause = min(2 * pause, Self.longestPauseMilliseconds)
-                nextTry = now.advanced(byMilliseconds: pause)
-                isTrying = false
+            if isTrialRunning {
+                pauseMilliseconds = min(2 * pauseMilliseconds, Self.maximumPauseMilliseconds)
+                nextTrialTime = now.advanced(byMilliseconds: pauseMilliseconds)
+                isTrialRunning = false
             }
             return false
         }
-        guard failures >= Self.mostFailures else { return false }
+        guard consecutiveFailures >= Self.maximumFailures else { return false }
         open(now: now)
         return true
     }
 
     /// Opens it without failures in a row.
-    mutating func open(now: Tick) {
+    mutating func open(now: MonotonicTime) {
         guard isClosed else { return }
-        nextTry = now.advanced(byMilliseconds: pause)
+        nextTrialTime = now.advanced(byMilliseconds: pauseMilliseconds)
     }
 
     /// - Returns: whether it was open and is closed now.

@@ -1,78 +1,78 @@
 internal import EarshotWire
 
-/// Limits and record types of `ClusterBook`, the table of this node's claims. `ClusterBook.claim` makes a claim, and
-/// `takeCalls` tells the engine.
+/// Limits and record types of `ClusterBook`, the table of this node's claims. `ClusterBook.addClaim` makes a claim, and
+/// `takeEngineCalls` tells the engine.
 extension ClusterBook {
     /// Bounds and times of the book.
     struct Limits: Equatable {
         /// Open claims for each slot of this node and each member, which may be as large. The local queue keeps the others,
         /// and their order.
-        var claimsPerSlot = 4
+        var initialClaimsPerSlot = 4
         /// The same while the engine has too few of them to start, so that claims of full origins do not hold back others.
-        var mostClaimsPerSlot = 64
-        /// Open claims of this node. After a rejoin all are asserted, in calls of `mostWants`.
-        var mostClaims = 16_384
-        var assertionMilliseconds = EngineLimits.assertionMilliseconds
-        var hostingMilliseconds = EngineLimits.hostingMilliseconds
-        var questionMilliseconds = EngineLimits.questionMilliseconds
-        var patienceMilliseconds = EngineLimits.patienceMilliseconds
+        var maximumClaimsPerSlot = 64
+        /// Open claims of this node. After a rejoin all are asserted, in calls of `maximumWantsPerPass`.
+        var maximumOpenClaims = 16_384
+        var assertionIntervalMilliseconds = EngineLimits.assertionIntervalMilliseconds
+        var hostedAssertionMilliseconds = EngineLimits.hostedAssertionMilliseconds
+        var pollIntervalMilliseconds = EngineLimits.pollIntervalMilliseconds
+        var engineLossToleranceMilliseconds = EngineLimits.engineLossToleranceMilliseconds
     }
 
     /// Duration after which a membership counts as lasting: several heartbeats, in which a broken engine shows.
-    static let lastingMilliseconds = 5_000
+    static let stableMembershipMilliseconds = 5_000
     /// Interval of reports about members and backlog.
-    static let surveyMilliseconds = 1_000
+    static let surveyIntervalMilliseconds = 1_000
     /// Interval of questions of a node that takes no flights of others: it is not woken for them.
-    static let unwokenMilliseconds = 250
+    static let unwokenPollMilliseconds = 250
     /// Time without progress after which a node that leaves its flights to others runs them itself: the others are busy, or
     /// leave theirs, too.
-    static let closingMilliseconds = 5_000
+    static let handOverTimeoutMilliseconds = 5_000
 
     /// Wants and refusals of origins in the calls of one pass. With the longest records they are 320 calls, and a session
     /// permits 1,024.
-    static let mostWants = 4_096
-    static let mostRefusals = 64
-    /// Early aborts that are kept for one answer, which has at most `EngineLimits.batch` grants.
-    static let mostEarlyAborts = 4_096
+    static let maximumWantsPerPass = 4_096
+    static let maximumRefusalsPerPass = 64
+    /// Early aborts that are kept for one answer, which has at most `EngineLimits.maximumFlightsPerCall` grants.
+    static let maximumEarlyAborts = 4_096
     /// Cancelled attempt that the engine counts.
-    struct Ending {
+    struct CancelledAttempt {
         let key: ClusterKey
         let token: FencingToken
     }
 
-    /// Earliest time at which `timePassed` or `takeCalls` has work; nil for none. Long past while calls wait.
-    var deadline: Tick? {
+    /// Earliest time at which `timePassed` or `takeEngineCalls` has work; nil for none. Long past while calls wait.
+    var deadline: MonotonicTime? {
         switch membership {
         case .away(let since):
-            isUncoordinated ? nil : since.advanced(byMilliseconds: limits.patienceMilliseconds)
-        case .member: traffic.deadline
+            isUncoordinated ? nil : since.advanced(byMilliseconds: limits.engineLossToleranceMilliseconds)
+        case .member: engineTraffic.deadline
         }
     }
 
     /// The limit that this node applies to an origin itself. A member leaves the cluster's limit to the engine.
-    func localLimit(of limit: Int) -> Int { isUncoordinated ? max(1, limit / members.divisor) : limit }
+    func localLimit(of limit: Int) -> Int { isUncoordinated ? max(1, limit / memberCount.limitDivisor) : limit }
 
     /// The limit that this node gives to an origin in the engine. For a lease after an absence, it leaves out the parts of
     /// nodes that are not back: they may still fetch without the engine.
-    func engineLimit(of limit: Int, now: Tick) -> Int {
-        guard case .member(let since, let awaySince) = membership, members.presentCount < members.divisor,
-            since.milliseconds(since: awaySince) >= limits.patienceMilliseconds,
+    func engineLimit(of limit: Int, now: MonotonicTime) -> Int {
+        guard case .member(let since, let awaySince) = membership, memberCount.presentCount < memberCount.limitDivisor,
+            since.milliseconds(since: awaySince) >= limits.engineLossToleranceMilliseconds,
             now.milliseconds(since: since) < EngineLimits.leaseMilliseconds
         else { return limit }
-        return max(1, limit * members.presentCount / members.divisor)
+        return max(1, limit * memberCount.presentCount / memberCount.limitDivisor)
     }
 
-    func flight(of key: ClusterKey) -> LocalFlight? { flights[key] }
+    func flight(of key: ClusterKey) -> LocalFlight? { flightsByKey[key] }
 
     /// Claims in the order of their flights, so that each run is the same.
-    var inOrder: [LocalFlight] { claims.keys.sorted { $0.id < $1.id } }
+    var flightsInOrder: [LocalFlight] { claims.keys.sorted { $0.id < $1.id } }
 
     /// What becomes of the attempt of a flight without local requests.
-    enum Withdrawal: Equatable {
+    enum WithdrawalEffect: Equatable {
         /// It ends. If it runs, `cancelled` follows.
-        case end
+        case endAttempt
         /// It goes on for other nodes, unless the engine reports that none wants it.
-        case host
+        case continueHosting
     }
 
     /// Phase of a claim.
@@ -95,17 +95,17 @@ extension ClusterBook {
         var want: EngineWant
         var phase: Phase
         /// Time from which a result answers this claim.
-        let since: Tick
+        let earliestResultTime: MonotonicTime
         /// Whether the engine may have a want of this node.
-        var isRecorded: Bool
+        var isKnownToEngine: Bool
         /// Whether another node ran the flight at the latest assertion.
         package var isFetchedElsewhere = false
         /// Whether the attempt serves other nodes as well.
         var isHosted: Bool
         /// Maximum body size for other nodes; nil for none.
-        var hostedBytes: Int?
+        var maximumHostedBytes: Int?
         /// Time of the next assertion.
-        var nextAssertion: Tick
+        var nextAssertionTime: MonotonicTime
 
         /// Whether the claim is part of the window.
         var isOpen: Bool { phase == .waiting || phase == .wanted }
@@ -130,5 +130,38 @@ extension ClusterBook {
         case (.some, nil): true
         case (nil, _), (.waiting, _), (.wanted, _), (.uncoordinated, _), (.running, _), (.overtaken, _): false
         }
+    }
+}
+
+/// Checks of the book's invariants, for tests and simulations. O(claims).
+extension ClusterBook {
+    /// - Returns: a sentence for each violated invariant.
+    func checkInvariants() -> [String] {
+        var faults: [String] = []
+        let open = claims.values.count { $0.isOpen }
+        if open != openClaimCount { faults.append("11: \(open) claims are open, not \(openClaimCount)") }
+        if flightsByKey.count != claims.count {
+            faults.append("3: \(flightsByKey.count) keys have \(claims.count) claims")
+        }
+        for (flight, claim) in claims {
+            if flightsByKey[claim.want.key] != flight { faults.append("3: two flights have the key \(claim.want.key)") }
+            switch claim.phase {
+            case .waiting: if isMember || isUncoordinated { faults.append("1: \(flight) waits for no event") }
+            case .wanted: if !isMember { faults.append("1: \(flight) is wanted without a membership") }
+            case .running, .uncoordinated, .overtaken: break
+            }
+            if claim.isHosted, claim.want.lane != .shared || claim.token == nil {
+                faults.append("4: \(flight) is hosted as \(claim.phase)")
+            }
+        }
+        if !isMember,
+            !engineTraffic.withdrawnWants.isEmpty || !engineTraffic.completions.isEmpty
+                || !engineTraffic.newClaims.isEmpty
+                || !endingAttempts.isEmpty
+        {
+            faults.append("11: calls wait without a membership")
+        }
+        if isMember, isUncoordinated { faults.append("9: a member fetches without coordination") }
+        return faults
     }
 }

@@ -16,57 +16,57 @@ internal import EarshotWire
 ///     └─────────────────────────────────── attempt ended: running, uncoordinated, overtaken
 /// ```
 ///
-/// `enter` makes all transitions. A claim is *hosted* while its attempt also serves other nodes. The engine may grant this
+/// `enterPhase` makes all transitions. A claim is *hosted* while its attempt also serves other nodes. The engine may grant this
 /// node a flight that only others want; its claim is hosted from the start.
 ///
 /// A cancelled attempt leaves its claim. The engine counts it until its worker has confirmed the end.
 ///
-/// The book sends nothing: functions return effects for the composing core, and `takeCalls` the calls of a pass.
+/// The book sends nothing: functions return effects for the composing core, and `takeEngineCalls` the calls of a pass.
 package struct ClusterBook {
     enum Membership: Equatable {
         /// Not a member since then.
-        case away(since: Tick)
+        case away(since: MonotonicTime)
         /// Member since then. An earlier absence ends only after a membership that lasts.
-        case member(since: Tick, awaySince: Tick)
+        case member(since: MonotonicTime, awaySince: MonotonicTime)
     }
 
     let limits: Limits
     /// Slots of this node.
-    var slots = 0
+    var slotCount = 0
     /// Whether this node takes flights of other nodes.
     private var isHosting = true
     private(set) var membership: Membership
     package private(set) var isUncoordinated = false
-    package private(set) var members: MemberCount
+    package private(set) var memberCount: MemberCount
     package private(set) var claims: [LocalFlight: Claim] = [:]
-    private(set) var flights: [ClusterKey: LocalFlight] = [:]
-    private(set) var endingAttempts: [AttemptID: Ending] = [:]
+    private(set) var flightsByKey: [ClusterKey: LocalFlight] = [:]
+    private(set) var endingAttempts: [AttemptID: CancelledAttempt] = [:]
     /// Present size of the window, for each slot of each member.
     private var claimsPerSlot: Int
     /// Number of claims that wait or are wanted.
-    package private(set) var openClaims = 0
+    package private(set) var openClaimCount = 0
     /// Ends that the engine did not accept.
-    package private(set) var staleEnds = 0
-    private var lastClaim: UInt64 = 0
-    private var unreported = UnreportedResults()
+    package private(set) var staleCompletionCount = 0
+    private var lastClaimSerial: UInt64 = 0
+    private var unreportedResults = UnreportedResults()
     /// Work with the engine in the present membership.
-    package private(set) var traffic = EngineTraffic()
+    package private(set) var engineTraffic = EngineTraffic()
     /// ID of the present or latest membership, and that of an earlier one whose lease may last.
     private var node: NodeID?
-    private var formerNode: NodeID?
+    private var formerNodeID: NodeID?
     /// Latest ID of an earlier process of this node, whose lease may last.
     private(set) var predecessor: NodeID?
     /// Time of the latest claim that was granted or got a result, and that since which there are open claims.
-    private var lastProgress, openSince: Tick
+    private var lastProgressTime, claimsOpenSince: MonotonicTime
 
     /// - Parameter members: number of members in the settings.
-    init(limits: Limits = Limits(), members: Int = 1, predecessor: NodeID? = nil, now: Tick) {
+    init(limits: Limits = Limits(), members: Int = 1, predecessor: NodeID? = nil, now: MonotonicTime) {
         self.limits = limits
-        self.members = MemberCount(configured: members)
+        self.memberCount = MemberCount(configured: members)
         self.predecessor = predecessor
         membership = .away(since: now)
-        (lastProgress, openSince) = (now, now)
-        claimsPerSlot = limits.claimsPerSlot
+        (lastProgressTime, claimsOpenSince) = (now, now)
+        claimsPerSlot = limits.initialClaimsPerSlot
     }
 
     // MARK: Queries
@@ -74,287 +74,298 @@ package struct ClusterBook {
     package var isMember: Bool { if case .member = membership { true } else { false } }
 
     /// Whether another claim may wait.
-    var hasRoom: Bool { openClaims < min(limits.mostClaims, slots * members.presentCount * claimsPerSlot) }
+    var hasRoomForClaim: Bool {
+        openClaimCount < min(limits.maximumOpenClaims, slotCount * memberCount.presentCount * claimsPerSlot)
+    }
 
     // MARK: Claims
 
     /// Adds a flight that is about to start.
     ///
     /// - Precondition: the flight has no claim, and no other claim has its key.
-    mutating func claim(_ flight: LocalFlight, _ want: EngineWant, since: Tick, now: Tick) {
-        add(flight, want, .waiting, since: since, isRecorded: true, isHosted: false, now: now)
-        if isMember { assert(flight) }
+    mutating func addClaim(_ flight: LocalFlight, _ want: EngineWant, since: MonotonicTime, now: MonotonicTime) {
+        insertClaim(flight, want, .waiting, since: since, isRecorded: true, isHosted: false, now: now)
+        if isMember { assertClaim(of: flight) }
     }
 
     /// Adds a flight whose attempt began without the engine: in the mode without it, or under an earlier broker.
     ///
     /// - Parameter token: a random number, so that attempts of two nodes differ.
-    mutating func addRunningAttempt(_ flight: LocalFlight, _ want: EngineWant, token: FencingToken, now: Tick) {
-        add(flight, want, .uncoordinated(token), since: now, isRecorded: true, isHosted: false, now: now)
-        if isMember { traffic.newClaims.append(flight) }
+    mutating func addRunningAttempt(_ flight: LocalFlight, _ want: EngineWant, token: FencingToken, now: MonotonicTime)
+    {
+        insertClaim(flight, want, .uncoordinated(token), since: now, isRecorded: true, isHosted: false, now: now)
+        if isMember { engineTraffic.newClaims.append(flight) }
     }
 
     /// Adds a flight that the engine granted for other nodes.
     ///
     /// - Parameter maxBytes: maximum body size for those nodes; nil for none.
-    mutating func host(_ flight: LocalFlight, _ want: EngineWant, token: FencingToken, maxBytes: Int?, now: Tick) {
-        add(flight, want, .running(token), since: now, isRecorded: false, isHosted: true, now: now)
-        claims[flight]?.hostedBytes = maxBytes
-        schedule(flight, now: now)
+    mutating func addHostedClaim(
+        _ flight: LocalFlight, _ want: EngineWant, token: FencingToken, maxBytes: Int?, now: MonotonicTime
+    ) {
+        insertClaim(flight, want, .running(token), since: now, isRecorded: false, isHosted: true, now: now)
+        claims[flight]?.maximumHostedBytes = maxBytes
+        scheduleAssertion(of: flight, now: now)
     }
 
     /// Raises the class of a claim that waits.
     mutating func promote(_ flight: LocalFlight, to priority: PriorityClass) {
         guard let claim = claims[flight], claim.want.priority < priority else { return }
         claims[flight]?.want.priority = priority
-        refresh(flight)
+        refreshClaim(of: flight)
     }
 
     /// Asks for the state of a claim again.
-    mutating func refresh(_ flight: LocalFlight) {
-        if claims[flight]?.phase == .wanted { traffic.newClaims.append(flight) }
+    mutating func refreshClaim(of flight: LocalFlight) {
+        if claims[flight]?.phase == .wanted { engineTraffic.newClaims.append(flight) }
     }
 
     /// Withdraws this node's want of a flight that has no request left.
-    mutating func withdraw(_ flight: LocalFlight, now: Tick) -> Withdrawal {
-        guard let claim = claims[flight] else { return .end }
-        guard claim.token != nil, claim.want.lane == .shared, claim.isRecorded, isMember else { return .end }
+    mutating func withdrawFlight(_ flight: LocalFlight, now: MonotonicTime) -> WithdrawalEffect {
+        guard let claim = claims[flight] else { return .endAttempt }
+        guard claim.token != nil, claim.want.lane == .shared, claim.isKnownToEngine, isMember else {
+            return .endAttempt
+        }
         withdrawWant(claim.want.key)
-        claims[flight]?.isRecorded = false
+        claims[flight]?.isKnownToEngine = false
         claims[flight]?.isHosted = true
-        schedule(flight, now: now)
-        return .host
+        scheduleAssertion(of: flight, now: now)
+        return .continueHosting
     }
 
     /// Removes the claim of a flight whose attempt is being cancelled. The engine counts the attempt until
     /// `attemptEnded`.
-    mutating func cancelled(_ flight: LocalFlight, _ attempt: AttemptID) {
+    mutating func attemptCancelled(_ flight: LocalFlight, _ attempt: AttemptID) {
         guard let claim = claims[flight] else { return }
-        enter(nil, flight)
-        if claim.isRecorded { withdrawWant(claim.want.key) }
-        if let token = claim.token, isMember { endingAttempts[attempt] = Ending(key: claim.want.key, token: token) }
+        enterPhase(nil, flight)
+        if claim.isKnownToEngine { withdrawWant(claim.want.key) }
+        if let token = claim.token, isMember {
+            endingAttempts[attempt] = CancelledAttempt(key: claim.want.key, token: token)
+        }
     }
 
     /// Handles the confirmed end of a cancelled attempt. Ignores other attempts.
     mutating func attemptEnded(_ attempt: AttemptID) {
         guard !endingAttempts.isEmpty, let ending = endingAttempts.removeValue(forKey: attempt) else { return }
-        complete(ending.key, ending.token, .released, isAnswered: false)
+        reportCompletion(ending.key, ending.token, .released, isAnswered: false)
     }
 
     /// Removes a claim whose flight ends without an attempt of this node, or whose attempt never ran.
-    mutating func drop(_ flight: LocalFlight) {
+    mutating func removeClaim(of flight: LocalFlight) {
         guard let claim = claims[flight] else { return }
-        enter(nil, flight)
-        if claim.isRecorded { withdrawWant(claim.want.key) }
-        if let token = claim.token { complete(claim.want.key, token, .released, isAnswered: false) }
+        enterPhase(nil, flight)
+        if claim.isKnownToEngine { withdrawWant(claim.want.key) }
+        if let token = claim.token { reportCompletion(claim.want.key, token, .released, isAnswered: false) }
     }
 
     /// Removes the claim of an attempt that lost its flight. Without effect for other claims.
-    mutating func dropOvertaken(_ flight: LocalFlight) {
-        if claims[flight]?.phase == .overtaken { drop(flight) }
+    mutating func removeOvertakenClaim(of flight: LocalFlight) {
+        if claims[flight]?.phase == .overtaken { removeClaim(of: flight) }
     }
 
     /// Ends the attempt of a claim with a result.
     ///
     /// - Parameter isAnswered: whether the origin answered without refusing.
-    mutating func ended(_ flight: LocalFlight, _ result: [UInt8], isAnswered: Bool, now: Tick) {
+    mutating func endAttempt(of flight: LocalFlight, result: [UInt8], isAnswered: Bool, now: MonotonicTime) {
         guard let claim = claims[flight] else { return }
-        enter(nil, flight)
+        enterPhase(nil, flight)
         if !isMember, claim.want.lane == .shared, let token = claim.token {
-            unreported.add(result, of: claim.want.key, token, now: now)
+            unreportedResults.addResult(result, of: claim.want.key, token, now: now)
         } else if let token = claim.token {
-            complete(claim.want.key, token, .result(result), isAnswered: isAnswered)
-        } else if claim.isRecorded {
+            reportCompletion(claim.want.key, token, .result(result), isAnswered: isAnswered)
+        } else if claim.isKnownToEngine {
             withdrawWant(claim.want.key)
         }
     }
 
-    private mutating func complete(
+    private mutating func reportCompletion(
         _ key: ClusterKey, _ token: FencingToken, _ outcome: EngineCompletion.Outcome, isAnswered: Bool
     ) {
         guard isMember else { return }
-        traffic.completions.append(EngineCompletion(key: key, token: token, outcome: outcome, isAnswered: isAnswered))
-        traffic.taking.isDue = true
+        engineTraffic.completions.append(
+            EngineCompletion(key: key, token: token, outcome: outcome, isAnswered: isAnswered))
+        engineTraffic.takeState.isRequestDue = true
     }
 
     /// Returns a grant for a flight that this node cannot run.
-    mutating func release(_ key: ClusterKey, _ token: FencingToken) {
+    mutating func releaseGrant(_ key: ClusterKey, _ token: FencingToken) {
         // A want of an ended claim must not bring the flight back at once.
-        if flights[key] == nil { withdrawWant(key) }
-        complete(key, token, .released, isAnswered: false)
+        if flightsByKey[key] == nil { withdrawWant(key) }
+        reportCompletion(key, token, .released, isAnswered: false)
     }
 
     /// Reports that an origin refused a request without credentials.
-    mutating func originRefused(_ refusal: EngineRefusal) {
+    mutating func reportOriginRefusal(_ refusal: EngineRefusal) {
         guard isMember else { return }
         // One call for each origin: many attempts may be refused while the engine is busy.
-        if let index = traffic.refusals.firstIndex(where: { $0.origin.key == refusal.origin.key }) {
-            traffic.refusals[index].requestedMilliseconds = max(
-                traffic.refusals[index].requestedMilliseconds, refusal.requestedMilliseconds)
-        } else if traffic.refusals.count < Self.mostRefusals {
-            traffic.refusals.append(refusal)
+        if let index = engineTraffic.originRefusals.firstIndex(where: { $0.origin.key == refusal.origin.key }) {
+            engineTraffic.originRefusals[index].requestedPauseMilliseconds = max(
+                engineTraffic.originRefusals[index].requestedPauseMilliseconds, refusal.requestedPauseMilliseconds)
+        } else if engineTraffic.originRefusals.count < Self.maximumRefusalsPerPass {
+            engineTraffic.originRefusals.append(refusal)
         }
     }
 
     // MARK: Events
 
-    mutating func received(_ event: EngineEvent, now: Tick) -> [ClusterEffect] {
+    mutating func engineEventReceived(_ event: EngineEvent, now: MonotonicTime) -> [ClusterEffect] {
         switch event {
         case .joined(let id, let count): return membershipBegan(id, count, now: now)
         case .left:
             membershipEnded(now: now)
             return []
         case .members(let count):
-            if isMember { members.reported(count, now: now) }
+            if isMember { memberCount.memberCountReported(count, now: now) }
             return []
         case .warning, .remedied: return []
-        case .wanted(let answers): return isMember ? answers.flatMap { wantAnswered($0, now: now) } : []
-        case .granted(let grants, let opens):
+        case .wantsAnswered(let answers): return isMember ? answers.flatMap { wantAnswered($0, now: now) } : []
+        case .flightsGranted(let grants, let opens):
             guard isMember else { return [] }
-            let isFilled = traffic.taking.answered(
+            let isFilled = engineTraffic.takeState.takeAnswered(
                 grants.count, opens: opens, now: now,
-                pause: isHosting ? limits.questionMilliseconds : Self.unwokenMilliseconds)
-            let effects = grants.compactMap { granted($0, now: now) }
-            traffic.earlyAborts = [:]
-            if let isFilled { fitWindow(isFilled: isFilled) }
+                pause: isHosting ? limits.pollIntervalMilliseconds : Self.unwokenPollMilliseconds)
+            let effects = grants.compactMap { grantReceived($0, now: now) }
+            engineTraffic.earlyAborts = [:]
+            if let isFilled { growWindowIfFull(isFilled: isFilled) }
             return effects
-        case .ended(let answers):
-            staleEnds += answers.count { !$0.isCurrent }
+        case .completionsAnswered(let answers):
+            staleCompletionCount += answers.count { !$0.isCurrent }
             // The end of an attempt ended a claim of this node, too, and its result was not sent to it.
-            let ended = answers.compactMap { $0.isCurrent ? flights[$0.key] : nil }
-            traffic.newClaims += ended.filter { claims[$0]?.phase == .wanted }
+            let ended = answers.compactMap { $0.isCurrent ? flightsByKey[$0.key] : nil }
+            engineTraffic.newClaims += ended.filter { claims[$0]?.phase == .wanted }
             return []
         case .cooled(let notice): return [.coolDown(notice)]
         case .surveyed(let report):
-            if isMember { traffic.survey = report }
+            if isMember { engineTraffic.latestSurvey = report }
             return []
         case .workWaits:
-            traffic.taking.isDue = true
+            engineTraffic.takeState.isRequestDue = true
             return []
         case .messagesLost:
-            if isMember { assertAll() }
+            if isMember { assertAllClaims() }
             return []
-        case .result(let key, let result): return isMember ? resulted(key, result, now: now) : []
-        case .unusable(let key):
-            if isMember, let flight = flights[key] { refresh(flight) }
+        case .resultReceived(let key, let result): return isMember ? resultReceived(key, result, now: now) : []
+        case .unusableResult(let key):
+            if isMember, let flight = flightsByKey[key] { refreshClaim(of: flight) }
             return []
-        case .aborted(let key, let token): return aborted(key, token)
+        case .attemptAborted(let key, let token): return attemptAborted(key, token)
         }
     }
 
     /// Doubles the window if it is full and the engine has too few of its claims to start, because their origins are full.
-    private mutating func fitWindow(isFilled: Bool) {
+    private mutating func growWindowIfFull(isFilled: Bool) {
         if isFilled {
-            claimsPerSlot = limits.claimsPerSlot
-        } else if !hasRoom {
-            claimsPerSlot = min(2 * claimsPerSlot, limits.mostClaimsPerSlot)
+            claimsPerSlot = limits.initialClaimsPerSlot
+        } else if !hasRoomForClaim {
+            claimsPerSlot = min(2 * claimsPerSlot, limits.maximumClaimsPerSlot)
         }
     }
 
     /// Begins the mode without the engine after a long absence. Waiting claims return to the local queue.
-    mutating func timePassed(now: Tick) -> [ClusterEffect] {
+    mutating func timePassed(now: MonotonicTime) -> [ClusterEffect] {
         guard case .away(let since) = membership, !isUncoordinated,
-            since.advanced(byMilliseconds: limits.patienceMilliseconds) <= now
+            since.advanced(byMilliseconds: limits.engineLossToleranceMilliseconds) <= now
         else { return [] }
         isUncoordinated = true
-        var effects: [ClusterEffect] = [.mode(isCoordinated: false)]
-        for flight in inOrder where claims[flight]?.phase == .waiting {
-            enter(nil, flight)
-            effects.append(.requeue(flight))
+        var effects: [ClusterEffect] = [.coordinationChanged(isCoordinated: false)]
+        for flight in flightsInOrder where claims[flight]?.phase == .waiting {
+            enterPhase(nil, flight)
+            effects.append(.requeueFlight(flight))
         }
         return effects
     }
 
-    private mutating func membershipBegan(_ id: NodeID, _ count: Int, now: Tick) -> [ClusterEffect] {
+    private mutating func membershipBegan(_ id: NodeID, _ count: Int, now: MonotonicTime) -> [ClusterEffect] {
         // Under another ID, so that nothing of the earlier membership counts.
         if isMember { membershipEnded(now: now) }
-        formerNode = node == id ? nil : node
+        formerNodeID = node == id ? nil : node
         node = id
-        traffic = EngineTraffic()
+        engineTraffic = EngineTraffic()
         let awaySince = if case .away(let since) = membership { since } else { now }
         membership = .member(since: now, awaySince: awaySince)
-        members.reported(count, now: now)
+        memberCount.memberCountReported(count, now: now)
         let wasUncoordinated = isUncoordinated
         isUncoordinated = false
-        traffic.completions = unreported.take(now: now)
-        traffic.nextSurvey = now
-        lastProgress = now
-        assertAll()
-        return wasUncoordinated ? [.mode(isCoordinated: true)] : []
+        engineTraffic.completions = unreportedResults.takeFreshCompletions(now: now)
+        engineTraffic.nextSurveyTime = now
+        lastProgressTime = now
+        assertAllClaims()
+        return wasUncoordinated ? [.coordinationChanged(isCoordinated: true)] : []
     }
 
     /// Asserts everything that this node wants and runs, and asks for flights.
-    private mutating func assertAll() {
-        traffic.newClaims = inOrder.filter { claims[$0]?.phase != .overtaken }
-        for flight in traffic.newClaims where claims[flight]?.phase == .waiting { enter(.wanted, flight) }
-        traffic.taking.isDue = true
+    private mutating func assertAllClaims() {
+        engineTraffic.newClaims = flightsInOrder.filter { claims[$0]?.phase != .overtaken }
+        for flight in engineTraffic.newClaims where claims[flight]?.phase == .waiting { enterPhase(.wanted, flight) }
+        engineTraffic.takeState.isRequestDue = true
     }
 
-    private mutating func membershipEnded(now: Tick) {
+    private mutating func membershipEnded(now: MonotonicTime) {
         guard case .member(let since, let awaySince) = membership else { return }
-        traffic = EngineTraffic()
-        members.membershipEnded(now: now)
-        let isLasting = now.milliseconds(since: since) >= Self.lastingMilliseconds
+        engineTraffic = EngineTraffic()
+        memberCount.membershipEnded(now: now)
+        let isLasting = now.milliseconds(since: since) >= Self.stableMembershipMilliseconds
         // Short memberships do not end an absence. Those with progress are no part of it.
-        let absence = isLasting ? 0 : (lastProgress > since ? since : now).milliseconds(since: awaySince)
+        let absence = isLasting ? 0 : (lastProgressTime > since ? since : now).milliseconds(since: awaySince)
         membership = .away(since: now.advanced(byMilliseconds: -absence))
-        for flight in inOrder where claims[flight]?.phase == .wanted { enter(.waiting, flight) }
+        for flight in flightsInOrder where claims[flight]?.phase == .wanted { enterPhase(.waiting, flight) }
         // The engine returns these when the lease expires, because they are not asserted again.
         endingAttempts = [:]
     }
 
-    private mutating func wantAnswered(_ answer: WantAnswer, now: Tick) -> [ClusterEffect] {
-        var question = traffic.questions.popFirst()
-        while let other = question, other.key != answer.key { question = traffic.questions.popFirst() }
-        guard let question, let flight = flights[answer.key], let claim = claims[flight], claim.serial == question.claim
+    private mutating func wantAnswered(_ answer: WantAnswer, now: MonotonicTime) -> [ClusterEffect] {
+        var question = engineTraffic.unansweredWants.popFirst()
+        while let other = question, other.key != answer.key { question = engineTraffic.unansweredWants.popFirst() }
+        guard let question, let flight = flightsByKey[answer.key], let claim = claims[flight],
+            claim.serial == question.claim
         else { return [] }
         switch answer.state {
         case .queued, .running:
             claims[flight]?.isFetchedElsewhere = answer.state == .running
             return []
-        case .ended(let result): return resulted(answer.key, result, now: now)
+        case .ended(let result): return resultReceived(answer.key, result, now: now)
         case .held, .stale:
             // Otherwise the answer concerns an earlier attempt.
             guard let token = claim.token, token == question.token else { return [] }
             guard answer.state == .stale else {
-                if case .uncoordinated = claim.phase { enter(.running(token), flight) }
+                if case .uncoordinated = claim.phase { enterPhase(.running(token), flight) }
                 return []
             }
-            enter(.overtaken, flight)
+            enterPhase(.overtaken, flight)
             return endHosting(flight)
         }
     }
 
-    private mutating func granted(_ grant: EngineGrant, now: Tick) -> ClusterEffect? {
-        if let flight = flights[grant.key], let claim = claims[flight] {
+    private mutating func grantReceived(_ grant: EngineGrant, now: MonotonicTime) -> ClusterEffect? {
+        if let flight = flightsByKey[grant.key], let claim = claims[flight] {
             if grant.record != nil, claim.want.lane == .shared { claims[flight]?.isHosted = true }
-            lastProgress = now
+            lastProgressTime = now
             // An attempt that runs already serves the flight.
-            enter(.running(grant.token), flight)
-            schedule(flight, now: now)
-            if claim.isOpen { return .start(flight) }
-            return claims[flight]?.isHosted == true ? .hosting(flight) : nil
+            enterPhase(.running(grant.token), flight)
+            scheduleAssertion(of: flight, now: now)
+            if claim.isOpen { return .startFlight(flight) }
+            return claims[flight]?.isHosted == true ? .flightHosted(flight) : nil
         }
-        guard let record = grant.record, traffic.earlyAborts[grant.key] != grant.token else {
+        guard let record = grant.record, engineTraffic.earlyAborts[grant.key] != grant.token else {
             // Withdrawn while the answer was on its way.
-            release(grant.key, grant.token)
+            releaseGrant(grant.key, grant.token)
             return nil
         }
-        return .host(grant.key, grant.token, record: record, grant.priority)
+        return .hostAttempt(grant.key, grant.token, record: record, grant.priority)
     }
 
-    private mutating func resulted(_ key: ClusterKey, _ result: [UInt8], now: Tick) -> [ClusterEffect] {
-        guard let flight = flights[key], let claim = claims[flight], claim.phase == .wanted else { return [] }
-        lastProgress = now
-        enter(nil, flight)
-        return [.result(flight, result)]
+    private mutating func resultReceived(_ key: ClusterKey, _ result: [UInt8], now: MonotonicTime) -> [ClusterEffect] {
+        guard let flight = flightsByKey[key], let claim = claims[flight], claim.phase == .wanted else { return [] }
+        lastProgressTime = now
+        enterPhase(nil, flight)
+        return [.resultReceived(flight, result)]
     }
 
-    private mutating func aborted(_ key: ClusterKey, _ token: FencingToken) -> [ClusterEffect] {
-        guard let flight = flights[key], claims[flight]?.token == token else {
+    private mutating func attemptAborted(_ key: ClusterKey, _ token: FencingToken) -> [ClusterEffect] {
+        guard let flight = flightsByKey[key], claims[flight]?.token == token else {
             // Answers and notifications have connections of their own.
-            if traffic.taking.isQuerying, traffic.earlyAborts.count < Self.mostEarlyAborts {
-                traffic.earlyAborts[key] = token
+            if engineTraffic.takeState.isRequestPending, engineTraffic.earlyAborts.count < Self.maximumEarlyAborts {
+                engineTraffic.earlyAborts[key] = token
             }
             return []
         }
@@ -364,7 +375,7 @@ package struct ClusterBook {
     private mutating func endHosting(_ flight: LocalFlight) -> [ClusterEffect] {
         guard claims[flight]?.isHosted == true else { return [] }
         claims[flight]?.isHosted = false
-        return [.abort(flight)]
+        return [.abortAttempt(flight)]
     }
 
     // MARK: Calls
@@ -375,71 +386,73 @@ package struct ClusterBook {
     ///   - freeSlots: slots that can take flights.
     ///   - leavesFlights: whether this node leaves shared flights to others, as far as others take them.
     ///   - hosting: flights of other nodes that it takes.
-    mutating func takeCalls(
-        freeSlots: Int, leavesFlights: Bool = false, hosting: Hosting = .all, now: Tick
+    mutating func takeEngineCalls(
+        freeSlots: Int, leavesFlights: Bool = false, hosting: HostingPermission = .all, now: MonotonicTime
     ) -> [EngineCall] {
         guard isMember else { return [] }
         isHosting = hosting == .all
         var calls: [EngineCall] = []
         // Before the assertions, so that attempts that outlived that process keep their flights.
-        if let predecessor { calls.append(.retire(predecessor)) }
+        if let predecessor { calls.append(.retireMembership(predecessor)) }
         predecessor = nil
         // Before the ends, so that the engine does not queue a released flight for this node again.
-        if !traffic.unwants.isEmpty { calls.append(.unwant(traffic.unwants)) }
-        if !traffic.completions.isEmpty { calls.append(.done(traffic.completions)) }
-        for refusal in traffic.refusals { calls.append(.cool(refusal)) }
+        if !engineTraffic.withdrawnWants.isEmpty { calls.append(.withdrawWants(engineTraffic.withdrawnWants)) }
+        if !engineTraffic.completions.isEmpty { calls.append(.reportCompletions(engineTraffic.completions)) }
+        for refusal in engineTraffic.originRefusals { calls.append(.reportRefusal(refusal)) }
         // The engine wakes a node only for flights that this one leaves.
-        let mayLeaveWork = !traffic.newClaims.isEmpty || !traffic.completions.isEmpty
-        let wants = dueWants(now: now)
-        if !wants.isEmpty { calls.append(.want(wants)) }
-        if let formerNode {
-            calls.append(.retire(formerNode))
-            self.formerNode = nil
+        let mayLeaveWork = !engineTraffic.newClaims.isEmpty || !engineTraffic.completions.isEmpty
+        let wants = takeDueWants(now: now)
+        if !wants.isEmpty { calls.append(.wantFlights(wants)) }
+        if let formerNodeID {
+            calls.append(.retireMembership(formerNodeID))
+            self.formerNodeID = nil
         }
-        let slots = hosting == .one ? min(freeSlots, 1) : freeSlots
-        if let slots = traffic.taking.next(freeSlots: slots, wakesOthers: mayLeaveWork, now: now) {
-            let isOwnOnly = leavesFlights && othersTake(now: now)
+        let slots = hosting == .singleTrial ? min(freeSlots, 1) : freeSlots
+        if let slots = engineTraffic.takeState.slotsToRequest(freeSlots: slots, wakesOthers: mayLeaveWork, now: now) {
+            let isOwnOnly = leavesFlights && otherNodesTakeClaims(now: now)
             let isWantedOnly = hosting == .none && !isOwnOnly
-            calls.append(isWantedOnly ? .takeWanted(slots: slots) : .take(slots: slots, isOwnOnly: isOwnOnly))
+            calls.append(
+                isWantedOnly ? .takeWantedFlights(slots: slots) : .takeFlights(slots: slots, isOwnOnly: isOwnOnly))
         }
-        if let time = traffic.nextSurvey, time <= now {
+        if let time = engineTraffic.nextSurveyTime, time <= now {
             calls.append(.survey)
-            traffic.nextSurvey = now.advanced(byMilliseconds: Self.surveyMilliseconds)
+            engineTraffic.nextSurveyTime = now.advanced(byMilliseconds: Self.surveyIntervalMilliseconds)
         }
-        traffic.unwants = []
-        traffic.completions = []
-        traffic.refusals = []
+        engineTraffic.withdrawnWants = []
+        engineTraffic.completions = []
+        engineTraffic.originRefusals = []
         return calls
     }
 
     /// Whether another node may take the open claims of this one, and they make progress.
-    private func othersTake(now: Tick) -> Bool {
-        members.presentCount > 1
-            && (openClaims == 0 || now.milliseconds(since: max(lastProgress, openSince)) < Self.closingMilliseconds)
+    private func otherNodesTakeClaims(now: MonotonicTime) -> Bool {
+        memberCount.presentCount > 1
+            && (openClaimCount == 0
+                || now.milliseconds(since: max(lastProgressTime, claimsOpenSince)) < Self.handOverTimeoutMilliseconds)
     }
 
-    private mutating func dueWants(now: Tick) -> [EngineWant] {
-        var due = traffic.newClaims
-        traffic.newClaims = []
-        while let first = traffic.takeAssertion(now: now) {
-            if claims[first.flight]?.nextAssertion == first.due { due.append(first.flight) }
+    private mutating func takeDueWants(now: MonotonicTime) -> [EngineWant] {
+        var due = engineTraffic.newClaims
+        engineTraffic.newClaims = []
+        while let first = engineTraffic.takeDueAssertion(now: now) {
+            if claims[first.flight]?.nextAssertionTime == first.due { due.append(first.flight) }
         }
         var wants: [EngineWant] = []
         for (index, flight) in due.enumerated() {
-            guard wants.count < Self.mostWants else {
+            guard wants.count < Self.maximumWantsPerPass else {
                 // The next calls follow the answers to these.
-                traffic.newClaims = Array(due[index...])
+                engineTraffic.newClaims = Array(due[index...])
                 break
             }
             guard let claim = claims[flight], claim.phase == .wanted || claim.token != nil else { continue }
-            schedule(flight, now: now)
+            scheduleAssertion(of: flight, now: now)
             var want = claim.want
             want.token = claim.token
             want.origin.limit = engineLimit(of: want.origin.limit, now: now)
-            want.isHosted = !claim.isRecorded
-            want.ageMilliseconds = now.milliseconds(since: claim.since)
+            want.isHosted = !claim.isKnownToEngine
+            want.ageMilliseconds = now.milliseconds(since: claim.earliestResultTime)
             wants.append(want)
-            traffic.questions.append(
+            engineTraffic.unansweredWants.append(
                 EngineTraffic.SentWant(claim: claim.serial, key: want.key, token: want.token))
         }
         return wants
@@ -447,54 +460,58 @@ package struct ClusterBook {
 
     /// Sets the time of the next assertion. An attempt that only this node wants is not asserted: its node's lease covers
     /// it, and no other node can withdraw it.
-    private mutating func schedule(_ flight: LocalFlight, now: Tick) {
+    private mutating func scheduleAssertion(of flight: LocalFlight, now: MonotonicTime) {
         guard let claim = claims[flight], claim.phase == .wanted || claim.want.lane == .shared else { return }
-        let isForOthers = !claim.isRecorded
-        let interval = isForOthers ? limits.hostingMilliseconds : limits.assertionMilliseconds
+        let isForOthers = !claim.isKnownToEngine
+        let interval = isForOthers ? limits.hostedAssertionMilliseconds : limits.assertionIntervalMilliseconds
         let next = now.advanced(byMilliseconds: interval)
-        guard claim.nextAssertion != next else { return }
-        claims[flight]?.nextAssertion = next
-        traffic.add((flight, next), isForOthers: isForOthers, claims: claims)
+        guard claim.nextAssertionTime != next else { return }
+        claims[flight]?.nextAssertionTime = next
+        engineTraffic.addAssertion((flight, next), isForOthers: isForOthers, claims: claims)
     }
 
-    private mutating func assert(_ flight: LocalFlight) {
-        enter(.wanted, flight)
-        traffic.newClaims.append(flight)
-        traffic.taking.isDue = true
+    private mutating func assertClaim(of flight: LocalFlight) {
+        enterPhase(.wanted, flight)
+        engineTraffic.newClaims.append(flight)
+        engineTraffic.takeState.isRequestDue = true
     }
 
-    private mutating func withdrawWant(_ key: ClusterKey) { if isMember { traffic.unwants.append(key) } }
+    private mutating func withdrawWant(_ key: ClusterKey) { if isMember { engineTraffic.withdrawnWants.append(key) } }
 
     // MARK: Transitions
 
-    private mutating func add(
-        _ flight: LocalFlight, _ want: EngineWant, _ phase: Phase, since: Tick, isRecorded: Bool, isHosted: Bool,
-        now: Tick
+    private mutating func insertClaim(
+        _ flight: LocalFlight, _ want: EngineWant, _ phase: Phase, since: MonotonicTime, isRecorded: Bool,
+        isHosted: Bool,
+        now: MonotonicTime
     ) {
-        precondition(claims[flight] == nil && flights[want.key] == nil, "\(flight) is claimed twice")
+        precondition(claims[flight] == nil && flightsByKey[want.key] == nil, "\(flight) is claimed twice")
         precondition(Self.isLegal(from: nil, to: phase), "a claim begins as \(phase)")
-        lastClaim += 1
+        lastClaimSerial += 1
         let claim = Claim(
-            serial: lastClaim, want: want, phase: phase, since: since, isRecorded: isRecorded, isHosted: isHosted,
-            nextAssertion: now)
+            serial: lastClaimSerial, want: want, phase: phase, earliestResultTime: since, isKnownToEngine: isRecorded,
+            isHosted: isHosted,
+            nextAssertionTime: now)
         claims[flight] = claim
-        flights[want.key] = flight
-        if claim.isOpen { (openClaims, openSince) = (openClaims + 1, openClaims == 0 ? now : openSince) }
+        flightsByKey[want.key] = flight
+        if claim.isOpen {
+            (openClaimCount, claimsOpenSince) = (openClaimCount + 1, openClaimCount == 0 ? now : claimsOpenSince)
+        }
     }
 
     /// Makes a transition of the diagram; nil is the state `absent`. Traps on any other transition.
-    private mutating func enter(_ phase: Phase?, _ flight: LocalFlight) {
+    private mutating func enterPhase(_ phase: Phase?, _ flight: LocalFlight) {
         guard let claim = claims[flight] else { preconditionFailure("\(flight) has no claim") }
         precondition(
             Self.isLegal(from: claim.phase, to: phase),
             "\(flight) goes from \(claim.phase) to \(String(describing: phase))")
-        if claim.isOpen { openClaims -= 1 }
+        if claim.isOpen { openClaimCount -= 1 }
         guard let phase else {
             claims[flight] = nil
-            flights[claim.want.key] = nil
+            flightsByKey[claim.want.key] = nil
             return
         }
         claims[flight]?.phase = phase
-        if phase == .waiting || phase == .wanted { openClaims += 1 }
+        if phase == .waiting || phase == .wanted { openClaimCount += 1 }
     }
 }

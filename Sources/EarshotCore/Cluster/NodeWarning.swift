@@ -3,15 +3,15 @@ public struct NodeWarning: Hashable, Sendable, CustomStringConvertible {
     /// Subjects. A node has at most one warning about each.
     public enum Subject: Hashable, Sendable {
         /// Flights of other nodes fail here, without a connection or for want of room, so this node takes none for a while.
-        case wayOut
+        case outboundFailures
         /// Other nodes cannot read the bodies of this one, so it takes no flights of theirs for a while.
-        case ownBodies
+        case ownBodiesUnreadable
         /// The bodies of the node at this address cannot be read.
-        case peer(String)
+        case peerBodiesUnreadable(String)
         /// Another node has the address of this one, or two others have the same one.
-        case sameAddress(String)
+        case duplicateAddress(String)
         /// The node at this address has other settings, or another version.
-        case settings(String)
+        case differentSettings(String)
     }
 
     public let subject: Subject
@@ -21,30 +21,30 @@ public struct NodeWarning: Hashable, Sendable, CustomStringConvertible {
     /// Whether flights of other nodes do not run here.
     var isSuspension: Bool {
         switch subject {
-        case .wayOut, .ownBodies: true
-        case .peer, .sameAddress, .settings: false
+        case .outboundFailures, .ownBodiesUnreadable: true
+        case .peerBodiesUnreadable, .duplicateAddress, .differentSettings: false
         }
     }
 
     /// Whether only an operator can correct it.
     public var needsOperator: Bool {
         switch subject {
-        case .sameAddress: true
-        case .wayOut, .ownBodies, .peer, .settings: false
+        case .duplicateAddress: true
+        case .outboundFailures, .ownBodiesUnreadable, .peerBodiesUnreadable, .differentSettings: false
         }
     }
 
     public var description: String {
         switch subject {
-        case .wayOut:
+        case .outboundFailures:
             "this node runs no flights of other nodes, because they fail here (\(detail)); check its network, name server, proxy and spool"
-        case .ownBodies:
+        case .ownBodiesUnreadable:
             "this node runs no flights of other nodes, because they cannot read its bodies; check that they reach its address node"
-        case .peer(let address):
+        case .peerBodiesUnreadable(let address):
             "the bodies of the node at \(address) cannot be read (\(detail)); check that this machine reaches that address"
-        case .sameAddress(let address):
+        case .duplicateAddress(let address):
             "two nodes have the address \(address); set node in the cluster's file of each to its own address"
-        case .settings(let address):
+        case .differentSettings(let address):
             "the node at \(address) differs in \(detail); use the same settings and version on all nodes"
         }
     }
@@ -54,13 +54,13 @@ public struct NodeWarning: Hashable, Sendable, CustomStringConvertible {
 public enum ClusterNotice: Equatable, Sendable {
     case warning(NodeWarning)
     /// A shortcoming is gone.
-    case remedied(NodeWarning)
+    case warningCleared(NodeWarning)
     /// A body of another node could not be used.
     ///
     /// - isFirst: whether the last one of that node could.
-    case missedBody(place: String, reason: String, isFirst: Bool)
+    case bodyReadFailed(place: String, reason: String, isFirst: Bool)
     /// Another node has asked for a body that this one does not hold any more.
-    case lackedBody(place: String)
+    case requestedBodyMissing(place: String)
     /// Bodies for other nodes were released before their time, because the spool is full. At most one line in a minute.
-    case releasedBodies
+    case bodiesReleasedEarly
 }

@@ -17,17 +17,17 @@ public import EarshotWire
 public struct SharedRequest: Equatable, Sendable {
     public let method: HTTPMethod
     public let url: FetchURL
-    public let fields: HeaderFields
+    public let headerFields: HeaderFields
     /// Time limit of the attempt; 0 for the default of the node that fetches.
     public let timeoutMilliseconds: Int
     /// Maximum size of the decoded body in bytes; nil for none.
-    public let maxBytes: Int?
-    public let redirect: RedirectMode
-    public let mode: CacheMode
+    public let maximumBodyBytes: Int?
+    public let redirectMode: RedirectMode
+    public let cacheMode: CacheMode
     /// Whether the worker decodes the body.
-    public let decodes: Bool
+    public let decodesBody: Bool
     /// Rules for `AddressPolicy`, on one line; empty for no restriction.
-    public let policy: String
+    public let addressPolicy: String
     /// Addresses of nodes whose bodies cannot be read where the request is wanted.
     public let avoidedAddresses: [String]
 
@@ -39,25 +39,25 @@ public struct SharedRequest: Equatable, Sendable {
         mode: CacheMode = .default, credentials: CredentialRule = .standard, policy: String = "",
         avoided: [String] = []
     ) {
-        guard request.method.canCoalesce, !request.route.deliversErrors, credentials.isAnonymous(request) else {
+        guard request.method.canCoalesce, !request.route.deliversErrorResponses, credentials.isAnonymous(request) else {
             return nil
         }
         method = request.method
         url = request.url
-        fields = request.fields
+        headerFields = request.fields
         self.timeoutMilliseconds = timeoutMilliseconds
-        self.maxBytes = maxBytes
-        self.redirect = redirect
-        self.mode = mode
-        decodes = request.route.decodes
-        self.policy = policy
+        self.maximumBodyBytes = maxBytes
+        self.redirectMode = redirect
+        self.cacheMode = mode
+        decodesBody = request.route.decodesBody
+        self.addressPolicy = policy
         self.avoidedAddresses = avoided
-        guard record.count <= EngineLimits.recordBytes else { return nil }
+        guard encodedRecord.count <= EngineLimits.maximumRecordBytes else { return nil }
     }
 
     /// Parses a record. Nil for any other bytes, and for a request that must not be shared.
     public init?(record: [UInt8]) {
-        guard record.count <= EngineLimits.recordBytes else { return nil }
+        guard record.count <= EngineLimits.maximumRecordBytes else { return nil }
         let end = record.firstIndex(of: UInt8(ascii: "\n")) ?? record.endIndex
         guard let line = String(validating: record[..<end], as: UTF8.self) else { return nil }
         let words = line.split(separator: " ", omittingEmptySubsequences: false)
@@ -67,15 +67,15 @@ public struct SharedRequest: Equatable, Sendable {
             let mode = CacheMode(rawValue: String(words[5])), let url = try? FetchURL(String(words[6]))
         else { return nil }
         var lines = record[end...].dropFirst()
-        let policy = Self.take(Self.policyStart, from: &lines)
-        let avoided = Self.take(Self.avoidStart, from: &lines)
+        let policy = Self.takeLine(prefix: Self.policyLinePrefix, from: &lines)
+        let avoided = Self.takeLine(prefix: Self.avoidedAddressesPrefix, from: &lines)
         var fields = HeaderFields()
         for field in HeaderFields(lines: Array(lines)) {
             let value = String(decoding: field.value, as: UTF8.self)
             guard (try? fields.append(String(decoding: field.name, as: UTF8.self), value)) != nil else { return nil }
         }
         var route = Route()
-        route.decodes = words[0] == "1"
+        route.decodesBody = words[0] == "1"
         self.init(
             HTTPRequest(method: method, url: url, fields: fields, route: route), timeoutMilliseconds: timeout,
             maxBytes: maxBytes == 0 ? nil : maxBytes, redirect: redirect, mode: mode, policy: policy,
@@ -83,37 +83,41 @@ public struct SharedRequest: Equatable, Sendable {
     }
 
     /// Part of the flight's key: nodes with different policies share no flight. Empty without a policy.
-    var policyLine: [UInt8] { policy.isEmpty ? [] : Array("\n\(Self.policyStart)\(policy)".utf8) }
+    var addressPolicyLine: [UInt8] {
+        addressPolicy.isEmpty ? [] : Array("\n\(Self.policyLinePrefix)\(addressPolicy)".utf8)
+    }
 
-    private static let policyStart = ":policy "
-    private static let avoidStart = ":avoid "
+    private static let policyLinePrefix = ":policy "
+    private static let avoidedAddressesPrefix = ":avoid "
 
     /// Takes the first line if it begins with this text, which no header field does.
     ///
     /// - Returns: the rest of that line; empty without it.
-    private static func take(_ start: String, from lines: inout ArraySlice<UInt8>) -> String {
+    private static func takeLine(prefix start: String, from lines: inout ArraySlice<UInt8>) -> String {
         guard lines.starts(with: start.utf8) else { return "" }
         let line = lines.prefix { $0 != UInt8(ascii: "\n") }
         lines = lines[line.endIndex...].dropFirst()
         return String(decoding: line.dropFirst(start.utf8.count), as: UTF8.self)
     }
 
-    public var request: HTTPRequest {
+    public var httpRequest: HTTPRequest {
         var route = Route()
-        route.decodes = decodes
-        return HTTPRequest(method: method, url: url, fields: fields, route: route)
+        route.decodesBody = decodesBody
+        return HTTPRequest(method: method, url: url, fields: headerFields, route: route)
     }
 
     /// Bytes for the engine.
-    public var record: [UInt8] {
-        let limits = "\(timeoutMilliseconds) \(maxBytes ?? 0)"
+    public var encodedRecord: [UInt8] {
+        let limits = "\(timeoutMilliseconds) \(maximumBodyBytes ?? 0)"
         var bytes = Array(
-            "\(decodes ? 1 : 2) \(method) \(limits) \(redirect.rawValue) \(mode.rawValue) \(url)".utf8)
-        bytes += policyLine
-        if !avoidedAddresses.isEmpty { bytes += "\n\(Self.avoidStart)\(avoidedAddresses.joined(separator: ","))".utf8 }
-        if !fields.isEmpty {
+            "\(decodesBody ? 1 : 2) \(method) \(limits) \(redirectMode.rawValue) \(cacheMode.rawValue) \(url)".utf8)
+        bytes += addressPolicyLine
+        if !avoidedAddresses.isEmpty {
+            bytes += "\n\(Self.avoidedAddressesPrefix)\(avoidedAddresses.joined(separator: ","))".utf8
+        }
+        if !headerFields.isEmpty {
             bytes.append(UInt8(ascii: "\n"))
-            bytes += fields.bytes
+            bytes += headerFields.bytes
         }
         return bytes
     }

@@ -1,4 +1,5 @@
 package import EarshotHTTP
+internal import OrderedCollections
 
 /// Cookie jars by root: the first segment of handler names, with the principal; see `HandlerRegistry.rootText`.
 ///
@@ -13,61 +14,63 @@ package import EarshotHTTP
 package struct CookieJars {
     /// Timer that expires the oldest idle jar.
     struct Expiry: Equatable {
-        let end: Tick
-        let serial: UInt64
+        let expiryTime: MonotonicTime
+        let timerSerial: UInt64
     }
 
     private var jars: [String: OwnedJar] = [:]
     private var idleJars = IdleJars()
     /// Serial of the live timer; nil for none.
-    private var timer: UInt64?
-    private var lastSerial: UInt64 = 0
+    private var currentTimerSerial: UInt64?
+    private var lastTimerSerial: UInt64 = 0
 
     /// Roots with a handler and a jar, in any order.
-    var usedRoots: some Collection<String> { jars.keys }
+    var activeRoots: some Collection<String> { jars.keys }
 
     var idleCount: Int { idleJars.count }
 
     /// Counted bytes of each principal. O(jars).
     var bytesByPrincipal: [Handle<Principal>: Int] {
-        (Array(jars.values) + Array(idleJars.all)).reduce(into: [:]) { $0[$1.principal, default: 0] += $1.countedBytes }
+        (Array(jars.values) + Array(idleJars.jarsByIdleTime)).reduce(into: [:]) {
+            $0[$1.principal, default: 0] += $1.countedBytes
+        }
     }
 
     /// Whether the timer with this serial is current.
-    func isAwaited(_ serial: UInt64) -> Bool { timer == serial }
+    func isCurrentTimer(_ serial: UInt64) -> Bool { currentTimerSerial == serial }
 
     /// Takes an idle jar into use: a root has its first handler.
-    mutating func rootAdded(_ root: String) {
+    mutating func activateJar(of root: String) {
         precondition(jars[root] == nil, "the new root \(root) has a jar")
-        if let jar = idleJars.take(root) { jars[root] = jar }
+        if let jar = idleJars.removeJar(of: root) { jars[root] = jar }
     }
 
     /// Keeps the jar of a root whose last handler is removed, unless the jar is empty or is kept for no time.
     mutating func rootRemoved(
-        _ root: String, keepingMilliseconds: Int, now: Tick, quotas: inout QuotaBook
+        _ root: String, keepingMilliseconds: Int, now: MonotonicTime, quotas: inout QuotaBook
     ) -> Expiry? {
-        guard let jar = jars.drop(root) else { return nil }
+        guard let jar = jars.removeUnlessEmpty(forKey: root) else { return nil }
         guard jar.jar.count > 0, keepingMilliseconds > 0 else {
-            Self.jarRemoved(jar, &quotas)
+            Self.releaseJarQuota(jar, &quotas)
             return nil
         }
-        idleJars.keepJar(jar, of: root, now: now)
-        return nextExpiry(keepingMilliseconds)
+        idleJars.insertJar(jar, of: root, now: now)
+        return scheduleExpiry(keepingMilliseconds)
     }
 
     /// Removes expired jars: when the timer fires, and when the time has changed.
-    mutating func expire(keepingMilliseconds: Int, now: Tick, quotas: inout QuotaBook) -> Expiry? {
-        timer = nil
-        for jar in idleJars.expire(after: keepingMilliseconds, now: now) { Self.jarRemoved(jar, &quotas) }
-        return nextExpiry(keepingMilliseconds)
+    mutating func expire(keepingMilliseconds: Int, now: MonotonicTime, quotas: inout QuotaBook) -> Expiry? {
+        currentTimerSerial = nil
+        for jar in idleJars.expire(after: keepingMilliseconds, now: now) { Self.releaseJarQuota(jar, &quotas) }
+        return scheduleExpiry(keepingMilliseconds)
     }
 
     /// The single timer of all idle jars, unless it is set.
-    private mutating func nextExpiry(_ keptMilliseconds: Int) -> Expiry? {
-        guard timer == nil, let oldest = idleJars.oldestTime else { return nil }
-        lastSerial += 1
-        timer = lastSerial
-        return Expiry(end: oldest.advanced(byMilliseconds: keptMilliseconds), serial: lastSerial)
+    private mutating func scheduleExpiry(_ keptMilliseconds: Int) -> Expiry? {
+        guard currentTimerSerial == nil, let oldest = idleJars.oldestTime else { return nil }
+        lastTimerSerial += 1
+        currentTimerSerial = lastTimerSerial
+        return Expiry(expiryTime: oldest.advanced(byMilliseconds: keptMilliseconds), timerSerial: lastTimerSerial)
     }
 
     // MARK: Room
@@ -77,41 +80,41 @@ package struct CookieJars {
     /// - Parameter bound: maximum bytes of all jars.
     /// - Returns: false if its principal may have no more.
     /// - Precondition: a handler has the root.
-    mutating func open(
+    mutating func openJar(
         _ root: String, of principal: Handle<Principal>, within bound: Int, quotas: inout QuotaBook
     ) -> Bool {
         guard jars[root] == nil else { return true }
-        while !quotas.admits(OwnedJar.emptyBytes, of: \.cookieBytes, for: principal, within: bound) {
-            guard evict(for: principal, adding: OwnedJar.emptyBytes, within: bound, &quotas) else { return false }
+        while !quotas.admitsSharedAmount(OwnedJar.emptyJarBytes, of: \.cookieBytes, for: principal, within: bound) {
+            guard evictJar(for: principal, adding: OwnedJar.emptyJarBytes, within: bound, &quotas) else { return false }
         }
         jars[root] = OwnedJar(principal: principal)
-        recount(root, &quotas)
+        recountJar(of: root, &quotas)
         return true
     }
 
     /// Evicts the oldest idle jar of a principal. If it has none and is within its own part, others use up the total, and the
     /// heaviest of them loses one.
-    private mutating func evict(
+    private mutating func evictJar(
         for principal: Handle<Principal>, adding bytes: Int, within bound: Int, _ quotas: inout QuotaBook
     ) -> Bool {
-        let isWithinPart = quotas.isWithinPart(bytes, of: \.cookieBytes, for: principal, within: bound)
-        for owner in [principal] + (isWithinPart ? quotas.heaviestPrincipals(\.cookieBytes) : []) {
-            guard let jar = idleJars.evict(of: owner) else { continue }
-            Self.jarRemoved(jar, &quotas)
+        let isWithinPart = quotas.leavesOthersTheirParts(bytes, of: \.cookieBytes, for: principal, within: bound)
+        for owner in [principal] + (isWithinPart ? quotas.principalsByDescendingUse(\.cookieBytes) : []) {
+            guard let jar = idleJars.evictOldestJar(of: owner) else { continue }
+            Self.releaseJarQuota(jar, &quotas)
             return true
         }
         return false
     }
 
-    private static func jarRemoved(_ jar: OwnedJar, _ quotas: inout QuotaBook) {
-        quotas.share(-jar.countedBytes, of: \.cookieBytes, by: jar.principal)
+    private static func releaseJarQuota(_ jar: OwnedJar, _ quotas: inout QuotaBook) {
+        quotas.addSharedAmount(-jar.countedBytes, of: \.cookieBytes, by: jar.principal)
     }
 
     /// Counts the present bytes of a used jar.
-    private mutating func recount(_ root: String, _ quotas: inout QuotaBook) {
+    private mutating func recountJar(of root: String, _ quotas: inout QuotaBook) {
         guard let jar = jars[root] else { return }
-        let bytes = OwnedJar.emptyBytes + jar.jar.byteCount
-        quotas.share(bytes - jar.countedBytes, of: \.cookieBytes, by: jar.principal)
+        let bytes = OwnedJar.emptyJarBytes + jar.jar.byteCount
+        quotas.addSharedAmount(bytes - jar.countedBytes, of: \.cookieBytes, by: jar.principal)
         jars[root]?.countedBytes = bytes
     }
 
@@ -122,27 +125,27 @@ package struct CookieJars {
         guard !request.fields.contains("cookie"),
             let fields = jars[root]?.jar.cookieField(for: request.url, now: seconds)
         else { return request }
-        var request = request.adding(fields)
-        request.jar = root
+        var request = request.addingFields(fields)
+        request.cookieJarOwner = root
         return request
     }
 
     /// Stores cookies in a used jar, of a response or of the user. Without such a jar they are dropped.
     ///
     /// - Parameter bound: maximum bytes of all jars.
-    mutating func store(
+    mutating func storeCookies(
         _ fields: HeaderFields, from url: FetchURL, by source: CookieJar.Source = .server, of root: String,
         suffixes: PublicSuffixes, seconds: Int64, within bound: Int, quotas: inout QuotaBook
     ) {
         guard let principal = jars[root]?.principal else { return }
-        jars[root]?.jar.store(fields, from: url, by: source, suffixes: suffixes, now: seconds)
-        recount(root, &quotas)
-        while !quotas.admits(0, of: \.cookieBytes, for: principal, within: bound) {
-            if evict(for: principal, adding: 0, within: bound, &quotas) { continue }
+        jars[root]?.jar.storeCookies(of: fields, from: url, by: source, suffixes: suffixes, now: seconds)
+        recountJar(of: root, &quotas)
+        while !quotas.admitsSharedAmount(0, of: \.cookieBytes, for: principal, within: bound) {
+            if evictJar(for: principal, adding: 0, within: bound, &quotas) { continue }
             guard let size = jars[root]?.jar.byteCount, size > 0 else { return }
             // Half of it, so that the next cookies find room.
             jars[root]?.jar.shrink(toBytes: size / 2)
-            recount(root, &quotas)
+            recountJar(of: root, &quotas)
         }
     }
 
@@ -152,12 +155,72 @@ package struct CookieJars {
     /// Returns a sentence for each violated invariant.
     func checkInvariants() -> [String] {
         var faults: [String] = []
-        if idleJars.count > 0, timer == nil { faults.append("12: \(idleJars.count) idle jars have no timer") }
+        if idleJars.count > 0, currentTimerSerial == nil {
+            faults.append("12: \(idleJars.count) idle jars have no timer")
+        }
         if jars.keys.contains(where: { idleJars.contains($0) }) { faults.append("12: a jar is used and idle") }
-        let isCounted = (Array(jars.values) + Array(idleJars.all)).allSatisfy {
-            $0.countedBytes >= OwnedJar.emptyBytes + $0.jar.byteCount
+        let isCounted = (Array(jars.values) + Array(idleJars.jarsByIdleTime)).allSatisfy {
+            $0.countedBytes >= OwnedJar.emptyJarBytes + $0.jar.byteCount
         }
         if !isCounted { faults.append("11: the bytes of a jar are not counted") }
         return faults
     }
+}
+
+/// Cookie jars of roots without handlers, in LRU order.
+struct IdleJars {
+    private struct Entry {
+        let jar: OwnedJar
+        let idleSince: MonotonicTime
+    }
+
+    private var entries: OrderedDictionary<String, Entry> = [:]
+
+    var count: Int { entries.count }
+
+    /// All jars, the least recently used first.
+    var jarsByIdleTime: some Collection<OwnedJar> { entries.values.lazy.map(\.jar) }
+
+    func contains(_ root: String) -> Bool { entries[root] != nil }
+
+    subscript(_ root: String) -> OwnedJar? { entries[root]?.jar }
+
+    /// Time at which the least recently used jar became idle; nil without jars.
+    var oldestTime: MonotonicTime? { entries.values.first?.idleSince }
+
+    /// Keeps the jar of a root whose last handler was removed.
+    ///
+    /// - Precondition: the root has no idle jar.
+    mutating func insertJar(_ jar: OwnedJar, of root: String, now: MonotonicTime) {
+        precondition(entries[root] == nil, "two jars of \(root)")
+        entries[root] = Entry(jar: jar, idleSince: now)
+    }
+
+    /// Removes and returns the jar of a root that has a handler again. O(jars).
+    mutating func removeJar(of root: String) -> OwnedJar? { entries.removeValue(forKey: root)?.jar }
+
+    /// Evicts the least recently used jar of a principal. O(jars).
+    mutating func evictOldestJar(of principal: Handle<Principal>) -> OwnedJar? {
+        guard let place = entries.values.firstIndex(where: { $0.jar.principal == principal }) else { return nil }
+        return entries.remove(at: place).value.jar
+    }
+
+    /// Removes and returns jars that have been idle for at least this time.
+    mutating func expire(after milliseconds: Int, now: MonotonicTime) -> [OwnedJar] {
+        let isExpired: (Entry) -> Bool = { now.milliseconds(since: $0.idleSince) >= milliseconds }
+        let expired = entries.values.filter(isExpired).map(\.jar)
+        if !expired.isEmpty { entries.removeAll { isExpired($0.value) } }
+        return expired
+    }
+}
+
+/// The jar of a root, and the principal whose root it is.
+struct OwnedJar {
+    var jar = CookieJar()
+    let principal: Handle<Principal>
+    /// Bytes counted for the principal.
+    var countedBytes = 0
+
+    /// Bytes counted for a jar without cookies.
+    static let emptyJarBytes = 512
 }

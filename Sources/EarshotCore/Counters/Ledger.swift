@@ -18,20 +18,20 @@ public struct Ledger: Equatable, Sendable {
         /// Requests that have not ended.
         public var pending = 0
         /// Those of `pending` that have failed, and whose failures are kept on disk.
-        public var kept = 0
+        public var keptFailures = 0
 
         public init() {}
 
         /// Total of FAILED with any code.
-        public var failures: Int { failed.values.reduce(0, +) }
+        public var failedCount: Int { failed.values.reduce(0, +) }
 
-        public var isBalanced: Bool { submitted == answered + failures + removed + orphaned + pending }
+        public var isBalanced: Bool { submitted == answered + failedCount + removed + orphaned + pending }
     }
 
     /// Counters of terminals on their way to clients.
     public struct Deliveries: Equatable, Sendable {
         /// Started deliveries: one per terminal and subscriber.
-        public var due = 0
+        public var started = 0
         /// Acknowledged deliveries.
         public var acknowledged = 0
         /// Deliveries lost with their subscriber or withdrawn by its removal of the handler.
@@ -41,7 +41,7 @@ public struct Ledger: Equatable, Sendable {
 
         public init() {}
 
-        public var isBalanced: Bool { due == acknowledged + lost + outstanding }
+        public var isBalanced: Bool { started == acknowledged + lost + outstanding }
     }
 
     /// Counters of flights and attempts.
@@ -49,24 +49,24 @@ public struct Ledger: Equatable, Sendable {
         /// Flights created.
         public var started = 0
         /// Requests coalesced into an existing flight.
-        public var joined = 0
+        public var joinedRequests = 0
         /// Attempts assigned to workers.
-        public var assigned = 0
+        public var assignedAttempts = 0
         /// Running attempts cancelled because their flight had no interests left.
         public var cancelled = 0
         /// Decoded body bytes of the responses that ended flights, without those from the cache.
-        public var bytes = 0
+        public var responseBodyBytes = 0
         /// Body bytes received after the CANCEL of their attempt. Bytes received earlier may be resumed and do not
         /// count.
-        public var unwantedBytes = 0
+        public var bytesAfterCancel = 0
         /// Attempts repeated after a failure.
-        public var retried = 0
+        public var retriedAttempts = 0
         /// Attempts lost with their worker.
-        public var lost = 0
+        public var lostAttempts = 0
         /// Cool-downs of origins.
-        public var coolDowns = 0
+        public var originCoolDowns = 0
         /// Stale completions, which are dropped.
-        public var stale = 0
+        public var staleCompletions = 0
 
         public init() {}
     }
@@ -76,11 +76,11 @@ public struct Ledger: Equatable, Sendable {
         /// Flights with a lookup.
         public var lookups = 0
         /// Responses used without a request to the server, including stale ones.
-        public var used = 0
+        public var usedResponses = 0
         /// Responses that a server confirmed as unchanged.
-        public var validated = 0
+        public var validatedResponses = 0
         /// Responses passed to the cache for storage.
-        public var stored = 0
+        public var storedResponses = 0
 
         public init() {}
     }
@@ -88,9 +88,9 @@ public struct Ledger: Equatable, Sendable {
     /// Counters of parts that outlived their flights.
     public struct Parts: Equatable, Sendable {
         /// Parts passed to the folder of parts.
-        public var stored = 0
+        public var storedParts = 0
         /// Parts taken from it for an attempt, and their bytes.
-        public var resumed = 0
+        public var resumedParts = 0
         public var resumedBytes = 0
 
         public init() {}

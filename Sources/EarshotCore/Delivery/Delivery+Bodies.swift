@@ -12,62 +12,62 @@ extension Delivery {
     // MARK: Grace
 
     /// Holds an outcome for the grace period, until the handler has a listener.
-    static func holdOutcome(
-        _ interest: Handle<Interest>, _ outcome: Handle<Outcome>, now: Tick, in records: inout Records
+    static func holdOutcomeUntilListener(
+        _ interest: Handle<Interest>, _ outcome: Handle<Outcome>, now: MonotonicTime, in records: inout Records
     ) {
-        records.requests[interest].enter(.held)
+        records.requests[interest].enter(.awaitingListener)
         records.requests[interest].outcome = outcome
-        records.outcomes.retain(outcome)
-        records.chargeHeld(interest)
-        records.handlers.outcomeHeld(of: records.requests[interest].handler)
-        let waiting = records.handlers[records.requests[interest].handler].heldCount
-        if !records.outcomes.isSpoolFull, records.outcomes.mustSpill(outcome, waiting: waiting) {
-            spill(outcome, in: &records)
+        records.outcomes.addReference(to: outcome)
+        records.chargeHeldOutcome(interest)
+        records.handlers.countHeldOutcome(of: records.requests[interest].handler)
+        let waiting = records.handlers[records.requests[interest].handler].heldOutcomeCount
+        if !records.outcomes.isSpoolFull, records.outcomes.mustSpillBody(outcome, waiting: waiting) {
+            spillBody(outcome, in: &records)
         }
-        let subject = Timer.Subject.grace(records.requests.reference(to: interest))
-        records.setTimer(now.advanced(byMilliseconds: records.limits.graceMilliseconds), subject)
+        let subject = CoreTimer.TimerEvent.heldOutcomeGraceEnd(records.requests.reference(to: interest))
+        records.setTimer(at: now.advanced(byMilliseconds: records.limits.listenerGraceMilliseconds), for: subject)
     }
 
     /// Ends the grace period of a held request, which keeps its outcome.
-    static func endHold(_ interest: Handle<Interest>, in records: inout Records) {
-        records.chargeHeld(interest, -1)
-        records.handlers.outcomeReleased(of: records.requests[interest].handler)
+    static func endOutcomeHold(_ interest: Handle<Interest>, in records: inout Records) {
+        records.chargeHeldOutcome(interest, sign: -1)
+        records.handlers.uncountHeldOutcome(of: records.requests[interest].handler)
     }
 
     // MARK: Memory
 
     /// Whether the body would have to leave memory for every listener.
     @inline(__always)
-    static func mustWait(
+    static func mustSpillForListeners(
         _ outcome: Handle<Outcome>, for listeners: [Handle<ClientSession>], in records: inout Records
     ) -> Bool {
         for client in listeners {
             guard records.clients[client].deliveries.isFull,
-                records.outcomes.mustSpill(outcome, waiting: records.clients[client].deliveries.waiting + 1)
+                records.outcomes.mustSpillBody(outcome, waiting: records.clients[client].deliveries.unsentCount + 1)
             else { return false }
         }
         return true
     }
 
     /// Moves the body of an outcome from memory into the spool, if it is in memory.
-    static func spill(_ outcome: Handle<Outcome>, in records: inout Records) {
-        guard let (body, file) = records.outcomes.spill(outcome) else { return }
-        records.outbox.append(.spool(.spill(body, file: file)))
+    static func spillBody(_ outcome: Handle<Outcome>, in records: inout Records) {
+        guard let (body, file) = records.outcomes.spillBody(of: outcome) else { return }
+        records.outbox.appendAction(.spool(.spillBody(body, file: file)))
     }
 
     /// Stops spilling for a while: a body could not be written, and stays in memory. Until then a result that would
     /// have to leave memory fails.
-    static func spillFailed(_ body: BodyID, now: Tick, in records: inout Records) {
-        if records.outcomes.noteFullSpool() {
-            records.setTimer(now.advanced(byMilliseconds: records.limits.spoolRetryMilliseconds), .spoolRetry)
+    static func bodySpillFailed(_ body: BodyID, now: MonotonicTime, in records: inout Records) {
+        if records.outcomes.spoolBecameFull() {
+            records.setTimer(at: now.advanced(byMilliseconds: records.limits.spoolRetryMilliseconds), for: .spoolRetry)
         }
-        records.delete(records.outcomes.unspill(body))
+        records.deleteFreedStorage(records.outcomes.returnBodyToMemory(body))
     }
 
     /// Returns a failure in place of a result that cannot be spilled; the result itself while the spool accepts bodies.
-    static func spillable(_ outcome: Handle<Outcome>, in records: inout Records) -> Handle<Outcome> {
+    static func outcomeAcceptedForSpill(_ outcome: Handle<Outcome>, in records: inout Records) -> Handle<Outcome> {
         guard records.outcomes.isSpoolFull else { return outcome }
-        return records.outcomes.insert(records.outcomes[outcome].replaced(by: .spoolFull))
+        return records.outcomes.insert(records.outcomes[outcome].replacedByFailure(.spoolFull))
     }
 
     // MARK: Files
@@ -80,51 +80,51 @@ extension Delivery {
         let isPresent: Bool
     }
 
-    /// Counts the file that a request demands, if the body of its outcome is in memory. `complete` or `fail` follows.
-    static func begin(
-        fileOf outcome: Handle<Outcome>, for interest: Handle<Interest>, in records: inout Records
+    /// Counts the file that a request demands, if the body of its outcome is in memory. `outcomeWithDemandedFile` or `releaseDemandedFile` follows.
+    static func reserveDemandedFile(
+        of outcome: Handle<Outcome>, for interest: Handle<Interest>, in records: inout Records
     ) -> DemandedFile? {
-        guard !records.requests[interest].isWarm, let response = records.outcomes[outcome].response,
-            response.length > 0, let file = response.sha256, let form = response.body
+        guard !records.requests[interest].usesWarmDelivery, let response = records.outcomes[outcome].response,
+            response.bodyLength > 0, let file = response.sha256, let form = response.body
         else { return nil }
         let body: BodyID
         switch form {
         case .inline(let id), .file(_, let id?): body = id
         case .file(_, nil): return nil
         }
-        let isPresent = records.outcomes.needsFile(file)
-        records.outcomes.hold(file: file, bytes: response.length)
+        let isPresent = records.outcomes.isFileReferenced(file)
+        records.outcomes.retainFile(file, bytes: response.bodyLength)
         return DemandedFile(name: file, body: body, isPresent: isPresent)
     }
 
     /// Returns an outcome with the demanded file. It has one reference, which the caller releases.
-    static func complete(
+    static func outcomeWithDemandedFile(
         _ file: DemandedFile, of outcome: Handle<Outcome>, in records: inout Records
     ) -> Handle<Outcome> {
-        if !file.isPresent { records.outbox.append(.spool(.write(file.body, file: file.name))) }
+        if !file.isPresent { records.outbox.appendAction(.spool(.writeBody(file.body, file: file.name))) }
         var other = records.outcomes[outcome]
-        other.holders = 1
+        other.referenceCount = 1
         other.response?.body = .file(file.name)
         return records.outcomes.insert(other)
     }
 
     /// Releases a file without room. Returns `spool-full` in place of a result, with a reference that the caller
     /// releases; the same outcome if that is a failure.
-    static func fail(
+    static func releaseDemandedFile(
         _ file: DemandedFile, of outcome: Handle<Outcome>, in records: inout Records
     ) -> Handle<Outcome> {
-        records.releaseFile(file.name)
+        records.releaseSpoolFile(file.name)
         guard records.outcomes[outcome].failure == nil else { return outcome }
-        let failure = records.outcomes.insert(records.outcomes[outcome].replaced(by: .spoolFull))
-        records.outcomes.retain(failure)
+        let failure = records.outcomes.insert(records.outcomes[outcome].replacedByFailure(.spoolFull))
+        records.outcomes.addReference(to: failure)
         return failure
     }
 }
 
 extension Terminal {
     /// Returns a failure in place of a terminal whose body the shell could not write or read.
-    public func replaced(by code: FailureCode) -> Terminal {
-        var failure = Failure(code: code.rawValue, detail: code.sentence)
+    public func replacedByFailure(_ code: FailureCode) -> Terminal {
+        var failure = Failure(code: code.rawValue, detail: code.userMessage)
         failure.url = response?.url
         failure.attempts = response?.attempts ?? 0
         var terminal = self

@@ -7,15 +7,18 @@ extension Delivery {
     /// Claims all stored results of a handler for its listeners. O(requests of the handler).
     ///
     /// - Returns: whether there are any.
-    static func claimResults(of handler: Handle<HandlerEntry>, in records: inout Records) -> Bool {
+    static func claimStoredResults(of handler: Handle<HandlerEntry>, in records: inout Records) -> Bool {
         var claimed: [GenerationalHandle<Interest>] = []
-        if records.handlers[handler].heldCount > 0 {
-            for interest in records.handlers.requests(of: handler) where records.requests[interest].phase == .held {
+        if records.handlers[handler].heldOutcomeCount > 0 {
+            for interest in records.handlers.requests(of: handler)
+            where records.requests[interest].phase == .awaitingListener {
                 claimed.append(records.requests.reference(to: interest))
             }
         }
-        if !records.handlers[handler].restingRequests.isEmpty {
-            claimed += records.handlers.restingRequests(of: handler).map { records.requests.reference(to: $0) }
+        if !records.handlers[handler].durableRequestsAwaitingListener.isEmpty {
+            claimed += records.handlers.durableRequestsAwaitingListener(of: handler).map {
+                records.requests.reference(to: $0)
+            }
         }
         guard !claimed.isEmpty else { return false }
         records.storedResults.claim(claimed, of: handler)
@@ -23,11 +26,13 @@ extension Delivery {
     }
 
     /// Claims a result on disk for the listeners of its handler. They receive it in this pass at the earliest.
-    static func claimResult(_ interest: Handle<Interest>, in records: inout Records) {
+    static func claimStoredResult(_ interest: Handle<Interest>, in records: inout Records) {
         let handler = records.requests[interest].handler
         // Removed requests may leave claims behind.
         if records.storedResults.claimCount(of: handler) > 64 + 2 * Int(records.handlers[handler].interests.count) {
-            let claims = records.storedResults.claimed(of: handler).filter { claimable($0, in: records) != nil }
+            let claims = records.storedResults.claimedInterests(of: handler).filter {
+                claimableInterest($0, in: records) != nil
+            }
             records.storedResults.claim(claims, of: handler)
         }
         records.storedResults.claim(records.requests.reference(to: interest), of: handler)
@@ -35,11 +40,11 @@ extension Delivery {
 
     /// The request of a claim; nil if its result is not stored any more, or is being read.
     @inline(__always)
-    static func claimable(_ claim: GenerationalHandle<Interest>, in records: Records) -> Handle<Interest>? {
-        guard let interest = records.requests.resolve(claim), !records.isDoomed(interest) else { return nil }
+    static func claimableInterest(_ claim: GenerationalHandle<Interest>, in records: Records) -> Handle<Interest>? {
+        guard let interest = records.requests.resolve(claim), !records.isAwaitingRemoval(interest) else { return nil }
         let isStored =
-            records.requests[interest].phase == .held
-            || records.requests[interest].phase == .resting && records.durables.isUnread(interest)
+            records.requests[interest].phase == .awaitingListener
+            || records.requests[interest].phase == .outcomeOnlyOnDisk && records.durables.hasUnreadResult(interest)
         return isStored ? interest : nil
     }
 
@@ -47,40 +52,42 @@ extension Delivery {
     /// disk are read on the way, few at once.
     ///
     /// - Parameter budget: number of results that the pass may still deliver or read.
-    static func nextClaim(
+    static func takeNextDeliverableResult(
         _ budget: inout Int, in records: inout Records
     ) -> (interest: Handle<Interest>, listeners: [Handle<ClientSession>])? {
-        while let (handler, claim) = records.storedResults.takeTurn(canRead: records.durables.canRead) {
+        while let (handler, claim) = records.storedResults.nextHandlerAndClaim(canRead: records.durables.canRead) {
             guard let claim, records.handlers.contains(handler) else {
-                records.storedResults.dropClaims()
+                records.storedResults.removeClaimsOfFirstHandler()
                 continue
             }
-            guard let interest = claimable(claim, in: records) else {
-                records.storedResults.dropFirst()
+            guard let interest = claimableInterest(claim, in: records) else {
+                records.storedResults.removeFirstClaim()
                 continue
             }
             let listeners = records.listeners(of: handler)
             guard !listeners.isEmpty else {
                 // The next listener claims them again.
-                records.storedResults.dropClaims()
+                records.storedResults.removeClaimsOfFirstHandler()
                 continue
             }
-            guard listeners.contains(where: { records.hasRoom($0) }) else {
-                records.storedResults.block(by: listeners.map { records.clients.reference(to: $0) })
+            guard listeners.contains(where: { records.hasRoomForStoredResult($0) }) else {
+                records.storedResults.blockFirstHandler(by: listeners.map { records.clients.reference(to: $0) })
                 continue
             }
             guard budget > 0 else {
-                records.storedResults.isBehind = true
+                records.storedResults.hasDeferredResults = true
                 return nil
             }
-            guard records.requests[interest].phase != .resting || records.durables.canRead else {
-                records.storedResults.awaitRead()
+            guard records.requests[interest].phase != .outcomeOnlyOnDisk || records.durables.canRead else {
+                records.storedResults.deferFirstUntilRead()
                 continue
             }
             budget -= 1
-            records.storedResults.dropFirst()
-            if records.requests[interest].phase == .held { return (interest, listeners) }
-            if let id = records.durables.beginRead(interest) { records.outbox.append(.durable(.readResult(id))) }
+            records.storedResults.removeFirstClaim()
+            if records.requests[interest].phase == .awaitingListener { return (interest, listeners) }
+            if let id = records.durables.beginResultRead(interest) {
+                records.outbox.appendAction(.durable(.readResult(id)))
+            }
         }
         return nil
     }

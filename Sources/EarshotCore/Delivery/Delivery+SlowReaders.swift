@@ -2,18 +2,21 @@
 extension Delivery {
     /// Starts a watch over a client with many bytes due, unless one runs.
     static func watchForStall(_ client: Handle<ClientSession>, in records: inout Records) {
-        guard records.clients[client].deliveries.isUnwatched(stalledBytes: records.limits.stalledBytes) else { return }
+        guard
+            records.clients[client].deliveries.needsStallWatch(
+                stalledBytes: records.limits.maximumStalledBodyBytesPerClient)
+        else { return }
         let serial = records.nextSerial()
-        records.clients[client].deliveries.beginWatch(serial)
-        let end = records.clock.advanced(byMilliseconds: records.limits.stallMilliseconds)
-        records.setTimer(end, .stalled(client: client, stall: serial))
+        records.clients[client].deliveries.beginStallWatch(serial)
+        let end = records.latestEventTime.advanced(byMilliseconds: records.limits.maximumStallMilliseconds)
+        records.setTimer(at: end, for: .stallWatchEnd(client: client, stall: serial))
     }
 
     /// Disconnects a client that has acknowledged nothing during a watch; otherwise starts the next watch.
-    static func stallEnded(_ client: Handle<ClientSession>, in records: inout Records) {
-        let isReading = !records.pulls.isEmpty && records.pulls.takeActivity(of: client)
-        let stalledBytes = records.limits.stalledBytes
-        if records.clients[client].deliveries.endWatch(stalledBytes: stalledBytes, isReading: isReading) {
+    static func stallWatchEnded(_ client: Handle<ClientSession>, in records: inout Records) {
+        let isReading = !records.bodyPulls.isEmpty && records.bodyPulls.consumeActivityFlag(of: client)
+        let stalledBytes = records.limits.maximumStalledBodyBytesPerClient
+        if records.clients[client].deliveries.endStallWatch(stalledBytes: stalledBytes, isReading: isReading) {
             disconnect(client, in: &records)
         } else {
             watchForStall(client, in: &records)
@@ -23,22 +26,22 @@ extension Delivery {
     /// Disconnects a client to which more is due than the bounds allow, or which waits while its principal has too many.
     static func disconnectIfOverdue(_ client: Handle<ClientSession>, in records: inout Records) {
         guard
-            records.clients[client].deliveries.isOverdue(DeliveryWindow.Bounds(records.limits))
-                || records.quotas.hasTooManyTerminals(records.clients[client].principal)
-                    && records.clients[client].deliveries.waiting > 0
+            records.clients[client].deliveries.exceedsDueLimits(DeliveryWindow.DueLimits(records.limits))
+                || records.quotaUse.hasTooManyTerminals(records.clients[client].principal)
+                    && records.clients[client].deliveries.unsentCount > 0
         else { return }
         disconnect(client, in: &records)
     }
 
     /// Disconnects a client that reads too slowly. Its session does not survive. Idempotent.
     static func disconnect(_ client: Handle<ClientSession>, in records: inout Records) {
-        guard !records.clients[client].isClosing else { return }
-        records.clients[client].isClosing = true
+        guard !records.clients[client].isCloseRequested else { return }
+        records.clients[client].isCloseRequested = true
         // Not at once, since the caller may be processing its requests. The timer lies in the future, so it fires in a
         // later pass.
         if records.clients[client].isAway {
-            records.setLeaseTimer(records.clock.advanced(byNanoseconds: 1), of: client)
+            records.setSessionLeaseTimer(at: records.latestEventTime.advanced(byNanoseconds: 1), of: client)
         }
-        records.outbox.append(.client(.close(records.clients[client].id, reason: "too-slow")))
+        records.outbox.appendAction(.client(.close(records.clients[client].id, reason: "too-slow")))
     }
 }

@@ -1,5 +1,6 @@
 internal import EarshotHTTP
 internal import EarshotWire
+internal import OrderedCollections
 
 /// Durable requests: their records, results and retention times, and the messages that await replies.
 enum Durable {
@@ -8,40 +9,44 @@ enum Durable {
     /// Messages that await the reply to a request in phase `entering`. Empty in any other.
     ///
     /// - Parameter remover: client whose messages without numbers get no reply, because it removes the request.
-    static func waitingRequesters(
+    static func requestersAwaitingReply(
         of interest: Handle<Interest>, except remover: ClientID?, in records: inout Records
     ) -> [LiveRequester] {
-        guard let entering = records.durables.entering(interest) else { return [] }
+        guard let entering = records.durables.unacceptedRequest(interest) else { return [] }
         return liveRequesters(of: entering, in: &records).filter {
             $0.number > 0 || records.clients[$0.client].id != remover
         }
     }
 
     /// Messages of live sessions that await the reply, including sessions that are away.
-    static func liveRequesters(of entering: DurableRecord.Entering, in records: inout Records) -> [LiveRequester] {
+    static func liveRequesters(of entering: DurableRecord.UnacceptedRequest, in records: inout Records)
+        -> [LiveRequester]
+    {
         entering.requesters.compactMap { liveRequester($0, in: &records) }
     }
 
     private static func liveRequester(_ requester: Requester, in records: inout Records) -> LiveRequester? {
-        guard let client = records.clients.resolve(requester.session), !records.clients[client].isGone else {
+        guard let client = records.clients.resolve(requester.session), !records.clients[client].hasEnded else {
             return nil
         }
         return LiveRequester(client: client, number: requester.number)
     }
 
     /// Adds a message to those that await the reply.
-    static func add(_ requester: Requester, to entering: DurableRecord.Entering, in records: inout Records) {
+    static func addRequester(
+        _ requester: Requester, to entering: DurableRecord.UnacceptedRequest, in records: inout Records
+    ) {
         guard requester.number > 0 || !entering.requesters.contains(requester) else { return }
         // Without ended sessions the list is bounded by the clients and their unanswered numbers, however slow the disk is.
         entering.requesters = entering.requesters.filter { liveRequester($0, in: &records) != nil } + [requester]
     }
 
     /// Forgets the earlier attempts of a request. Its times count from now, and timers of the earlier ones are stale.
-    static func resetAttempts(_ interest: Handle<Interest>, now: Tick, in records: inout Records) {
+    static func resetAttempts(_ interest: Handle<Interest>, now: MonotonicTime, in records: inout Records) {
         records.requests[interest].requestedAt = now
         records.requests[interest].generation = records.nextSerial()
-        records.requests[interest].isShared = false
-        if let number = records.requests[interest].extras { records.requests[number].redirects = [] }
+        records.requests[interest].joinedExistingFlight = false
+        if let number = records.requests[interest].rareOptions { records.requests[number].followedRedirects = [] }
     }
 
     // MARK: Results
@@ -52,39 +57,39 @@ enum Durable {
     ///   - terminal: the message with the outcome.
     ///   - body: body of the message in memory.
     /// - Returns: false if there is no room.
-    static func write(
+    static func writeOutcome(
         _ terminal: Terminal, _ body: BodyID?, of outcome: Handle<Outcome>, for interest: Handle<Interest>,
         in records: inout Records
     ) -> Bool {
         let response = records.outcomes[outcome].response
-        let file = records.requests[interest].isWarm ? nil : response?.file
+        let file = records.requests[interest].usesWarmDelivery ? nil : response?.bodyFile
         let hasBody = body != nil || file != nil
-        let bytes = hasBody ? response?.length ?? 0 : 0
+        let bytes = hasBody ? response?.bodyLength ?? 0 : 0
         let summary = DurableSummary(
             failure: records.outcomes[outcome].failure, status: response?.status,
             attempts: records.outcomes[outcome].attempts,
             url: response?.url ?? records.outcomes[outcome].url)
         let head = BrokerMessage.terminal(terminal.withoutFile()).encoded()
-        guard records.hasRoomForDurable(bytes + head.count, of: interest),
-            let id = records.durables.beginWriting(interest, bytes: file == nil ? bytes : 0, summary)
+        guard records.hasRoomForDurableBytes(bytes + head.count, of: interest),
+            let id = records.durables.beginWritingResult(interest, bytes: file == nil ? bytes : 0, summary)
         else {
             return false
         }
-        records.chargeDurable(interest, result: bytes + head.count)
-        if let file { records.outcomes.shareFile(file) }
+        records.chargeDurableBytes(interest, result: bytes + head.count)
+        if let file { records.outcomes.markFileShared(file) }
         let result = DurableResult(
-            head: head, length: bytes, sha256: hasBody ? response?.sha256 : nil,
+            terminalHead: head, bodyLength: bytes, sha256: hasBody ? response?.sha256 : nil,
             body: body, file: file)
         records.outbox.actions.append(.durable(.storeResult(id, result)))
         return true
     }
 
     /// The outcome read from disk, as it was when it was written; a failure if it cannot be decoded.
-    static func outcome(
-        of content: DurableContent?, for interest: Handle<Interest>, in records: inout Records
+    static func storedOutcome(
+        of content: DurableOutcome?, for interest: Handle<Interest>, in records: inout Records
     ) -> Outcome {
         let record = records.requests[interest]
-        guard let content, case .terminal(let terminal)? = try? BrokerMessage(head: content.head) else {
+        guard let content, case .terminal(let terminal)? = try? BrokerMessage(head: content.terminalHead) else {
             return Outcome(failure: .notStored, url: records.durables.records[interest]?.summary?.url)
         }
         var response: Outcome.Response?
@@ -92,9 +97,10 @@ enum Durable {
             let begun = record.requestedAt.advanced(byMilliseconds: stored.queuedMilliseconds)
             let ended = record.requestedAt.advanced(byMilliseconds: stored.elapsedMilliseconds)
             response = Outcome.Response(
-                status: 0, url: stored.url, length: min(stored.length, WireLimits.bodyBytes), sha256: stored.sha256,
-                body: Outcome.Body(content.body), fields: stored.httpFields, startedAt: begun, endedAt: ended,
-                resumedBytes: stored.resumedBytes, source: stored.source)
+                status: 0, url: stored.url, bodyLength: min(stored.bodyByteCount, WireLimits.responseBodyBytes),
+                sha256: stored.sha256,
+                body: Outcome.Body(content.body), headerFields: stored.httpFields, startedAt: begun, endedAt: ended,
+                resumedBytes: stored.resumedBytes, cacheSource: stored.source)
         }
         switch terminal.outcome {
         case .result(let status, let stored):
@@ -109,58 +115,62 @@ enum Durable {
     }
 
     /// Reverses `account` for a request that belongs to its handler.
-    static func reopen(
+    static func reopenAccountedRequest(
         _ interest: Handle<Interest>, in records: inout Records, _ change: (inout Ledger.Requests) -> Void
     ) {
         let handler = records.requests[interest].handler
         records.ledger.requests.pending += 1
         change(&records.ledger.requests)
-        records.quotas.requests(1, of: records.handlers[handler].principal)
+        records.quotaUse.addRequests(1, of: records.handlers[handler].principal)
         records.handlers.requestReopened(of: handler, change)
     }
 
     /// Whether a request has a failure on disk that stays after the acknowledgement of this client.
-    static func keepsFailure(
+    static func retainsFailureAfterAck(
         of interest: Handle<Interest>, _ client: Handle<ClientSession>, in records: inout Records
     ) -> Bool {
-        records.clients[client].keepsFailures && records.durables.failure(of: interest) != nil
+        records.clients[client].keepsFailuresOnDisk && records.durables.storedFailure(of: interest) != nil
     }
 
-    /// Leaves `resting` for `recording`, before another phase is entered.
-    static func takeFromRest(_ interest: Handle<Interest>, in records: inout Records) {
-        countKept(interest, -1, in: &records)
-        records.handlers.endRest(interest, of: records.requests[interest].handler)
-        records.requests[interest].enter(.recording)
+    /// Leaves `resting` for `writingOutcome`, before another phase is entered.
+    static func moveFromRestingToRecording(_ interest: Handle<Interest>, in records: inout Records) {
+        countPendingWithStoredFailure(interest, -1, in: &records)
+        records.handlers.removeDurableAwaitingListener(interest, of: records.requests[interest].handler)
+        records.requests[interest].enter(.writingOutcome)
     }
 
     /// Counts a pending request whose failure is kept on disk.
-    static func countKept(_ interest: Handle<Interest>, _ change: Int, in records: inout Records) {
-        guard records.durables.failure(of: interest) != nil else { return }
-        records.ledger.requests.kept += change
-        records.handlers.failureKept(change, of: records.requests[interest].handler)
+    static func countPendingWithStoredFailure(_ interest: Handle<Interest>, _ change: Int, in records: inout Records) {
+        guard records.durables.storedFailure(of: interest) != nil else { return }
+        records.ledger.requests.keptFailures += change
+        records.handlers.countStoredFailures(change, of: records.requests[interest].handler)
     }
 
     // MARK: Ends
 
     /// Deletes a request from disk when its ID is free. No effect on other requests.
-    static func forget(_ interest: Handle<Interest>, in records: inout Records) {
-        guard records.isDurable(interest), let record = takeRecord(of: interest, in: &records) else { return }
-        records.outbox.actions.append(.durable(.forget(record.id)))
+    static func deleteFromDiskIfDurable(_ interest: Handle<Interest>, in records: inout Records) {
+        guard records.isDurable(interest), let record = removeRecordAndResources(of: interest, in: &records) else {
+            return
+        }
+        records.outbox.actions.append(.durable(.deleteRequest(record.id)))
     }
 
     /// Releases what the interest holds in a durable phase. The caller enters the next phase.
-    static func releaseStored(_ interest: Handle<Interest>, in records: inout Records) {
-        if records.requests[interest].phase == .resting { takeFromRest(interest, in: &records) }
-        if let outcome = records.takeOutcome(of: interest) { records.release(outcome) }
+    static func releaseDurableResources(_ interest: Handle<Interest>, in records: inout Records) {
+        if records.requests[interest].phase == .outcomeOnlyOnDisk { moveFromRestingToRecording(interest, in: &records) }
+        if let outcome = records.takeOutcome(of: interest) { records.releaseOutcome(outcome) }
     }
 
     /// Removes the durable state of a request, with everything that it holds.
-    private static func takeRecord(of interest: Handle<Interest>, in records: inout Records) -> DurableRecord? {
-        records.releaseHead(of: .entering(interest))
-        records.chargeDurable(interest, request: 0, result: 0)
-        if records.requests[interest].phase == .resting { takeFromRest(interest, in: &records) }
+    private static func removeRecordAndResources(of interest: Handle<Interest>, in records: inout Records)
+        -> DurableRecord?
+    {
+        records.uncountRequestHead(of: .durableRequest(interest))
+        records.chargeDurableBytes(interest, request: 0, result: 0)
+        if records.requests[interest].phase == .outcomeOnlyOnDisk { moveFromRestingToRecording(interest, in: &records) }
         guard let record = records.durables.remove(interest) else { return nil }
-        if let file = record.file { records.releaseFile(file) }
+        if let file = record.file { records.releaseSpoolFile(file) }
         return record
     }
 
@@ -169,11 +179,11 @@ enum Durable {
     /// Sets the timer for the end of the retention time. An earlier one becomes stale.
     ///
     /// - Parameter later: a later time; nil for the end of the retention time.
-    static func setExpiry(of interest: Handle<Interest>, at later: Tick? = nil, in records: inout Records) {
+    static func setExpiry(of interest: Handle<Interest>, at later: MonotonicTime? = nil, in records: inout Records) {
         guard records.durables.contains(interest) else { return }
         let timer = records.nextSerial()
         guard let end = records.durables.setExpiryTimer(timer, of: interest) else { return }
-        records.setTimer(later ?? end, .expired(interest: interest, timer: timer))
+        records.setTimer(at: later ?? end, for: .durableRequestExpiry(interest: interest, timer: timer))
     }
 
     /// Sets new expiry timers after a change of the retention time. O(durable requests).
@@ -182,6 +192,67 @@ enum Durable {
     }
 
     static func isExpired(_ interest: Handle<Interest>, in records: inout Records) -> Bool {
-        records.durables.expiry(of: interest).map { $0 <= records.clock } ?? false
+        records.durables.expiry(of: interest).map { $0 <= records.latestEventTime } ?? false
+    }
+}
+
+/// Rows of earlier brokers: the scans of their table, and the messages that wait for them.
+extension Durable {
+    /// Whether a message must wait for rows, if some are in the table.
+    static func mustAwaitRows(
+        _ message: ClientMessage, from client: Handle<ClientSession>, in records: inout Records
+    ) -> Bool {
+        if records.durables.loadState.isLoadingAll { return DurableLoad.needsRowsLoaded(message) }
+        return userWhoseRowsAreRemoved(by: message, of: client, in: &records) != nil
+    }
+
+    /// The user whose rows in the table a message may remove; nil if it removes none.
+    static func userWhoseRowsAreRemoved(
+        by message: ClientMessage, of client: Handle<ClientSession>, in records: inout Records
+    ) -> PrincipalName? {
+        guard let name = records.principals.name(of: records.clients[client].principal),
+            records.durables.loadState.unloadedRowsByUser[name] != nil,
+            DurableLoad.Removal(message) != nil
+        else { return nil }
+        return name
+    }
+
+    /// Begins to read the rows after one, which is nil for the first.
+    static func beginScan(_ scan: DurableLoad.Scan, after id: DurableID?, in records: inout Records) {
+        records.durables.loadState.scan = scan
+        records.outbox.actions.append(.durable(.readRows(after: id, of: scan.principal)))
+    }
+
+    /// Handles the end of the table.
+    static func endScan(in records: inout Records) {
+        switch records.durables.loadState.scan {
+        case .allRows?, nil: break
+        case .unloadedRows(let name)?: records.durables.loadState.unloadedRowsByUser[name] = nil
+        case .rowsToRemove(let scan)?:
+            if !scan.hasRemainingRows { records.durables.loadState.unloadedRowsByUser[scan.principal] = nil }
+            if let client = records.clients.resolve(scan.client) {
+                records.durables.loadState.waitingMessages[client]?.deletedRowCount = scan.deletedRowCount
+            }
+        }
+        records.durables.loadState.scan = nil
+        guard records.durables.loadState.unloadedRowsByUser.isEmpty else { return }
+        for file in records.durables.loadState.heldSpoolFiles { records.releaseSpoolFile(file) }
+        records.durables.loadState.heldSpoolFiles = []
+    }
+
+    /// Whether the quota of a user admits another row of this size.
+    static func quotaAdmitsRow(bytes: Int, of user: PrincipalName, in records: inout Records) -> Bool {
+        records.principals.handle(of: user).map { records.quotaUse.admitsDurableRow(bytes, of: $0) } ?? true
+    }
+
+    /// Whether to read rows that a quota left over: the first has room, and half of the quota is free, so that not each
+    /// end of a request reads the table.
+    static func mayLoadRow(
+        _ leftover: DurableLoad.UnloadedRows, of user: PrincipalName, in records: inout Records
+    ) -> Bool {
+        guard let principal = records.principals.handle(of: user) else { return true }
+        let most = records.quotaUse.limits.durableBytes
+        return records.quotaUse.admitsDurableRow(leftover.firstRowBytes, of: principal)
+            && (most == 0 || records.quotaUse.currentUse(by: principal).durableBytes <= most / 2)
     }
 }

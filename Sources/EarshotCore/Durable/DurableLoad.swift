@@ -14,28 +14,28 @@ internal import OrderedCollections
 /// A row that its user's quota does not admit stays in the table, and so do all later ones of that user.
 struct DurableLoad {
     /// Rows of one user that stay in the table.
-    struct Leftover {
+    struct UnloadedRows {
         /// All rows of the user after this ID are in the table only.
         var lastLoadedID: DurableID
         /// Bytes of the first of them.
-        var bytes: Int
+        var firstRowBytes: Int
     }
 
     /// Purpose of reading the table.
     enum Scan {
         /// Loads the rows of all users, once.
-        case all
+        case allRows
         /// Loads rows that a quota left over.
-        case leftover(PrincipalName)
+        case unloadedRows(PrincipalName)
         /// Deletes such rows that a waiting message removes.
-        case removal(RemovalScan)
+        case rowsToRemove(RemovalScan)
 
         /// User whose rows are read; nil for all.
         var principal: PrincipalName? {
             switch self {
-            case .all: nil
-            case .leftover(let name): name
-            case .removal(let scan): scan.principal
+            case .allRows: nil
+            case .unloadedRows(let name): name
+            case .rowsToRemove(let scan): scan.principal
             }
         }
     }
@@ -47,9 +47,9 @@ struct DurableLoad {
         /// Sender of the message.
         let client: GenerationalHandle<ClientSession>
         /// Number of deleted rows.
-        var count = 0
+        var deletedRowCount = 0
         /// Whether rows are left.
-        var leavesRows = false
+        var hasRemainingRows = false
     }
 
     /// Requests that a message removes in the namespace of its sender.
@@ -60,16 +60,17 @@ struct DurableLoad {
         /// Nil for a message that removes none.
         init?(_ message: ClientMessage) {
             switch message {
-            case .remove(let pattern): self = .handlers(pattern)
+            case .removeHandlers(let pattern): self = .handlers(pattern)
             case .removeRequest(let handler, let request): self = .request(handler, request)
             case .fetch(let fetch) where fetch.options.replacesHandler: self = .handlers(.handler(fetch.handler))
-            case .fetch, .hello, .retry, .subscribe, .unsubscribe, .priority, .cookies, .acknowledge, .query, .set,
-                .read, .take, .bye:
+            case .fetch, .hello, .retry, .subscribe, .unsubscribe, .setPriority, .storeCookies, .acknowledge, .query,
+                .changeSetting,
+                .readBody, .takeFile, .bye:
                 return nil
             }
         }
 
-        func includes(_ fetch: Fetch) -> Bool {
+        func includesRequest(of fetch: Fetch) -> Bool {
             switch self {
             case .handlers(let pattern): pattern.matches(fetch.handler)
             case .request(let handler, let request): fetch.handler == handler && fetch.request == request
@@ -78,54 +79,55 @@ struct DurableLoad {
     }
 
     /// Message that is carried out after a scan, with the body of a FETCH.
-    struct Waiting {
+    struct WaitingMessage {
         let message: ClientMessage
         let body: RequestBody?
         /// Number of rows that a scan has deleted for it; nil before that.
-        var removedRows: Int?
+        var deletedRowCount: Int?
     }
 
     /// The scan that runs; nil without one.
     var scan: Scan?
     /// Users with rows that stay in the table.
-    var leftovers: OrderedDictionary<PrincipalName, Leftover> = [:]
+    var unloadedRowsByUser: OrderedDictionary<PrincipalName, UnloadedRows> = [:]
     /// Waiting messages by client, in the order of their arrival. A client has at most one, because the shell passes no
     /// further message of it.
-    var messages: OrderedDictionary<Handle<ClientSession>, Waiting> = [:]
+    var waitingMessages: OrderedDictionary<Handle<ClientSession>, WaitingMessage> = [:]
     /// Spool files of results in the table, whose paths clients of earlier brokers may have. Held until all rows are
     /// loaded, each of which holds its own.
-    var files: [String] = []
+    var heldSpoolFiles: [String] = []
     /// Number of rows that were loaded.
-    var count = 0
+    var loadedRowCount = 0
 
     /// Whether the table may have rows that are not loaded.
-    var hasRows: Bool { scan != nil || !leftovers.isEmpty }
+    var hasRows: Bool { scan != nil || !unloadedRowsByUser.isEmpty }
 
-    var isEmpty: Bool { !hasRows && messages.isEmpty && files.isEmpty }
+    var isEmpty: Bool { !hasRows && waitingMessages.isEmpty && heldSpoolFiles.isEmpty }
 
     /// Whether waiting messages can be carried out.
-    var isBehind: Bool { scan == nil && !messages.isEmpty }
+    var hasRunnableMessages: Bool { scan == nil && !waitingMessages.isEmpty }
 
     /// Whether the rows of all users are being loaded.
-    var isLoadingAll: Bool { if case .all? = scan { true } else { false } }
+    var isLoadingAll: Bool { if case .allRows? = scan { true } else { false } }
 
     /// Returns whether a waiting message has this body.
-    func holds(_ body: BodyID) -> Bool {
-        !messages.isEmpty && messages.values.contains { $0.body?.id == body }
+    func holdsBody(_ body: BodyID) -> Bool {
+        !waitingMessages.isEmpty && waitingMessages.values.contains { $0.body?.bodyID == body }
     }
 
     /// Returns whether a message depends on the rows of all users: it names, lists or removes requests that may be
     /// among them. A plain FETCH does not, because a row takes its ID back when it is loaded.
-    static func needsRows(_ message: ClientMessage) -> Bool {
+    static func needsRowsLoaded(_ message: ClientMessage) -> Bool {
         switch message {
         case .fetch(let fetch): fetch.options.isDurable || fetch.options.replacesHandler
-        case .retry, .remove, .removeRequest, .priority: true
+        case .retry, .removeHandlers, .removeRequest, .setPriority: true
         case .query(let query, _):
             switch query {
-            case .handlers, .requests, .why: true
+            case .handlers, .requests, .explainRequest: true
             case .ping, .status, .ledger, .origins, .workers, .settings, .cluster, .cookies: false
             }
-        case .hello, .subscribe, .unsubscribe, .cookies, .acknowledge, .set, .read, .take, .bye: false
+        case .hello, .subscribe, .unsubscribe, .storeCookies, .acknowledge, .changeSetting, .readBody, .takeFile, .bye:
+            false
         }
     }
 }

@@ -4,37 +4,37 @@ package import EarshotWire
 /// State of a durable request in addition to its `Interest`: a record of `DurableBook`.
 package struct DurableRecord {
     /// Bytes of a durable request beside its head and its body: those that the store counts for a row.
-    static let rowBytes = 256
+    static let rowOverheadBytes = 256
 
     /// See `DurableBook` for the transitions.
     enum Phase {
         /// The request is being written, and not accepted yet.
-        case entering(Entering)
+        case writingRequest(UnacceptedRequest)
         /// The request is on the disk.
         case stored
         /// Its result is being written.
         ///
         /// - bytes: bytes of a body in memory.
-        case writing(bytes: Int)
+        case writingResult(bytes: Int)
         /// The request and its result are on the disk.
         case complete
         /// The result is being read.
-        case reading
+        case readingResult
         /// The result, a failure, is being deleted, because a client repeats the request.
-        case reopening(Entering)
+        case deletingFailure(UnacceptedRequest)
 
         var hasResult: Bool {
             switch self {
-            case .entering, .stored, .writing, .reopening: false
-            case .complete, .reading: true
+            case .writingRequest, .stored, .writingResult, .deletingFailure: false
+            case .complete, .readingResult: true
             }
         }
 
-        var writingBytes: Int { if case .writing(let bytes) = self { bytes } else { 0 } }
+        var resultBytesBeingWritten: Int { if case .writingResult(let bytes) = self { bytes } else { 0 } }
     }
 
     /// State until the request is on disk, or is pending there again.
-    package final class Entering {
+    package final class UnacceptedRequest {
         /// Nil for a repeated request, which is on disk only.
         package let fetch: Fetch?
         /// Messages that await ACCEPTED; of those of a session without numbers one.
@@ -48,7 +48,7 @@ package struct DurableRecord {
 
     let id: DurableID
     /// Time of the latest acceptance, possibly by an earlier broker.
-    var acceptedAt: Tick
+    var acceptedAt: MonotonicTime
     var phase: Phase
     /// Serial of its latest expiry timer, which makes earlier ones stale.
     var expiryTimer: UInt64 = 0
@@ -64,7 +64,7 @@ package struct DurableRecord {
 /// Name of a durable request on disk, unique over all lives of a broker.
 public struct DurableID: Hashable, Sendable {
     /// Largest value accepted from disk: far above any assigned one, with room for later ones.
-    static let maximum = UInt64(1) << 62
+    static let maximumStoredValue = UInt64(1) << 62
 
     /// 1 to 2^63 - 1, ascending.
     public var rawValue: UInt64
@@ -99,7 +99,7 @@ public struct DurableEntry: Equatable, Sendable {
     public var resultBytes: Int
 
     /// Bytes that count for the principal.
-    var bytes: Int { head.count + DurableRecord.rowBytes + resultBytes }
+    var quotaBytes: Int { head.count + DurableRecord.rowOverheadBytes + resultBytes }
 
     public init(
         id: DurableID, acceptedAt: Int64, head: [UInt8], principal: String? = nil, hasResult: Bool,
@@ -123,9 +123,9 @@ public struct DurableEntry: Equatable, Sendable {
 /// Outcome of a durable request, to be written to disk.
 public struct DurableResult: Equatable, Sendable {
     /// The terminal without a path, with sequence number 0.
-    public var head: [UInt8]
+    public var terminalHead: [UInt8]
     /// Length of its body in bytes; 0 without a body.
-    public var length: Int
+    public var bodyLength: Int
     /// SHA-256 of the body, as 64 hexadecimal digits.
     public var sha256: String?
     /// The body, if it is in memory.
@@ -135,14 +135,14 @@ public struct DurableResult: Equatable, Sendable {
 }
 
 /// Outcome of a durable request, read from disk.
-public struct DurableContent: Equatable, Sendable {
+public struct DurableOutcome: Equatable, Sendable {
     /// The terminal, as in `DurableResult`.
-    public var head: [UInt8]
+    public var terminalHead: [UInt8]
     /// Also `missing` for a terminal without a body.
     public var body: CachedBody
 
     public init(head: [UInt8], body: CachedBody) {
-        self.head = head
+        self.terminalHead = head
         self.body = body
     }
 }

@@ -34,85 +34,85 @@ package struct Flight {
     }
 
     /// Properties that a plain GET lacks.
-    private final class RareFields {
+    private final class NonDefaultProperties {
         let method: HTTPMethod
-        let fields: HeaderFields
+        let headerFields: HeaderFields
         let route: Route
         let jar: String?
         let variant: String
         let redirect: RedirectMode
         /// Partition of flights and stored responses, for redirects to inherit; see `Principals`.
         let partition: String?
-        let isAlone: Bool
-        let isExact: Bool
+        let servesSingleRequest: Bool
+        let requiresEqualFields: Bool
         let body: BodyID?
-        let mode: CacheMode
+        let cacheMode: CacheMode
 
         init(
             _ request: HTTPRequest, _ redirect: RedirectMode, _ key: FlightKey, _ partition: String?, isAlone: Bool,
             body: BodyID?
         ) {
-            mode = key.mode
-            isExact = key.isExact
+            cacheMode = key.cacheMode
+            requiresEqualFields = key.requiresEqualFields
             method = request.method
-            fields = request.fields
-            variant = key.variant
+            headerFields = request.fields
+            variant = key.variantText
             route = request.route
-            jar = request.jar
+            jar = request.cookieJarOwner
             self.redirect = redirect
             self.partition = partition
-            self.isAlone = isAlone
+            self.servesSingleRequest = isAlone
             self.body = body
         }
     }
 
     /// Redirects and failed attempts, which few flights have.
-    struct Extras {
+    struct RedirectAndFailureState {
         /// Flights that were redirected to it.
-        var parents = Chain<Flight>()
+        var parentFlights = LinkedList<Flight>()
         /// Status of its redirect.
         var redirectStatus = 0
         /// Largest number of decoded bytes that a failed attempt received.
-        var mostReceivedBytes = 0
+        var maximumReceivedBytes = 0
         /// Failed attempts that may be retried.
-        var failures: UInt8 = 0
+        var retryableFailureCount: UInt8 = 0
         /// Failed attempts since the latest one that extended the body, that one included.
-        var failedAttempts: UInt8 = 0
+        var failedAttemptsWithoutProgress: UInt8 = 0
         /// Number of workers that died while they ran it.
         var workerDeaths: UInt8 = 0
         /// Whether the flight ran isolated, or alone after an earlier death, at the latest death of its worker.
-        var isSuspected = false
+        var wasIsolatedAtWorkerDeath = false
     }
 
     let id: UInt64
     package let url: FetchURL
     /// nil for a plain GET.
-    private var rareFields: RareFields?
+    private var nonDefaultProperties: NonDefaultProperties?
     /// Hash of its key.
     private(set) var keyHash: UInt32
     /// Its origin, separately for each set of credentials.
-    package var scope: Handle<OriginScope>
+    package var originScope: Handle<OriginScope>
     /// Requests that wait for it directly.
-    var interests = Chain<Interest>()
+    var interests = LinkedList<Interest>()
     /// Longest timeout that one of its interests allows.
     var timeoutMilliseconds: UInt32 = 0
     /// Attempts assigned to workers.
-    package var attempts: UInt32 = 0
+    package var assignedAttemptCount: UInt32 = 0
     package private(set) var phase = Phase.queued
-    var retries: UInt8 = 0
+    var maximumRetries: UInt8 = 0
     /// Whether its last worker died and it has not survived isolation since.
-    package var isSuspect = false
+    package var isSuspectedOfWorkerDeath = false
     /// Whether an attempt failed in a way that HTTP/2 may have caused. Later attempts then use HTTP/1.1.
     var avoidsHTTP2 = false
     /// Whether the cache revalidates a stale response with it.
     var isRevalidation = false
     /// Whether other nodes of the cluster want its result.
-    var isHosted = false
+    var isAwaitedByOtherNodes = false
     /// Whether the table has extras of it.
     var hasExtras = false
 
     /// Changes the phase. Called by `FlightTable`, which counts the phases.
-    mutating func enter(_ next: Phase) {
+    mutating func transition(to next: Phase) {
         precondition(Self.isLegal(from: phase, to: next), "flight \(id) cannot become \(next) when it is \(phase)")
         phase = next
     }
@@ -131,57 +131,62 @@ package struct Flight {
     }
 
     var request: HTTPRequest {
-        HTTPRequest(method: method, url: url, fields: fields, route: route, jar: jar)
+        HTTPRequest(method: method, url: url, fields: headerFields, route: route, cookieJarOwner: jar)
     }
 
-    var method: HTTPMethod { rareFields?.method ?? .get }
+    var method: HTTPMethod { nonDefaultProperties?.method ?? .get }
 
-    var route: Route { rareFields?.route ?? Route() }
+    var route: Route { nonDefaultProperties?.route ?? Route() }
 
-    var jar: String? { rareFields?.jar }
+    var jar: String? { nonDefaultProperties?.jar }
 
     /// Request fields that a client sets.
-    var fields: HeaderFields { rareFields?.fields ?? HeaderFields() }
+    var headerFields: HeaderFields { nonDefaultProperties?.headerFields ?? HeaderFields() }
 
     var isRunning: Bool { if case .running = phase { true } else { false } }
 
-    var redirect: RedirectMode { rareFields?.redirect ?? .follow }
+    var redirect: RedirectMode { nonDefaultProperties?.redirect ?? .follow }
 
-    var partition: String? { rareFields?.partition }
+    var partition: String? { nonDefaultProperties?.partition }
 
     /// Whether it serves one request, and no other may join it.
-    var isAlone: Bool { rareFields?.isAlone ?? false }
+    var servesSingleRequest: Bool { nonDefaultProperties?.servesSingleRequest ?? false }
 
     /// Whether anonymous requests of several users can have joined it.
-    var isOpenToUsers: Bool { partition == nil && !isAlone && CredentialRule.standard.isAnonymous(request) }
+    var mayServeSeveralUsers: Bool {
+        partition == nil && !servesSingleRequest && CredentialRule.standard.isAnonymous(request)
+    }
 
     /// Whether its requests have all fields in common, see `FlightKey`.
-    var isExact: Bool { rareFields?.isExact ?? false }
+    var requiresEqualFields: Bool { nonDefaultProperties?.requiresEqualFields ?? false }
 
     /// Body of the request.
-    var body: BodyID? { rareFields?.body }
+    var body: BodyID? { nonDefaultProperties?.body }
 
-    var mode: CacheMode { rareFields?.mode ?? .default }
+    var cacheMode: CacheMode { nonDefaultProperties?.cacheMode ?? .default }
 
     /// Takes the mode of a key that is otherwise equal.
-    mutating func takeMode(of key: FlightKey) {
-        rareFields = RareFields(request, redirect, key, partition, isAlone: isAlone, body: body)
+    mutating func adoptCacheMode(of key: FlightKey) {
+        nonDefaultProperties = NonDefaultProperties(
+            request, redirect, key, partition, isAlone: servesSingleRequest, body: body)
     }
 
     /// Takes a key that no request has, in another partition.
-    mutating func isolate(in partition: String) {
-        let key = FlightKey(request, redirect: redirect, partition: partition, alone: id, mode: mode, isExact: isExact)
-        rareFields = RareFields(request, redirect, key, partition, isAlone: isAlone, body: body)
+    mutating func isolate(inPartition partition: String) {
+        let key = FlightKey(
+            request, redirect: redirect, partition: partition, alone: id, mode: cacheMode, isExact: requiresEqualFields)
+        nonDefaultProperties = NonDefaultProperties(
+            request, redirect, key, partition, isAlone: servesSingleRequest, body: body)
         keyHash = key.hash
     }
 
-    var variant: String { rareFields?.variant ?? "" }
+    var variant: String { nonDefaultProperties?.variant ?? "" }
 
     var key: FlightKey { FlightKey(self) }
 
     /// Whether its key equals `key`; computed without making the key.
-    func has(_ key: FlightKey) -> Bool {
-        url.description == key.url && variant == key.variant && mode == key.mode
+    func hasKey(_ key: FlightKey) -> Bool {
+        url.description == key.url && variant == key.variantText && cacheMode == key.cacheMode
     }
 }
 
@@ -192,12 +197,12 @@ extension Flight {
         id: UInt64, request: HTTPRequest, redirect: RedirectMode, partition: String?, key: FlightKey,
         scope: Handle<OriginScope>, isAlone: Bool, body: BodyID?
     ) {
-        let isPlain = key.variant.isEmpty && key.mode == .default
+        let isPlain = key.variantText.isEmpty && key.cacheMode == .default
         self.init(
             id: id, url: request.url,
-            rareFields: isPlain
-                ? nil : RareFields(request, redirect, key, partition, isAlone: isAlone, body: body),
-            keyHash: key.hash, scope: scope)
+            nonDefaultProperties: isPlain
+                ? nil : NonDefaultProperties(request, redirect, key, partition, isAlone: isAlone, body: body),
+            keyHash: key.hash, originScope: scope)
     }
 }
 
@@ -208,4 +213,45 @@ extension Flight: Generational {
 /// Reference to a flight in timers, lists and requests to the shell, which may outlive the flight.
 public struct FlightName: Equatable, Sendable {
     package let reference: GenerationalHandle<Flight>
+}
+
+/// Next step of a flight after an attempt, or after an answer of the cache or of another node.
+///
+/// An outcome in a step is in the store already: the step has one reference to it. By value it would be copied from
+/// step to step.
+enum FlightStep {
+    /// Start of the next attempt.
+    enum NextAttemptStart {
+        case immediately
+        /// When the cool-down of the origin ends.
+        case afterCoolDown
+        case atTime(MonotonicTime)
+    }
+
+    /// Nothing more: the flight waits, or has ended.
+    case noFurtherAction
+    /// To decide about a response of an origin or of the cache.
+    indirect case evaluateResponse(Outcome.Response, HeaderFields)
+    /// To wait for the flight of a redirect's target.
+    indirect case awaitRedirectTarget(HTTPRequest, status: Int)
+    /// To queue the requests of a redirected flight, and to fail the flights whose chains of redirects are too long.
+    case requeueRedirected(exceedingHopLimit: [Handle<Flight>])
+    /// To repeat the flight after an attempt with this outcome, with which some of its requests end.
+    case retryFlight(after: Handle<Outcome>, ending: [Handle<Interest>], NextAttemptStart)
+    /// To queue the flight again after its body exceeded the size limits of these requests, which fail.
+    case requeueAfterOversizedBody(failing: [Handle<Interest>])
+    /// To queue the flight and its requests.
+    case enqueueFlight(isFirst: Bool)
+    /// To end the flight with this outcome, unless a stored response replaces a failure.
+    case endFlight(with: Handle<Outcome>)
+    /// To free the flight, which nothing needs any more.
+    case discardFlight
+
+    /// The end of a flight with a failure that has no response. A detail replaces the standard sentence of the code.
+    static func failure(
+        _ code: FailureCode, of flight: Handle<Flight>, detail: String? = nil, in records: inout Records
+    ) -> FlightStep {
+        .endFlight(
+            with: records.outcomes.insertWithOneReference(.failure(code, of: flight, detail: detail, in: &records)))
+    }
 }

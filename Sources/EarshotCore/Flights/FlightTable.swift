@@ -4,7 +4,7 @@ internal import OrderedCollections
 
 /// Flights by handle and by key, the requests that wait for them, and the redirects between them.
 ///
-/// `Flight.Phase` documents the phases of a flight; only `enter` changes them. Requests and workers are known by handle
+/// `Flight.Phase` documents the phases of a flight; only `enterPhase` changes them. Requests and workers are known by handle
 /// alone, outcomes are only kept. A key names at most one flight. A flight has one number and one ID from its begin to
 /// its removal.
 package struct FlightTable {
@@ -14,16 +14,16 @@ package struct FlightTable {
     private var lastID: UInt64 = 0
     package private(set) var phaseCounts = FlightCounts()
     /// Number of flights whose cache mode is not `default`.
-    private(set) var modedCount = 0
-    private var extras: [Handle<Flight>: Flight.Extras] = [:]
+    private(set) var nonDefaultCacheModeCount = 0
+    private var extrasByFlight: [Handle<Flight>: Flight.RedirectAndFailureState] = [:]
     /// Ends of the back-offs of flights in this phase.
-    package private(set) var pauses: [Handle<Flight>: Tick] = [:]
+    package private(set) var backOffEnds: [Handle<Flight>: MonotonicTime] = [:]
     /// Deferred cancellations of running or ended flights without requests.
-    private(set) var deferrals: [Handle<Flight>: DeferredCancellation] = [:]
+    private(set) var deferredCancellations: [Handle<Flight>: DeferredCancellation] = [:]
     /// Flights whose requests end in slices, in the order of their turns, with one reference to the outcome of each.
-    private var endingFlights: OrderedDictionary<Handle<Flight>, Handle<Outcome>> = [:]
-    private var interestChains = Chains<Interest>()
-    private var parentChains = Chains<Flight>()
+    private var flightsEndingInSlices: OrderedDictionary<Handle<Flight>, Handle<Outcome>> = [:]
+    private var interestChains = LinkedLists<Interest>()
+    private var parentChains = LinkedLists<Flight>()
 
     // MARK: Queries
 
@@ -34,13 +34,14 @@ package struct FlightTable {
     }
 
     /// Extras of a flight, which a change adds if needed.
-    subscript(extras flight: Handle<Flight>) -> Flight.Extras {
+    subscript(extras flight: Handle<Flight>) -> Flight.RedirectAndFailureState {
         @inline(__always) get {
-            flights[flight].hasExtras ? extras[flight, default: Flight.Extras()] : Flight.Extras()
+            flights[flight].hasExtras
+                ? extrasByFlight[flight, default: Flight.RedirectAndFailureState()] : Flight.RedirectAndFailureState()
         }
         _modify {
             flights[flight].hasExtras = true
-            yield &extras[flight, default: Flight.Extras()]
+            yield &extrasByFlight[flight, default: Flight.RedirectAndFailureState()]
         }
     }
 
@@ -62,19 +63,21 @@ package struct FlightTable {
 
     /// The flight with exactly this key; nil if there is none.
     @inline(__always)
-    func handle(of key: FlightKey) -> Handle<Flight>? { handlesByKey.find(key.hash) { flights[$0].has(key) } }
+    func handle(of key: FlightKey) -> Handle<Flight>? {
+        handlesByKey.findRecord(withHash: key.hash) { flights[$0].hasKey(key) }
+    }
 
     /// The flight that a request with this key joins; nil if it needs a new one.
     @inline(__always)
-    func joinable(_ key: FlightKey) -> Handle<Flight>? {
+    func joinableFlight(_ key: FlightKey) -> Handle<Flight>? {
         if let flight = handle(of: key) { return flight }
-        return modedCount > 0 || key.mode != .default ? stricter(than: key) : nil
+        return nonDefaultCacheModeCount > 0 || key.cacheMode != .default ? stricterFlight(than: key) : nil
     }
 
-    private func stricter(than key: FlightKey) -> Handle<Flight>? {
-        for mode in key.mode.stricter {
+    private func stricterFlight(than key: FlightKey) -> Handle<Flight>? {
+        for mode in key.cacheMode.satisfyingModes {
             var stricter = key
-            stricter.mode = mode
+            stricter.cacheMode = mode
             // A background revalidation must not delay a request that may use the stale response.
             if let flight = handle(of: stricter), !flights[flight].isRevalidation { return flight }
         }
@@ -84,10 +87,10 @@ package struct FlightTable {
     /// The flight of mode `default` that a request of mode `explicit` can still join. The cache has not answered that
     /// flight, so an origin will.
     @inline(__always)
-    func widerFlight(_ key: FlightKey) -> Handle<Flight>? {
-        guard key.mode == .explicit else { return nil }
+    func joinableDefaultModeFlight(_ key: FlightKey) -> Handle<Flight>? {
+        guard key.cacheMode == .explicit else { return nil }
         var wider = key
-        wider.mode = .default
+        wider.cacheMode = .default
         guard let flight = handle(of: wider) else { return nil }
         switch flights[flight].phase {
         case .queued, .running, .backingOff: return flight
@@ -99,7 +102,7 @@ package struct FlightTable {
 
     /// The flight that is or will be fetched for this one: the end of its chain of redirects.
     @inline(__always)
-    func leaf(of flight: Handle<Flight>) -> Handle<Flight> {
+    func endOfRedirectChain(of flight: Handle<Flight>) -> Handle<Flight> {
         var flight = flight
         while case .following(let child) = flights[flight].phase { flight = child }
         return flight
@@ -113,16 +116,18 @@ package struct FlightTable {
 
     /// Whether flights were redirected to this one and wait for it.
     @inline(__always)
-    func hasParents(_ flight: Handle<Flight>) -> Bool { !self[extras: flight].parents.isEmpty }
+    func hasParents(_ flight: Handle<Flight>) -> Bool { !self[extras: flight].parentFlights.isEmpty }
 
     /// Whether a request waits for a flight, directly or through a redirect.
     @inline(__always)
-    func isAwaited(_ flight: Handle<Flight>) -> Bool { !flights[flight].interests.isEmpty || hasParents(flight) }
+    func isAwaitedByRequest(_ flight: Handle<Flight>) -> Bool {
+        !flights[flight].interests.isEmpty || hasParents(flight)
+    }
 
     /// Whether a request, the cache or another node needs the result of a flight.
     @inline(__always)
-    func isWanted(_ flight: Handle<Flight>) -> Bool {
-        isAwaited(flight) || flights[flight].isRevalidation || flights[flight].isHosted
+    func isResultNeeded(_ flight: Handle<Flight>) -> Bool {
+        isAwaitedByRequest(flight) || flights[flight].isRevalidation || flights[flight].isAwaitedByOtherNodes
     }
 
     /// Requests that wait for a flight, then those of the flights redirected to it. O(requests).
@@ -133,7 +138,7 @@ package struct FlightTable {
     }
 
     /// Requests that wait for this flight, without those of flights redirected to it. O(requests).
-    func ownInterests(of flight: Handle<Flight>) -> [Handle<Interest>] {
+    func directInterests(of flight: Handle<Flight>) -> [Handle<Interest>] {
         interestChains.members(of: flights[flight].interests)
     }
 
@@ -141,7 +146,7 @@ package struct FlightTable {
     package func firstInterest(of flight: Handle<Flight>) -> Handle<Interest>? {
         var flight = flight
         while flights[flight].interests.isEmpty {
-            guard let parent = self[extras: flight].parents.first else { return nil }
+            guard let parent = self[extras: flight].parentFlights.first else { return nil }
             flight = parent
         }
         return flights[flight].interests.first
@@ -149,7 +154,7 @@ package struct FlightTable {
 
     /// Flights redirected to this one.
     func parents(of flight: Handle<Flight>) -> [Handle<Flight>] {
-        hasParents(flight) ? parentChains.members(of: self[extras: flight].parents) : []
+        hasParents(flight) ? parentChains.members(of: self[extras: flight].parentFlights) : []
     }
 
     /// Requests whose redirects led to a flight that no other request can join. Needed to detect a loop; loops of
@@ -157,7 +162,7 @@ package struct FlightTable {
     func ancestors(of flight: Handle<Flight>) -> [HTTPRequest] {
         var found: [HTTPRequest] = []
         var next = flight
-        while let parent = self[extras: next].parents.first {
+        while let parent = self[extras: next].parentFlights.first {
             found.append(flights[parent].request)
             next = parent
         }
@@ -167,7 +172,7 @@ package struct FlightTable {
     /// Flights that exceed the hop limit because `flight` was redirected: that flight itself, or ancestors that wait
     /// for it. Their own ancestors are not listed. Flights beyond the limit leave their chain at once, so chains stay
     /// short enough for recursion.
-    func tooFar(_ flight: Handle<Flight>, hops: Int) -> [Handle<Flight>] {
+    func flightsExceedingHopLimit(_ flight: Handle<Flight>, hops: Int) -> [Handle<Flight>] {
         var distance = 0
         var next = flight
         while case .following(let child) = flights[next].phase {
@@ -196,75 +201,77 @@ package struct FlightTable {
                 isAlone: isAlone, body: body))
         handlesByKey.insert(flight, key.hash)
         phaseCounts[.queued] += 1
-        if key.mode != .default { modedCount += 1 }
+        if key.cacheMode != .default { nonDefaultCacheModeCount += 1 }
         return flight
     }
 
     /// Changes the phase of a flight and counts it. All changes go through here.
-    mutating func enter(_ phase: Flight.Phase, _ flight: Handle<Flight>) {
+    mutating func enterPhase(_ phase: Flight.Phase, _ flight: Handle<Flight>) {
         let last = flights[flight].phase
-        flights[flight].enter(phase)
+        flights[flight].transition(to: phase)
         phaseCounts[last] -= 1
         phaseCounts[phase] += 1
-        if case .backingOff = last { pauses[flight] = nil }
+        if case .backingOff = last { backOffEnds[flight] = nil }
     }
 
     /// Enters `backingOff` until a time.
-    mutating func backOff(_ flight: Handle<Flight>, until end: Tick) {
-        enter(.backingOff, flight)
-        pauses[flight] = end
+    mutating func backOff(_ flight: Handle<Flight>, until end: MonotonicTime) {
+        enterPhase(.backingOff, flight)
+        backOffEnds[flight] = end
     }
 
     /// Frees a flight and its key. It must have no requests, redirects and deferred cancellation.
     mutating func remove(_ flight: Handle<Flight>) {
         precondition(
-            !isAwaited(flight) && deferrals[flight] == nil, "flight \(flights[flight].id) is still needed")
+            !isAwaitedByRequest(flight) && deferredCancellations[flight] == nil,
+            "flight \(flights[flight].id) is still needed")
         handlesByKey.remove(flight, flights[flight].keyHash)
-        pauses.drop(flight)
-        if flights[flight].hasExtras { extras[flight] = nil }
-        if flights[flight].mode != .default { modedCount -= 1 }
+        backOffEnds.removeUnlessEmpty(forKey: flight)
+        if flights[flight].hasExtras { extrasByFlight[flight] = nil }
+        if flights[flight].cacheMode != .default { nonDefaultCacheModeCount -= 1 }
         phaseCounts[flights[flight].phase] -= 1
-        flights.remove(flight)
+        flights.destroy(flight)
     }
 
-    /// Gives a flight found by `widerFlight` the stricter mode of a request, which its redirects inherit.
-    mutating func tighten(_ flight: Handle<Flight>, to key: FlightKey) {
+    /// Gives a flight found by `joinableDefaultModeFlight` the stricter mode of a request, which its redirects inherit.
+    mutating func adoptStricterMode(_ flight: Handle<Flight>, of key: FlightKey) {
         precondition(handle(of: key) == nil, "the key of flight \(flights[flight].id) is taken")
-        flights[flight].takeMode(of: key)
-        modedCount += 1
+        flights[flight].adoptCacheMode(of: key)
+        nonDefaultCacheModeCount += 1
     }
 
     /// Moves a flight, and those redirected to it, into another partition, where no request can join them.
-    mutating func isolate(_ flight: Handle<Flight>, in partition: String) {
+    mutating func isolateFlight(_ flight: Handle<Flight>, in partition: String) {
         handlesByKey.remove(flight, flights[flight].keyHash)
-        flights[flight].isolate(in: partition)
+        flights[flight].isolate(inPartition: partition)
         handlesByKey.insert(flight, flights[flight].keyHash)
-        for parent in parents(of: flight) { isolate(parent, in: partition) }
+        for parent in parents(of: flight) { isolateFlight(parent, in: partition) }
     }
 
     // MARK: Requests and redirects
 
     /// Adds a request that waits for a flight.
-    mutating func attach(_ interest: Handle<Interest>, to flight: Handle<Flight>) {
+    mutating func attachInterest(_ interest: Handle<Interest>, to flight: Handle<Flight>) {
         interestChains.append(interest, to: &flights[flight].interests)
     }
 
     /// Removes a request that waits for a flight.
-    mutating func detach(_ interest: Handle<Interest>, from flight: Handle<Flight>) {
+    mutating func detachInterest(_ interest: Handle<Interest>, from flight: Handle<Flight>) {
         interestChains.remove(interest, from: &flights[flight].interests)
     }
 
     /// Makes a flight wait for the flight of its redirect's target, which must not lead back to it.
     mutating func followRedirect(_ child: Handle<Flight>, by flight: Handle<Flight>) {
-        precondition(leaf(of: child) != flight, "flight \(flights[flight].id) would follow itself")
-        enter(.following(child: child), flight)
+        precondition(endOfRedirectChain(of: child) != flight, "flight \(flights[flight].id) would follow itself")
+        enterPhase(.following(child: child), flight)
         flights[child].hasExtras = true
-        parentChains.append(flight, to: &extras[child, default: Flight.Extras()].parents)
+        parentChains.append(flight, to: &extrasByFlight[child, default: Flight.RedirectAndFailureState()].parentFlights)
     }
 
     /// Removes a flight from those that wait for the one that it follows. The caller ends it next.
-    mutating func unfollow(_ child: Handle<Flight>, by flight: Handle<Flight>) {
-        parentChains.remove(flight, from: &extras[child, default: Flight.Extras()].parents)
+    mutating func stopFollowing(_ child: Handle<Flight>, by flight: Handle<Flight>) {
+        parentChains.remove(
+            flight, from: &extrasByFlight[child, default: Flight.RedirectAndFailureState()].parentFlights)
     }
 
     /// Detaches the flights redirected to a flight, none of which has requests.
@@ -273,7 +280,7 @@ package struct FlightTable {
     mutating func detachParents(of flight: Handle<Flight>) -> [Handle<Flight>] {
         var redirected: [Handle<Flight>] = []
         for parent in parents(of: flight) {
-            unfollow(flight, by: parent)
+            stopFollowing(flight, by: parent)
             redirected += detachParents(of: parent)
             redirected.append(parent)
         }
@@ -283,33 +290,38 @@ package struct FlightTable {
     // MARK: Deferred cancellation
 
     /// Defers the cancellation of a flight without requests. An outcome that is kept already stays.
-    mutating func deferCancellation(of flight: Handle<Flight>, by message: MessageMark?) {
-        precondition(!isAwaited(flight), "flight \(flights[flight].id) has requests")
-        deferrals[flight] = DeferredCancellation(message: message, outcome: deferrals[flight]?.outcome)
+    mutating func deferCancellation(of flight: Handle<Flight>, by message: MessagePosition?) {
+        precondition(!isAwaitedByRequest(flight), "flight \(flights[flight].id) has requests")
+        deferredCancellations[flight] = DeferredCancellation(
+            message: message, outcome: deferredCancellations[flight]?.outcome)
     }
 
     /// Keeps the outcome of a flight whose cancellation is deferred, and enters `ended`.
     ///
     /// - Returns: false if the flight has requests, or no deferred cancellation.
-    mutating func keepOutcome(_ outcome: Handle<Outcome>, of flight: Handle<Flight>) -> Bool {
-        guard !deferrals.isEmpty, !isAwaited(flight), deferrals[flight] != nil else { return false }
-        deferrals[flight]?.outcome = outcome
-        enter(.ended, flight)
+    mutating func retainOutcomeIfDeferred(_ outcome: Handle<Outcome>, of flight: Handle<Flight>) -> Bool {
+        guard !deferredCancellations.isEmpty, !isAwaitedByRequest(flight), deferredCancellations[flight] != nil else {
+            return false
+        }
+        deferredCancellations[flight]?.outcome = outcome
+        enterPhase(.ended, flight)
         return true
     }
 
     /// Ends a deferral, because the flight was rejoined.
     ///
     /// - Returns: the deferral; nil if there was none.
-    mutating func endDeferral(of flight: Handle<Flight>) -> DeferredCancellation? { deferrals.drop(flight) }
+    mutating func endDeferral(of flight: Handle<Flight>) -> DeferredCancellation? {
+        deferredCancellations.removeUnlessEmpty(forKey: flight)
+    }
 
     // MARK: Ends in slices
 
     /// The flight whose requests end next: `flight`, or one that was redirected to it if it has no requests left.
     @inline(__always)
-    func firstAwaited(upTo flight: Handle<Flight>) -> Handle<Flight> {
+    func nextFlightToEnd(upTo flight: Handle<Flight>) -> Handle<Flight> {
         var next = flight
-        while flights[next].interests.isEmpty, let parent = self[extras: next].parents.first { next = parent }
+        while flights[next].interests.isEmpty, let parent = self[extras: next].parentFlights.first { next = parent }
         return next
     }
 
@@ -317,39 +329,39 @@ package struct FlightTable {
     /// join it or a flight that was redirected to it. The flights take turns.
     ///
     /// - Returns: false if that has begun already.
-    mutating func endLater(_ flight: Handle<Flight>, with outcome: Handle<Outcome>) -> Bool {
-        guard endingFlights.removeValue(forKey: flight) == nil else {
-            endingFlights[flight] = outcome
+    mutating func endInSlices(_ flight: Handle<Flight>, with outcome: Handle<Outcome>) -> Bool {
+        guard flightsEndingInSlices.removeValue(forKey: flight) == nil else {
+            flightsEndingInSlices[flight] = outcome
             return false
         }
-        endingFlights[flight] = outcome
-        enter(.ended, flight)
-        isolate(flight, in: "ended")
+        flightsEndingInSlices[flight] = outcome
+        enterPhase(.ended, flight)
+        isolateFlight(flight, in: "ended")
         return true
     }
 
     /// The flight whose requests have the next turn to end, and its outcome; nil if there is none.
-    var nextToEnd: (flight: Handle<Flight>, outcome: Handle<Outcome>)? {
-        endingFlights.elements.first.map { ($0.key, $0.value) }
+    var nextFlightEndingInSlices: (flight: Handle<Flight>, outcome: Handle<Outcome>)? {
+        flightsEndingInSlices.elements.first.map { ($0.key, $0.value) }
     }
 
     /// Takes the outcome of a flight that ends, if one is kept, and ends the deferral of its cancellation.
     @inline(__always)
-    mutating func takeOutcome(of flight: Handle<Flight>) -> Handle<Outcome>? {
-        let kept = deferrals.drop(flight)?.outcome
-        return endingFlights.isEmpty ? kept : endingFlights.removeValue(forKey: flight) ?? kept
+    mutating func takeRetainedOutcome(of flight: Handle<Flight>) -> Handle<Outcome>? {
+        let kept = deferredCancellations.removeUnlessEmpty(forKey: flight)?.outcome
+        return flightsEndingInSlices.isEmpty ? kept : flightsEndingInSlices.removeValue(forKey: flight) ?? kept
     }
 
     // MARK: Memory
 
-    func canShrink(least: Int) -> Bool { flights.canShrink(least: least) }
+    func hasSpareCapacity(beyond: Int) -> Bool { flights.hasSpareCapacity(beyond: beyond) }
 
     /// Releases spare capacity of tables, and the entries of requests from `bound` on, which must not exist.
     mutating func releaseRoom(beyond bound: Int, least: Int) {
         flights.releaseRoom(least: least)
         handlesByKey.releaseRoom(least: least)
-        pauses.releaseRoom(least: least)
-        extras.releaseRoom(least: least)
+        backOffEnds.releaseRoom(least: least)
+        extrasByFlight.releaseRoom(least: least)
         interestChains.releaseRoom(beyond: bound, least: least)
         parentChains.releaseRoom(beyond: flights.bound, least: least)
     }
@@ -368,25 +380,26 @@ extension FlightTable {
             check(self.handle(of: flight.key) == number, "3: the key of flight \(flight.id) names another flight")
             check(flight.id <= lastID, "3: flight \(flight.id) has a future name")
             check(
-                (pauses[number] != nil) == (flight.phase == .backingOff), "4: flight \(flight.id) has a wrong back-off")
-            let kept = deferrals[number]?.outcome != nil
+                (backOffEnds[number] != nil) == (flight.phase == .backingOff),
+                "4: flight \(flight.id) has a wrong back-off")
+            let kept = deferredCancellations[number]?.outcome != nil
             check(
-                flight.phase != .ended || kept || endingFlights[number] != nil,
+                flight.phase != .ended || kept || flightsEndingInSlices[number] != nil,
                 "4: ended flight \(flight.id) has no kept outcome")
             let parents = parents(of: number)
             check(
                 parents.allSatisfy { flights[$0].phase == .following(child: number) },
                 "4: a parent of flight \(flight.id) follows another one")
             let members = interestChains.members(of: flight.interests)
-            let parentCount = Int(self[extras: number].parents.count)
+            let parentCount = Int(self[extras: number].parentFlights.count)
             check(
                 members.count == Int(flight.interests.count) && parents.count == parentCount,
                 "4: a chain of flight \(flight.id) is broken")
-            if flight.isAlone {
+            if flight.servesSingleRequest {
                 let sharing = members.count + parents.count
                 check(sharing <= 1, "3: \(sharing) share flight \(flight.id), which is to be alone")
             }
-            check(flight.hasExtras == (extras[number] != nil), "12: flight \(flight.id) has no extras")
+            check(flight.hasExtras == (extrasByFlight[number] != nil), "12: flight \(flight.id) has no extras")
             if case .following(let child) = flight.phase {
                 check(
                     flights.contains(child) && self.parents(of: child).contains(number),
@@ -394,9 +407,9 @@ extension FlightTable {
             }
         }
         check(counts == self.phaseCounts, "10: flights are counted \(self.phaseCounts), not \(counts)")
-        let moded = flights.indices.count { flights[$0].mode != .default }
-        check(moded == modedCount, "10: \(moded) flights have a mode, not \(modedCount)")
-        let keys = [Array(pauses.keys), Array(deferrals.keys), Array(extras.keys)]
+        let moded = flights.indices.count { flights[$0].cacheMode != .default }
+        check(moded == nonDefaultCacheModeCount, "10: \(moded) flights have a mode, not \(nonDefaultCacheModeCount)")
+        let keys = [Array(backOffEnds.keys), Array(deferredCancellations.keys), Array(extrasByFlight.keys)]
         check(
             keys.joined().allSatisfy { flights.contains($0) },
             "12: a back-off, a deferred cancellation or a record of extras has no flight")

@@ -20,30 +20,30 @@ package struct HandlerEntry {
     }
 
     package let id: HandlerID
-    let root: Handle<RootEntry>
+    let rootHandle: Handle<RootEntry>
     /// The principal that it belongs to.
     package let principal: Handle<Principal>
     private(set) var phase = Phase.named
     /// Requests whose IDs are taken, in the order of their arrival.
-    package var interests = Chain<Interest>()
+    package var interests = LinkedList<Interest>()
     /// Number of requests and waiting terminals that refer to this record.
-    var references = 0
+    var referenceCount = 0
     /// Clients subscribed to exactly this handler.
     var subscribers: [Handle<ClientSession>] = []
     /// Number of open requests that belong to the handler itself.
-    var ownRequests = 0
+    var openHandlerOwnedRequests = 0
     /// Durable requests whose outcomes are on disk, waiting for a listener.
-    var restingRequests = Chain<Interest>()
+    var durableRequestsAwaitingListener = LinkedList<Interest>()
     /// Number of outcomes held until there is a listener.
-    var heldCount = 0
+    var heldOutcomeCount = 0
     /// Epoch without listeners, which its grace timer names; nil while it has a listener.
-    var absenceEpoch: UInt64?
-    package var requests = Ledger.Requests()
+    var listenerAbsenceEpoch: UInt64?
+    package var requestCounts = Ledger.Requests()
 
     init(_ key: HandlerKey, root: Handle<RootEntry>) {
         id = key.id
         principal = key.principal
-        self.root = root
+        self.rootHandle = root
     }
 
     var key: HandlerKey { HandlerKey(principal, id) }
@@ -56,7 +56,7 @@ package struct HandlerEntry {
     var removal: HandlerRemoval? { if case .removing(let removal) = phase { removal } else { nil } }
 
     /// Changes the phase. All changes go through here.
-    mutating func enter(_ next: Phase) {
+    mutating func transition(to next: Phase) {
         precondition(Self.isLegal(from: phase, to: next), "handler \(id) cannot become \(next) when it is \(phase)")
         phase = next
     }
@@ -70,20 +70,20 @@ package struct HandlerEntry {
     }
 
     /// Adds an open request of this owner; nil for one that belongs to the handler itself.
-    mutating func ownerJoined(_ owner: Handle<ClientSession>?) {
-        if owner == nil { ownRequests += 1 }
+    mutating func addOpenRequest(ofOwner owner: Handle<ClientSession>?) {
+        if owner == nil { openHandlerOwnedRequests += 1 }
     }
 
     /// Moves a request of this owner from pending to its result.
     mutating func requestEnded(owner: Handle<ClientSession>?, _ change: (inout Ledger.Requests) -> Void) {
-        requests.pending -= 1
-        change(&requests)
-        ownerLeft(owner)
+        requestCounts.pending -= 1
+        change(&requestCounts)
+        removeOpenRequest(ofOwner: owner)
     }
 
     /// Removes an open request of this owner.
-    mutating func ownerLeft(_ owner: Handle<ClientSession>?) {
-        if owner == nil { ownRequests -= 1 }
+    mutating func removeOpenRequest(ofOwner owner: Handle<ClientSession>?) {
+        if owner == nil { openHandlerOwnedRequests -= 1 }
     }
 }
 
@@ -96,10 +96,35 @@ struct RootEntry {
 }
 
 /// Handlers and subtrees that one client is subscribed to.
-struct Subscriptions: Equatable {
+struct ClientSubscriptions: Equatable {
     /// The handlers.
     var handlers: Set<Handle<HandlerEntry>> = []
     var subtrees: OrderedSet<HandlerKey> = []
 
     var count: Int { handlers.count + subtrees.count }
+}
+
+/// Name of a handler in the namespace of its principal. Equal names of two principals are different handlers.
+package struct HandlerKey: Hashable {
+    /// Its principal.
+    package let principal: Handle<Principal>
+    package let id: HandlerID
+
+    package init(_ principal: Handle<Principal>, _ id: HandlerID) {
+        self.principal = principal
+        self.id = id
+    }
+
+    /// Names of all subtrees that contain this handler, shortest first.
+    var enclosingSubtreeKeys: [HandlerKey] { id.ancestorSubtrees.map { HandlerKey(principal, $0) } }
+
+    package static func == (left: HandlerKey, right: HandlerKey) -> Bool {
+        left.principal == right.principal && left.id == right.id
+    }
+
+    /// Skips the principal of a bus with one user, since names alone spread well there.
+    package func hash(into hasher: inout Hasher) {
+        hasher.combine(id)
+        if principal != PrincipalTable.administrator { hasher.combine(principal) }
+    }
 }

@@ -14,19 +14,19 @@ package struct HandlerRegistry {
     /// Named handlers.
     private var handlesByKey: [HandlerKey: Handle<HandlerEntry>] = [:]
     /// The same handlers by principal, then in the byte order of their names.
-    package private(set) var nameOrder = OrderedHandles<HandlerEntry>()
+    package private(set) var handlersInNameOrder = OrderedHandles<HandlerEntry>()
     /// Roots by the text of their principals, see `rootText`.
     private var rootHandles: [String: Handle<RootEntry>] = [:]
     /// Clients subscribed to all handlers below a name.
-    private var subtrees: [HandlerKey: [Handle<ClientSession>]] = [:]
+    private var subtreeSubscribers: [HandlerKey: [Handle<ClientSession>]] = [:]
     /// Subscriptions by client, for clients that have one.
-    private var subscriptions: [Handle<ClientSession>: Subscriptions] = [:]
-    private var requestChains = Chains<Interest>()
-    private var restingChains = Chains<Interest>()
+    private var subscriptions: [Handle<ClientSession>: ClientSubscriptions] = [:]
+    private var requestChains = LinkedLists<Interest>()
+    private var durableRequestChains = LinkedLists<Interest>()
     /// Handlers being removed, in the order of their turns.
-    private(set) var removing: Deque<Handle<HandlerEntry>> = []
+    private(set) var handlersBeingRemoved: Deque<Handle<HandlerEntry>> = []
     /// Handlers being removed, by their former names.
-    private var formerHandles: [HandlerKey: [Handle<HandlerEntry>]] = [:]
+    private var removedHandlesByFormerKey: [HandlerKey: [Handle<HandlerEntry>]] = [:]
 
     // MARK: Queries
 
@@ -45,7 +45,7 @@ package struct HandlerRegistry {
     var rootCount: Int { roots.count }
 
     /// Number of subtrees with subscribers.
-    var subtreeCount: Int { subtrees.count }
+    var subtreeCount: Int { subtreeSubscribers.count }
 
     /// Clients with a subscription, in any order.
     var subscribedClients: some Collection<Handle<ClientSession>> { subscriptions.keys }
@@ -61,7 +61,7 @@ package struct HandlerRegistry {
     func hasRoot(_ name: String) -> Bool { rootHandles[name] != nil }
 
     /// First segment of a handler's name, with the name of its principal; see `rootText`.
-    func rootName(of handler: Handle<HandlerEntry>) -> String { roots[handlers[handler].root].name }
+    func rootName(of handler: Handle<HandlerEntry>) -> String { roots[handlers[handler].rootHandle].name }
 
     /// Text of a root, which names its cookie jar: the first segment of its handlers, after the principal and a space
     /// unless the principal is the administrator. No segment contains a space.
@@ -70,12 +70,13 @@ package struct HandlerRegistry {
     }
 
     /// Position of the first handler that is not before `name` in the order of principals and names. O(log handlers).
-    package func position(of name: String, _ principal: Handle<Principal>) -> OrderedHandles<HandlerEntry>.Position {
-        nameOrder.firstPosition { precedes(name, principal, $0) }
+    package func namePosition(of name: String, _ principal: Handle<Principal>) -> OrderedHandles<HandlerEntry>.Position
+    {
+        handlersInNameOrder.firstPosition { handlerPrecedes(name, principal, $0) }
     }
 
     /// Whether a handler is before a name of a principal in the order.
-    func precedes(_ name: String, _ principal: Handle<Principal>, _ handler: Handle<HandlerEntry>) -> Bool {
+    func handlerPrecedes(_ name: String, _ principal: Handle<Principal>, _ handler: Handle<HandlerEntry>) -> Bool {
         let other = handlers[handler].principal
         return other == principal ? handlers[handler].id.description < name : other < principal
     }
@@ -86,34 +87,34 @@ package struct HandlerRegistry {
     /// - Parameters:
     ///   - first: name at which the search in a subtree begins; nil for its start.
     ///   - limit: maximum number of handlers of a subtree.
-    func matching(
-        _ pattern: HandlerPattern, of principal: Handle<Principal>, from first: String? = nil, limit: Int = .max
+    func handlers(
+        matching pattern: HandlerPattern, of principal: Handle<Principal>, from first: String? = nil, limit: Int = .max
     ) -> [Handle<HandlerEntry>] {
         switch pattern {
         case .handler(let id): handlesByKey[HandlerKey(principal, id)].map { [$0] } ?? []
         case .subtree:
-            nameOrder.handles(from: position(of: first ?? pattern.description, principal), limit: limit) {
+            handlersInNameOrder.handles(from: namePosition(of: first ?? pattern.description, principal), limit: limit) {
                 handlers[$0].principal == principal && pattern.matches(handlers[$0].id)
             }
         }
     }
 
     /// Handlers of a principal with a name, in the byte order of their names. O(log handlers + its handlers).
-    package func all(of principal: Handle<Principal>) -> [Handle<HandlerEntry>] {
-        nameOrder.handles(from: position(of: "", principal)) { handlers[$0].principal == principal }
+    package func namedHandlers(of principal: Handle<Principal>) -> [Handle<HandlerEntry>] {
+        handlersInNameOrder.handles(from: namePosition(of: "", principal)) { handlers[$0].principal == principal }
     }
 
     /// Whether a client is subscribed to a subtree.
-    var hasSubtreeSubscriptions: Bool { !subtrees.isEmpty }
+    var hasSubtreeSubscriptions: Bool { !subtreeSubscribers.isEmpty }
 
     /// Clients subscribed to a handler or to a subtree with it, each once.
     func subscribers(of handler: Handle<HandlerEntry>) -> [Handle<ClientSession>] {
-        subtrees.isEmpty ? handlers[handler].subscribers : allSubscribers(of: handler)
+        subtreeSubscribers.isEmpty ? handlers[handler].subscribers : allSubscribers(of: handler)
     }
 
     private func allSubscribers(of handler: Handle<HandlerEntry>) -> [Handle<ClientSession>] {
         var all = OrderedSet(handlers[handler].subscribers)
-        for prefix in handlers[handler].key.prefixes { all.formUnion(subtrees[prefix] ?? []) }
+        for prefix in handlers[handler].key.enclosingSubtreeKeys { all.formUnion(subtreeSubscribers[prefix] ?? []) }
         return all.elements
     }
 
@@ -124,13 +125,17 @@ package struct HandlerRegistry {
     }
 
     /// Handlers and subtrees of a client.
-    func subscriptions(of client: Handle<ClientSession>) -> Subscriptions { subscriptions[client] ?? Subscriptions() }
+    func subscriptions(of client: Handle<ClientSession>) -> ClientSubscriptions {
+        subscriptions[client] ?? ClientSubscriptions()
+    }
 
     /// Any handler of a client. Holds no copy of the set, which the caller changes next.
-    func anyHandler(of client: Handle<ClientSession>) -> Handle<HandlerEntry>? { subscriptions[client]?.handlers.first }
+    func anySubscribedHandler(of client: Handle<ClientSession>) -> Handle<HandlerEntry>? {
+        subscriptions[client]?.handlers.first
+    }
 
     /// The newest subtree of a client.
-    func lastSubtree(of client: Handle<ClientSession>) -> HandlerKey? { subscriptions[client]?.subtrees.last }
+    func newestSubtree(of client: Handle<ClientSession>) -> HandlerKey? { subscriptions[client]?.subtrees.last }
 
     func subscriptionCount(of client: Handle<ClientSession>) -> Int { subscriptions[client]?.count ?? 0 }
 
@@ -140,29 +145,29 @@ package struct HandlerRegistry {
     }
 
     /// The request of the same handler that arrived next; nil for the newest.
-    func request(after interest: Handle<Interest>) -> Handle<Interest>? {
+    func nextRequest(after interest: Handle<Interest>) -> Handle<Interest>? {
         requestChains.next(after: interest)
     }
 
     /// Durable requests of a handler whose outcomes are on disk. O(requests).
-    func restingRequests(of handler: Handle<HandlerEntry>) -> [Handle<Interest>] {
-        restingChains.members(of: handlers[handler].restingRequests)
+    func durableRequestsAwaitingListener(of handler: Handle<HandlerEntry>) -> [Handle<Interest>] {
+        durableRequestChains.members(of: handlers[handler].durableRequestsAwaitingListener)
     }
 
     // MARK: Names
 
     /// Adds a handler. Its name must not be taken. The caller adds a request or a subscriber next, or calls
-    /// `dropIfIdle`.
+    /// `freeIfIdle`.
     ///
     /// - Parameter name: name of its principal; nil for the administrator.
     /// - Returns: the handler, and whether it is the first handler of its root.
-    mutating func add(
+    mutating func addHandler(
         _ key: HandlerKey, of name: PrincipalName? = nil
     ) -> (number: Handle<HandlerEntry>, isFirstOfRoot: Bool) {
-        add(key, rootText: Self.rootText(key.id, of: name))
+        addHandler(key, rootText: Self.rootText(key.id, of: name))
     }
 
-    private mutating func add(
+    private mutating func addHandler(
         _ key: HandlerKey, rootText name: String
     ) -> (number: Handle<HandlerEntry>, isFirstOfRoot: Bool) {
         precondition(handlesByKey[key] == nil, "there are two handlers \(key.id)")
@@ -171,7 +176,7 @@ package struct HandlerRegistry {
         rootHandles[name] = root
         let handler = handlers.insert(HandlerEntry(key, root: root))
         handlesByKey[key] = handler
-        nameOrder.insert(handler, at: position(of: key.id.description, key.principal))
+        handlersInNameOrder.insert(handler, at: namePosition(of: key.id.description, key.principal))
         roots[root].handlers += 1
         return (handler, known == nil)
     }
@@ -179,29 +184,29 @@ package struct HandlerRegistry {
     /// Frees a handler that is idle.
     ///
     /// - Returns: the root if no other handler has it; nil otherwise.
-    mutating func dropIfIdle(_ handler: Handle<HandlerEntry>) -> String? {
+    mutating func freeIfIdle(_ handler: Handle<HandlerEntry>) -> String? {
         guard isIdle(handler) else { return nil }
         if handlers[handler].isNamed { releaseName(of: handler) }
-        let root = handlers[handler].root
-        handlers.remove(handler)
+        let root = handlers[handler].rootHandle
+        handlers.destroy(handler)
         roots[root].handlers -= 1
         guard roots[root].handlers == 0 else { return nil }
         let name = roots[root].name
         rootHandles[name] = nil
-        roots.remove(root)
+        roots.destroy(root)
         return name
     }
 
     /// Whether nothing refers to a handler, and it is not being removed. Reads one field at a time, because the
     /// compiler copies a whole record for its computed properties.
     private func isIdle(_ handler: Handle<HandlerEntry>) -> Bool {
-        handlers[handler].references == 0 && handlers[handler].subscribers.isEmpty && !handlers[handler].isRemoving
+        handlers[handler].referenceCount == 0 && handlers[handler].subscribers.isEmpty && !handlers[handler].isRemoving
     }
 
     private mutating func releaseName(of handler: Handle<HandlerEntry>) {
         let key = handlers[handler].key
         handlesByKey[key] = nil
-        nameOrder.remove(at: position(of: key.id.description, key.principal))
+        handlersInNameOrder.remove(at: namePosition(of: key.id.description, key.principal))
     }
 
     // MARK: Subscriptions
@@ -209,54 +214,56 @@ package struct HandlerRegistry {
     /// - Returns: whether the client was not subscribed to exactly this handler.
     mutating func subscribe(_ client: Handle<ClientSession>, to handler: Handle<HandlerEntry>) -> Bool {
         precondition(handlers[handler].isNamed, "handler \(handler) was removed")
-        guard subscriptions[client, default: Subscriptions()].handlers.insert(handler).inserted else { return false }
+        guard subscriptions[client, default: ClientSubscriptions()].handlers.insert(handler).inserted else {
+            return false
+        }
         handlers[handler].subscribers.append(client)
         return true
     }
 
-    /// - Returns: whether the client was subscribed. The caller calls `dropIfIdle` then.
+    /// - Returns: whether the client was subscribed. The caller calls `freeIfIdle` then.
     mutating func unsubscribe(_ client: Handle<ClientSession>, from handler: Handle<HandlerEntry>) -> Bool {
         guard subscriptions[client]?.handlers.remove(handler) != nil else { return false }
         handlers[handler].subscribers.removeAll { $0 == client }
-        dropSubscriptionsIfNone(of: client)
+        removeSubscriptionsIfEmpty(of: client)
         return true
     }
 
     /// - Returns: whether the client was not subscribed to this subtree.
     mutating func subscribe(_ client: Handle<ClientSession>, toSubtree key: HandlerKey) -> Bool {
-        guard subscriptions[client, default: Subscriptions()].subtrees.append(key).inserted else { return false }
-        subtrees[key, default: []].append(client)
+        guard subscriptions[client, default: ClientSubscriptions()].subtrees.append(key).inserted else { return false }
+        subtreeSubscribers[key, default: []].append(client)
         return true
     }
 
     /// - Returns: whether the client was subscribed to this subtree.
     mutating func unsubscribe(_ client: Handle<ClientSession>, fromSubtree key: HandlerKey) -> Bool {
         guard subscriptions[client]?.subtrees.remove(key) != nil else { return false }
-        subtrees[key]?.removeAll { $0 == client }
-        if subtrees[key]?.isEmpty == true { subtrees[key] = nil }
-        dropSubscriptionsIfNone(of: client)
+        subtreeSubscribers[key]?.removeAll { $0 == client }
+        if subtreeSubscribers[key]?.isEmpty == true { subtreeSubscribers[key] = nil }
+        removeSubscriptionsIfEmpty(of: client)
         return true
     }
 
-    private mutating func dropSubscriptionsIfNone(of client: Handle<ClientSession>) {
+    private mutating func removeSubscriptionsIfEmpty(of client: Handle<ClientSession>) {
         if subscriptions[client]?.count == 0 { subscriptions[client] = nil }
     }
 
     /// Begins an epoch without listeners. Its grace timer names the serial.
-    mutating func awaitListener(of handler: Handle<HandlerEntry>, serial: UInt64) {
-        handlers[handler].absenceEpoch = serial
+    mutating func beginListenerAbsence(of handler: Handle<HandlerEntry>, serial: UInt64) {
+        handlers[handler].listenerAbsenceEpoch = serial
     }
 
     /// Ends the epoch without listeners.
-    mutating func listenerCame(_ handler: Handle<HandlerEntry>) { handlers[handler].absenceEpoch = nil }
+    mutating func endListenerAbsence(_ handler: Handle<HandlerEntry>) { handlers[handler].listenerAbsenceEpoch = nil }
 
     // MARK: Requests
 
     /// Adds a reference to a handler: an additional request or waiting terminal needs its record.
-    mutating func retain(_ handler: Handle<HandlerEntry>) { handlers[handler].references += 1 }
+    mutating func retainHandler(_ handler: Handle<HandlerEntry>) { handlers[handler].referenceCount += 1 }
 
-    /// Removes a reference. The caller calls `dropIfIdle` next.
-    mutating func release(_ handler: Handle<HandlerEntry>) { handlers[handler].references -= 1 }
+    /// Removes a reference. The caller calls `freeIfIdle` next.
+    mutating func releaseHandler(_ handler: Handle<HandlerEntry>) { handlers[handler].referenceCount -= 1 }
 
     /// Adds a new request, and a reference.
     ///
@@ -264,15 +271,15 @@ package struct HandlerRegistry {
     mutating func requestAdded(
         _ interest: Handle<Interest>, to handler: Handle<HandlerEntry>, owner: Handle<ClientSession>?
     ) {
-        retain(handler)
+        retainHandler(handler)
         requestChains.append(interest, to: &handlers[handler].interests)
-        handlers[handler].ownerJoined(owner)
-        handlers[handler].requests.submitted += 1
-        handlers[handler].requests.pending += 1
+        handlers[handler].addOpenRequest(ofOwner: owner)
+        handlers[handler].requestCounts.submitted += 1
+        handlers[handler].requestCounts.pending += 1
     }
 
     /// Removes a request whose ID is free.
-    mutating func requestUnlisted(_ interest: Handle<Interest>, of handler: Handle<HandlerEntry>) {
+    mutating func requestIDFreed(_ interest: Handle<Interest>, of handler: Handle<HandlerEntry>) {
         requestChains.remove(interest, from: &handlers[handler].interests)
     }
 
@@ -285,53 +292,53 @@ package struct HandlerRegistry {
 
     /// Reverses `requestEnded` for a request that belongs to the handler itself.
     mutating func requestReopened(of handler: Handle<HandlerEntry>, _ change: (inout Ledger.Requests) -> Void) {
-        handlers[handler].requests.pending += 1
-        change(&handlers[handler].requests)
-        handlers[handler].ownerJoined(nil)
+        handlers[handler].requestCounts.pending += 1
+        change(&handlers[handler].requestCounts)
+        handlers[handler].addOpenRequest(ofOwner: nil)
     }
 
     /// Makes another client the owner of an open request.
     mutating func requestTransferred(
         of handler: Handle<HandlerEntry>, from owner: Handle<ClientSession>, to client: Handle<ClientSession>
     ) {
-        handlers[handler].ownerLeft(owner)
-        handlers[handler].ownerJoined(client)
+        handlers[handler].removeOpenRequest(ofOwner: owner)
+        handlers[handler].addOpenRequest(ofOwner: client)
     }
 
     /// Counts an outcome held until there is a listener.
-    mutating func outcomeHeld(of handler: Handle<HandlerEntry>) { handlers[handler].heldCount += 1 }
+    mutating func countHeldOutcome(of handler: Handle<HandlerEntry>) { handlers[handler].heldOutcomeCount += 1 }
 
     /// Counts an outcome that is not held any more.
-    mutating func outcomeReleased(of handler: Handle<HandlerEntry>) { handlers[handler].heldCount -= 1 }
+    mutating func uncountHeldOutcome(of handler: Handle<HandlerEntry>) { handlers[handler].heldOutcomeCount -= 1 }
 
     /// Adds a durable request whose outcome is on disk only.
-    mutating func addResting(_ interest: Handle<Interest>, of handler: Handle<HandlerEntry>) {
-        restingChains.append(interest, to: &handlers[handler].restingRequests)
+    mutating func addDurableAwaitingListener(_ interest: Handle<Interest>, of handler: Handle<HandlerEntry>) {
+        durableRequestChains.append(interest, to: &handlers[handler].durableRequestsAwaitingListener)
     }
 
-    /// Removes a durable request added by `addResting`.
-    mutating func endRest(_ interest: Handle<Interest>, of handler: Handle<HandlerEntry>) {
-        restingChains.remove(interest, from: &handlers[handler].restingRequests)
+    /// Removes a durable request added by `addDurableAwaitingListener`.
+    mutating func removeDurableAwaitingListener(_ interest: Handle<Interest>, of handler: Handle<HandlerEntry>) {
+        durableRequestChains.remove(interest, from: &handlers[handler].durableRequestsAwaitingListener)
     }
 
     /// Counts pending requests whose failures are kept on disk.
-    mutating func failureKept(_ change: Int, of handler: Handle<HandlerEntry>) {
-        handlers[handler].requests.kept += change
+    mutating func countStoredFailures(_ change: Int, of handler: Handle<HandlerEntry>) {
+        handlers[handler].requestCounts.keptFailures += change
     }
 
     // MARK: Removal
 
     /// Takes the name from a handler, whose requests are doomed from then on. The name and its subscribers go to a new
     /// record if there are any.
-    mutating func removeName(_ handler: Handle<HandlerEntry>, _ removal: HandlerRemoval) {
+    mutating func beginRemoval(of handler: Handle<HandlerEntry>, _ removal: HandlerRemoval) {
         releaseName(of: handler)
-        handlers[handler].enter(.removing(removal))
-        removing.append(handler)
+        handlers[handler].transition(to: .removing(removal))
+        handlersBeingRemoved.append(handler)
         let key = handlers[handler].key
-        formerHandles[key, default: []].append(handler)
+        removedHandlesByFormerKey[key, default: []].append(handler)
         let subscribers = handlers[handler].subscribers
         guard !subscribers.isEmpty else { return }
-        let successor = add(key, rootText: rootName(of: handler)).number
+        let successor = addHandler(key, rootText: rootName(of: handler)).number
         handlers[handler].subscribers = []
         handlers[successor].subscribers = subscribers
         for client in subscribers {
@@ -341,36 +348,39 @@ package struct HandlerRegistry {
     }
 
     /// Handlers being removed that had this name, in the order of their removal.
-    func removing(_ key: HandlerKey) -> [Handle<HandlerEntry>] { formerHandles[key] ?? [] }
+    func handlersBeingRemoved(formerly key: HandlerKey) -> [Handle<HandlerEntry>] {
+        removedHandlesByFormerKey[key] ?? []
+    }
 
     /// Withdraws a client from the listeners of a handler being removed.
     ///
     /// - Returns: whether it was one of them.
-    mutating func ignore(_ client: Handle<ClientSession>, inRemovalOf handler: Handle<HandlerEntry>) -> Bool {
-        guard var removal = handlers[handler].removal, let index = removal.listeners.firstIndex(of: client) else {
+    mutating func removeListener(_ client: Handle<ClientSession>, fromRemovalOf handler: Handle<HandlerEntry>) -> Bool {
+        guard var removal = handlers[handler].removal, let index = removal.failureRecipients.firstIndex(of: client)
+        else {
             return false
         }
-        removal.listeners.remove(at: index)
-        handlers[handler].enter(.removing(removal))
+        removal.failureRecipients.remove(at: index)
+        handlers[handler].transition(to: .removing(removal))
         return true
     }
 
     /// Moves the first handler being removed to the end of the line.
-    mutating func passTurn() { removing.append(removing.removeFirst()) }
+    mutating func rotateHandlersBeingRemoved() { handlersBeingRemoved.append(handlersBeingRemoved.removeFirst()) }
 
-    /// Ends the removal of a handler, whose requests are all gone. The caller calls `dropIfIdle` next.
+    /// Ends the removal of a handler, whose requests are all gone. The caller calls `freeIfIdle` next.
     mutating func endRemoval(of handler: Handle<HandlerEntry>) {
         let key = handlers[handler].key
         precondition(handlers[handler].interests.isEmpty, "handler \(key.id) is removed and has requests")
-        removing.removeAll { $0 == handler }
-        handlers[handler].enter(.removed)
-        formerHandles[key]?.removeAll { $0 == handler }
-        if formerHandles[key]?.isEmpty == true { formerHandles[key] = nil }
+        handlersBeingRemoved.removeAll { $0 == handler }
+        handlers[handler].transition(to: .removed)
+        removedHandlesByFormerKey[key]?.removeAll { $0 == handler }
+        if removedHandlesByFormerKey[key]?.isEmpty == true { removedHandlesByFormerKey[key] = nil }
     }
 
     // MARK: Memory
 
-    func canShrink(least: Int) -> Bool { handlers.canShrink(least: least) }
+    func hasSpareCapacity(beyond: Int) -> Bool { handlers.hasSpareCapacity(beyond: beyond) }
 
     /// Releases spare capacity of tables, and the entries of requests from `bound` on, which must not exist.
     mutating func releaseRoom(beyond bound: Int, least: Int) {
@@ -378,16 +388,16 @@ package struct HandlerRegistry {
         roots.releaseRoom(least: least)
         handlesByKey.releaseRoom(least: least)
         rootHandles.releaseRoom(least: least)
-        subtrees.releaseRoom(least: least)
+        subtreeSubscribers.releaseRoom(least: least)
         subscriptions.releaseRoom(least: least)
         for client in Array(subscriptions.keys) {
             subscriptions[client]?.handlers.releaseRoom(least: least)
             subscriptions[client]?.subtrees.releaseRoom(least: least)
         }
         requestChains.releaseRoom(beyond: bound, least: least)
-        restingChains.releaseRoom(beyond: bound, least: least)
-        removing.releaseRoomIfEmpty()
-        formerHandles.releaseRoom(least: least)
+        durableRequestChains.releaseRoom(beyond: bound, least: least)
+        handlersBeingRemoved.releaseRoomIfEmpty()
+        removedHandlesByFormerKey.releaseRoom(least: least)
     }
 }
 
@@ -399,14 +409,16 @@ extension HandlerRegistry {
         checkNames(check)
         checkSubscriptions(check)
         for handler in indices { checkRequests(of: handler, check) }
-        check(Set(removing).count == removing.count, "10: a handler is removed twice")
+        check(Set(handlersBeingRemoved).count == handlersBeingRemoved.count, "10: a handler is removed twice")
         check(
-            Set(removing) == Set(indices.filter { handlers[$0].isRemoving }),
-            "10: \(removing.count) handlers are being removed")
-        let former = formerHandles.values.flatMap { $0 }
-        check(Set(former) == Set(removing) && former.count == removing.count, "10: \(former.count) former names")
+            Set(handlersBeingRemoved) == Set(indices.filter { handlers[$0].isRemoving }),
+            "10: \(handlersBeingRemoved.count) handlers are being removed")
+        let former = removedHandlesByFormerKey.values.flatMap { $0 }
         check(
-            formerHandles.allSatisfy { key, former in former.allSatisfy { handlers[$0].key == key } },
+            Set(former) == Set(handlersBeingRemoved) && former.count == handlersBeingRemoved.count,
+            "10: \(former.count) former names")
+        check(
+            removedHandlesByFormerKey.allSatisfy { key, former in former.allSatisfy { handlers[$0].key == key } },
             "10: a former name is another handler's")
         return faults
     }
@@ -414,19 +426,19 @@ extension HandlerRegistry {
     private typealias Check = (Bool, @autoclosure () -> String) -> Void
 
     private func checkNames(_ check: Check) {
-        if let fault = nameOrder.invariantFault { check(false, "12: the order of handlers: \(fault)") }
+        if let fault = handlersInNameOrder.invariantViolation { check(false, "12: the order of handlers: \(fault)") }
         let named = indices.filter { handlers[$0].isNamed }
         check(
             handlesByKey.count == named.count && named.allSatisfy { handlesByKey[handlers[$0].key] == $0 },
             "12: \(named.count) handlers, \(handlesByKey.count) names")
-        let ordered = nameOrder.handles(from: nameOrder.start) { _ in true }
+        let ordered = handlersInNameOrder.handles(from: handlersInNameOrder.startPosition) { _ in true }
         let isInOrder = zip(ordered, ordered.dropFirst()).allSatisfy {
-            precedes(handlers[$1].id.description, handlers[$1].principal, $0)
+            handlerPrecedes(handlers[$1].id.description, handlers[$1].principal, $0)
         }
         check(isInOrder && Set(ordered) == Set(named), "12: the order of handlers is not that of their names")
         check(rootHandles.count == roots.count, "12: \(roots.count) roots, \(rootHandles.count) names")
         for root in roots.indices {
-            let members = indices.filter { handlers[$0].root == root }
+            let members = indices.filter { handlers[$0].rootHandle == root }
             let count = members.count
             check(
                 Set(members.map { handlers[$0].principal }).count <= 1, "12: root \(root) belongs to two principals")
@@ -442,7 +454,7 @@ extension HandlerRegistry {
                 own.handlers.allSatisfy { handlers.contains($0) && handlers[$0].subscribers.contains(client) },
                 "12: client \(client) is subscribed to a handler that does not list it")
             check(
-                own.subtrees.allSatisfy { subtrees[$0]?.contains(client) == true },
+                own.subtrees.allSatisfy { subtreeSubscribers[$0]?.contains(client) == true },
                 "12: client \(client) is subscribed to a subtree that does not list it")
             let principals = Set(own.handlers.map { handlers[$0].principal } + own.subtrees.map(\.principal))
             check(principals.count <= 1, "2: client \(client) hears handlers of two principals")
@@ -450,20 +462,20 @@ extension HandlerRegistry {
         let listed = indices.reduce(0) { $0 + handlers[$1].subscribers.count }
         let own = subscriptions.values.reduce(0) { $0 + $1.handlers.count }
         check(listed == own, "12: handlers list \(listed) subscribers, clients \(own) handlers")
-        let below = subtrees.values.reduce(0) { $0 + $1.count }
+        let below = subtreeSubscribers.values.reduce(0) { $0 + $1.count }
         let ownBelow = subscriptions.values.reduce(0) { $0 + $1.subtrees.count }
         check(below == ownBelow, "12: subtrees list \(below) subscribers, clients \(ownBelow) subtrees")
-        check(subtrees.values.allSatisfy { !$0.isEmpty }, "12: a subtree without subscribers")
+        check(subtreeSubscribers.values.allSatisfy { !$0.isEmpty }, "12: a subtree without subscribers")
     }
 
     private func checkRequests(of handler: Handle<HandlerEntry>, _ check: Check) {
         let entry = handlers[handler]
-        check(entry.requests.isBalanced, "10: handler \(entry.id) does not balance")
+        check(entry.requestCounts.isBalanced, "10: handler \(entry.id) does not balance")
         check(entry.phase != .removed || entry.interests.isEmpty, "10: removed handler \(entry.id) has requests")
-        check(entry.references >= Int(entry.interests.count), "12: handler \(entry.id) has too few references")
+        check(entry.referenceCount >= Int(entry.interests.count), "12: handler \(entry.id) has too few references")
         check(!isIdle(handler), "12: handler \(entry.id) is idle")
         check(
-            restingRequests(of: handler).count == Int(entry.restingRequests.count)
+            durableRequestsAwaitingListener(of: handler).count == Int(entry.durableRequestsAwaitingListener.count)
                 && requests(of: handler).count == Int(entry.interests.count),
             "10: a chain of handler \(entry.id) is broken")
     }

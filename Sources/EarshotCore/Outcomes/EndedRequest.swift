@@ -7,7 +7,7 @@ public import EarshotWire
 /// A principal and `//`, which no handler's name contains, precede the handler.
 public struct EndedRequest: Equatable, Sendable {
     /// Verb at the start of its line.
-    public static let word = "ended"
+    public static let lineVerb = "ended"
 
     /// Principal of the handler; nil for the administrator.
     public var principal: PrincipalName?
@@ -22,7 +22,7 @@ public struct EndedRequest: Equatable, Sendable {
     /// URL that answered; nil without a response.
     public var url: String?
     /// Length of the body in bytes; nil without a response.
-    public var length: Int?
+    public var bodyLength: Int?
     /// SHA-256 of the body, as 64 hexadecimal digits; nil without a body.
     public var sha256: String?
 
@@ -35,7 +35,7 @@ public struct EndedRequest: Equatable, Sendable {
     /// Parses a line; nil for one of another form.
     public init?(line: String) {
         let words = line.split(separator: " ").map { String($0) }
-        guard words.count == 8, words[0] == Self.word, let request = RequestID(words[2]) else { return nil }
+        guard words.count == 8, words[0] == Self.lineVerb, let request = RequestID(words[2]) else { return nil }
         let mark = words[1].firstRange(of: "//")
         let principal = mark.map { PrincipalName(String(words[1][..<$0.lowerBound])) }
         guard principal != .some(nil),
@@ -46,15 +46,15 @@ public struct EndedRequest: Equatable, Sendable {
         self.principal = principal ?? nil
         status = values[3].flatMap { Int($0) }
         failure = values[4]
-        length = values[5].flatMap { Int($0) }
+        bodyLength = values[5].flatMap { Int($0) }
         sha256 = values[6]
         url = values[7]
     }
 
     /// The report as a line, without its end.
     public var line: String {
-        let values = [status.map { String($0) }, failure, length.map { String($0) }, sha256, url]
+        let values = [status.map { String($0) }, failure, bodyLength.map { String($0) }, sha256, url]
         let name = (principal.map { "\($0)//" } ?? "") + handler.description
-        return ([Self.word, name, request.description] + values.map { $0 ?? "-" }).joined(separator: " ")
+        return ([Self.lineVerb, name, request.description] + values.map { $0 ?? "-" }).joined(separator: " ")
     }
 }

@@ -7,36 +7,36 @@ package struct Outcome {
     package struct Response {
         package var status: Int
         package var url: String
-        package var length: Int
+        package var bodyLength: Int
         var sha256: String?
         var body: Body?
-        var fields: [UInt8]
-        var startedAt: Tick
-        var endedAt: Tick
+        var headerFields: [UInt8]
+        var startedAt: MonotonicTime
+        var endedAt: MonotonicTime
         /// Number of bytes of an earlier attempt with which the last one began; 0 if it began with the first byte.
         var resumedBytes = 0
         /// Whether another node of the cluster received it.
-        var isOfNode = false
+        var isFromOtherNode = false
         /// Whether the worker left out the body, that of a redirect or an error page.
-        var isCut = false
+        var isBodyOmitted = false
         /// Attempt that received the first byte of a body in a file; nil if the worker did not report the file.
-        var generation: AttemptID?
+        var bodyGeneration: AttemptID?
         /// Source of a response from the cache; nil for a transfer.
-        var source: Terminal.Source?
+        var cacheSource: Terminal.Source?
 
         /// Whether the origin is overloaded: 429 (RFC 6585, section 4) or 503 (RFC 9110, section 15.6.4).
-        var isOverloaded: Bool { status == 429 || status == 503 }
+        var isOriginOverloaded: Bool { status == 429 || status == 503 }
 
         var inlineBody: BodyID? { if case .inline(let id) = body { id } else { nil } }
 
-        var file: String? { if case .file(let name, _) = body { name } else { nil } }
+        var bodyFile: String? { if case .file(let name, _) = body { name } else { nil } }
     }
 
     /// Form of a body: in memory, or a file of the spool.
     package enum Body: Equatable {
         case inline(BodyID)
-        /// `spilled`: the ID that the body had in memory. The shell reports a failed write by it.
-        case file(String, spilled: BodyID? = nil)
+        /// `spilledBody`: the ID that the body had in memory. The shell reports a failed write by it.
+        case file(String, spilledBody: BodyID? = nil)
 
         /// - Parameter stored: nil or `missing` for none.
         init?(_ stored: CachedBody?) {
@@ -60,23 +60,23 @@ package struct Outcome {
     package var response: Response?
     package var attempts = 0
     /// Reference count: interests, and functions that are distributing the outcome.
-    var holders = 0
+    var referenceCount = 0
 
     var retryAfterSeconds: Int? { coolDownSeconds == 0 ? nil : Int(coolDownSeconds) }
 
     /// Text of a failure without a response; nil for all others.
-    var text: CompactFailure.Text? {
+    var sharedFailureText: CompactFailure.SharedFailureText? {
         guard let failure, response == nil else { return nil }
-        return CompactFailure.Text(
-            failure: failure, detail: detail, attempts: attempts, retryAfterSeconds: retryAfterSeconds)
+        return CompactFailure.SharedFailureText(
+            failure: failure, detail: detail, attemptCount: attempts, retryAfterSeconds: retryAfterSeconds)
     }
 
     /// Maximum bytes of the detail of a worker or another node that clients receive.
-    private static let peerDetailBytes = 200
+    private static let maximumPeerDetailBytes = 200
 
     /// Returns the part of such a detail that clients receive.
-    static func peerDetail(_ detail: String) -> String {
-        String(decoding: detail.utf8.prefix(peerDetailBytes), as: UTF8.self)
+    static func truncatedPeerDetail(_ detail: String) -> String {
+        String(decoding: detail.utf8.prefix(maximumPeerDetailBytes), as: UTF8.self)
     }
 
     /// A failure of a flight, or of one of its requests, that has no response.
@@ -84,11 +84,12 @@ package struct Outcome {
         _ code: FailureCode, of flight: Handle<Flight>, detail: String? = nil, in records: inout Records
     ) -> Outcome {
         let url = records.flights[flight].url.description
-        return Outcome(failure: code, detail: detail, url: url, attempts: Int(records.flights[flight].attempts))
+        return Outcome(
+            failure: code, detail: detail, url: url, attempts: Int(records.flights[flight].assignedAttemptCount))
     }
 
     /// A failure in place of this outcome, for the same request.
-    func replaced(by failure: FailureCode, detail: String? = nil) -> Outcome {
+    func replacedByFailure(_ failure: FailureCode, detail: String? = nil) -> Outcome {
         Outcome(failure: failure, detail: detail, url: response?.url ?? url, attempts: attempts)
     }
 }
@@ -98,4 +99,32 @@ struct RequestRefusal: Error {
     let code: FailureCode
     /// Sentence that replaces the code's own; nil for that one.
     var detail: String?
+}
+
+/// Failure without a response that waits for room in the windows of its receivers. It is small, because one removal may
+/// leave a client half a million of them.
+///
+/// ```
+///            addCompact          detachCompact
+///  (absent) ────────→ attached ─────────→ detached    (the request's record is freed)
+///      ↑  releaseCompact    │                   │
+///      └─────────────────┴───────────────────┘
+/// ```
+struct CompactFailure {
+    /// Text that failures share as one outcome.
+    struct SharedFailureText: Hashable {
+        let failure: FailureCode
+        let detail: String?
+        let attemptCount: Int
+        let retryAfterSeconds: Int?
+    }
+
+    let request: RequestID
+    let handler: Handle<HandlerEntry>
+    /// Outcome of all failures with the same text.
+    let outcome: Handle<Outcome>
+    /// Reference count: deliveries neither acknowledged nor lost.
+    var referenceCount: Int32 = 0
+    /// Interest of the request while its record exists.
+    @OptionalHandle var interest: Handle<Interest>? = nil
 }

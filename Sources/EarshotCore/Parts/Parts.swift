@@ -5,20 +5,20 @@ internal import EarshotWire
 /// parts, and from there to the next attempt.
 ///
 /// A worker writes a body into a file named after its attempt. When the attempt ends early, the shell takes the file
-/// back under `SpoolName.keptPart` and reports it with `partKept`, before it reports the end. If the flight has ended too, the
+/// back under `SpoolName.keptPart` and reports it with `partFileRenamed`, before it reports the end. If the flight has ended too, the
 /// shell moves the file to the folder of parts, where later flights and brokers find it by `PartKeys`. The shell has the
 /// description of each body that is large enough while it grows, so it can do that also after a crash.
 enum Parts {
     // MARK: Events
 
     /// Handles the rename of a file of a worker that ends the attempt or has died. The file has `bytes` bytes.
-    static func partKept(_ attempt: AttemptID, bytes: Int, by id: WorkerID, in records: inout Records) {
-        guard !records.workers.partKept(of: attempt, bytes: bytes, by: id) else { return }
+    static func partFileRenamed(_ attempt: AttemptID, bytes: Int, by id: WorkerID, in records: inout Records) {
+        guard !records.workers.recordKeptPart(of: attempt, bytes: bytes, by: id) else { return }
         records.outbox.actions.append(.spool(.removePart(SpoolName.keptPart(of: attempt))))
     }
 
     /// Handles the move of a part from the folder of parts to the file of an attempt whose JOB follows.
-    static func partFound(
+    static func storedPartMovedToAttempt(
         _ part: PartDescription, bytes: Int, isVerified: Bool, for attempt: AttemptID, by id: WorkerID,
         in records: inout Records
     ) {
@@ -26,14 +26,17 @@ enum Parts {
             return
         }
         let growing = GrowingPart(
-            file: SpoolName.part(of: attempt, pid: Int32(clamping: records.workers[worker].pid)),
-            fields: HeaderFields(lines: part.httpFields), generation: part.generation,
-            audience: part.isKnown ? .others : .noSession, isRecorded: isVerified, isRecordedAsKnown: part.isKnown,
-            isVerified: isVerified, checkpointBytes: part.checkpoint?.bytes ?? 0)
-        records.workers.partFound(growing, bytes: bytes, of: attempt, at: worker)
-        records.outcomes.filesGrew(by: bytes)
-        if lease.principal != PrincipalTable.administrator { records.quotas.spoolBytes(bytes, of: lease.principal) }
-        records.ledger.parts.resumed += 1
+            file: SpoolName.partFile(of: attempt, pid: Int32(clamping: records.workers[worker].workerProcessID)),
+            responseFields: HeaderFields(lines: part.httpFields), generation: part.generation,
+            fileAudience: part.isKnownToClient ? .multipleOrUnknown : .knownToNoSession,
+            isDescriptionStored: isVerified, isDescriptionStoredAsKnown: part.isKnownToClient,
+            areAllBytesVerified: isVerified, lastCheckpointBytes: part.checkpoint?.byteCount ?? 0)
+        records.workers.recordResumedPart(growing, bytes: bytes, of: attempt, at: worker)
+        records.outcomes.growingFilesGrew(by: bytes)
+        if lease.principal != PrincipalTable.administrator {
+            records.quotaUse.addSpoolBytes(bytes, of: lease.principal)
+        }
+        records.ledger.parts.resumedParts += 1
         records.ledger.parts.resumedBytes += bytes
     }
 
@@ -41,219 +44,239 @@ enum Parts {
 
     /// Handles a worker's report of its file. Another file than before starts with the first byte of another
     /// representation.
-    static func reported(
+    static func bodyPartReported(
         _ report: BodyPart?, of attempt: AttemptID, at worker: Handle<WorkerSession>, in records: inout Records
     ) {
         guard let report, !records.workers[worker].isRemote, let lease = records.workers[worker].leases[attempt],
-            SpoolName.isPart(report.file, of: attempt, pid: Int32(clamping: records.workers[worker].pid))
+            SpoolName.isPart(
+                report.fileName, of: attempt, pid: Int32(clamping: records.workers[worker].workerProcessID))
         else { return }
         // RESULT cannot carry longer fields, so no later attempt resumes this body.
         let lines = report.httpFields.count <= WireLimits.responseFieldBytes ? report.httpFields : []
-        let isNew = lease.part?.file != report.file
-        if isNew, let earlier = lease.part, earlier.isRecorded || !earlier.isVerified {
+        let isNew = lease.partFile?.file != report.fileName
+        if isNew, let earlier = lease.partFile, earlier.isDescriptionStored || !earlier.areAllBytesVerified {
             records.outbox.actions.append(.spool(.removePart(earlier.file)))
         }
         guard isNew || !lines.isEmpty else {
-            records.workers.partVerified(attempt, at: worker)
+            records.workers.partUseConfirmed(attempt, at: worker)
             return
         }
-        var part = isNew ? nil : lease.part
-        part?.fields = HeaderFields(lines: lines)
+        var part = isNew ? nil : lease.partFile
+        part?.responseFields = HeaderFields(lines: lines)
         part?.status = report.status
-        part?.isVerified = true
-        records.workers.partReported(
+        part?.areAllBytesVerified = true
+        records.workers.recordPartFile(
             part
                 ?? GrowingPart(
-                    file: report.file, fields: HeaderFields(lines: lines), status: report.status, generation: attempt,
-                    audience: lease.part?.audience ?? .noSession),
+                    file: report.fileName, responseFields: HeaderFields(lines: lines), status: report.status,
+                    generation: attempt,
+                    fileAudience: lease.partFile?.fileAudience ?? .knownToNoSession),
             of: attempt, at: worker)
     }
 
     /// Keeps the part of an ended attempt for its flight or, if that has ended too, for a later flight.
     static func attemptEnded(_ attempt: AttemptID, _ lease: WorkerLease, in records: inout Records) {
-        guard let bytes = lease.keptBytes else { return }
+        guard let bytes = lease.renamedFileBytes else { return }
         let file = SpoolName.keptPart(of: attempt)
-        guard lease.part?.isVerified ?? true else {
+        guard lease.partFile?.areAllBytesVerified ?? true else {
             // The file may have more bytes than those of its checkpoint, so it goes back to the folder of parts.
             records.outbox.actions.append(.spool(.storePart(file)))
             return
         }
-        let request = lease.flight.map { records.flights[$0].request } ?? lease.abandoned?.request
-        guard let growing = lease.part, growing.isResumable, let request,
-            lease.flight.map({ !records.isPulling($0) }) ?? true,
-            let body = ResumeRule().beginning(
-                Int64(bytes), status: 200, response: growing.fields, of: request, now: records.calendarSeconds)
+        let request = lease.flight.map { records.flights[$0].request } ?? lease.cancelledFlight?.request
+        guard let growing = lease.partFile, growing.isResumable, let request,
+            lease.flight.map({ !records.isReadingBodyFromNode($0) }) ?? true,
+            let body = ResumeRule().partialBody(
+                keptBytes: Int64(bytes), status: 200, response: growing.responseFields, of: request,
+                now: records.calendarSeconds)
         else {
             records.outbox.actions.append(.spool(.removePart(file)))
             return
         }
         let part = KeptPart(
-            file: file, principal: lease.principal, body: body, fields: growing.fields, generation: growing.generation,
-            audience: growing.audience, isRecorded: growing.isRecorded)
+            spoolFile: file, principal: lease.principal, body: body, responseFields: growing.responseFields,
+            generation: growing.generation,
+            fileAudience: growing.fileAudience, isDescriptionStored: growing.isDescriptionStored)
         if let flight = lease.flight {
             keepPart(part, for: flight, in: &records)
-        } else if let abandoned = lease.abandoned {
+        } else if let abandoned = lease.cancelledFlight {
             if let successor = records.flights.handle(of: abandoned.key), !records.flights[successor].isRunning,
-                !records.parts.hasPart(of: successor)
+                !records.keptParts.hasKeptPart(of: successor)
             {
                 keepPart(part, for: successor, in: &records)
             } else {
-                store(part, abandoned.partKeys, in: &records)
+                storeKeptPart(part, abandoned.partKeys, in: &records)
             }
         }
     }
 
     /// Keeps a part for the next attempt of a flight instead of an earlier one, if the spool and its principal have room for it.
     private static func keepPart(_ part: KeptPart, for flight: Handle<Flight>, in records: inout Records) {
-        delete(take(flight, in: &records), in: &records)
-        guard records.quotas.admits(1, of: \.parts, for: part.principal, within: records.limits.keptParts),
-            records.quotas.hasRoomInSpool(for: part.bytes, of: part.principal),
-            records.outcomes.spooledBytes &+ records.parts.bytes &+ part.bytes <= records.limits.spoolBytes
-        else { return delete(part, in: &records) }
-        records.parts.keepPart(part, for: flight)
-        charge(part, 1, in: &records)
+        deletePartFile(removeKeptPart(of: flight, in: &records), in: &records)
+        guard
+            records.quotaUse.admitsSharedAmount(
+                1, of: \.waitingPartBytes, for: part.principal, within: records.limits.maximumKeptParts),
+            records.quotaUse.hasRoomInSpool(for: part.keptBodyBytes, of: part.principal),
+            records.outcomes.spooledBytes &+ records.keptParts.keptPartBytes &+ part.keptBodyBytes
+                <= records.limits.maximumSpoolBytes
+        else { return deletePartFile(part, in: &records) }
+        records.keptParts.keepPart(part, for: flight)
+        chargePartBytes(of: part, sign: 1, in: &records)
     }
 
-    private static func take(_ flight: Handle<Flight>, in records: inout Records) -> KeptPart? {
-        guard let part = records.parts.take(flight) else { return nil }
-        charge(part, -1, in: &records)
+    private static func removeKeptPart(of flight: Handle<Flight>, in records: inout Records) -> KeptPart? {
+        guard let part = records.keptParts.removePart(of: flight) else { return nil }
+        chargePartBytes(of: part, sign: -1, in: &records)
         return part
     }
 
-    private static func charge(_ part: KeptPart, _ sign: Int, in records: inout Records) {
-        records.quotas.share(sign, of: \.parts, by: part.principal)
-        records.quotas.spoolBytes(sign * part.bytes, of: part.principal)
+    private static func chargePartBytes(of part: KeptPart, sign: Int, in records: inout Records) {
+        records.quotaUse.addSharedAmount(sign, of: \.waitingPartBytes, by: part.principal)
+        records.quotaUse.addSpoolBytes(sign * part.keptBodyBytes, of: part.principal)
     }
 
     // MARK: Parts that outlive their flights
 
     /// Has the shell keep the part of an ending flight.
     static func flightEnded(_ flight: Handle<Flight>, in records: inout Records) {
-        guard let part = take(flight, in: &records) else { return }
-        let principal = records.firstPrincipal(of: flight)
-        store(part, keys(of: flight, chargedTo: principal, in: &records), in: &records)
+        guard let part = removeKeptPart(of: flight, in: &records) else { return }
+        let principal = records.principalOfOldestRequest(of: flight)
+        storeKeptPart(part, partKeys(of: flight, chargedTo: principal, in: &records), in: &records)
     }
 
-    private static func store(_ part: KeptPart, _ keys: PartKeys?, in records: inout Records) {
-        guard let keys, mayOutlive(bytes: part.bytes, in: &records), let description = description(of: part) else {
-            return delete(part, in: &records)
+    private static func storeKeptPart(_ part: KeptPart, _ keys: PartKeys?, in records: inout Records) {
+        guard let keys, mayPersistPart(bytes: part.keptBodyBytes, in: &records),
+            let description = partDescription(of: part)
+        else {
+            return deletePartFile(part, in: &records)
         }
-        if !part.isRecorded || part.audience != .noSession { record(part.file, keys, description, in: &records) }
-        records.outbox.actions.append(.spool(.storePart(part.file)))
-        records.parts.mayHaveStored = true
-        records.ledger.parts.stored += 1
+        if !part.isDescriptionStored || part.fileAudience != .knownToNoSession {
+            storePartDescription(part.spoolFile, keys, description, in: &records)
+        }
+        records.outbox.actions.append(.spool(.storePart(part.spoolFile)))
+        records.keptParts.mayHaveStoredParts = true
+        records.ledger.parts.storedParts += 1
     }
 
     /// - Parameter keys: the second of them is dropped unless tag and length identify the body at another URL.
-    private static func record(_ file: String, _ keys: PartKeys, _ part: PartDescription, in records: inout Records) {
+    private static func storePartDescription(
+        _ file: String, _ keys: PartKeys, _ part: PartDescription, in records: inout Records
+    ) {
         var keys = keys
-        if part.totalBytes == nil || !part.validator.hasPrefix("\"") { keys.texts.removeLast(keys.texts.count - 1) }
+        if part.totalBytes == nil || !part.validator.hasPrefix("\"") {
+            keys.keyTexts.removeLast(keys.keyTexts.count - 1)
+        }
         records.outbox.actions.append(.spool(.recordPart(file, keys, part)))
     }
 
-    private static func description(of part: KeptPart) -> PartDescription? {
+    private static func partDescription(of part: KeptPart) -> PartDescription? {
         part.body.validator.ifRange.map {
             PartDescription(
-                validator: $0, totalBytes: part.body.totalBytes.map { Int($0) }, httpFields: part.fields.bytes,
-                generation: part.generation, isKnown: part.audience != .noSession)
+                validator: $0, totalBytes: part.body.totalBytes.map { Int($0) }, httpFields: part.responseFields.bytes,
+                generation: part.generation, isKnownToClient: part.fileAudience != .knownToNoSession)
         }
     }
 
-    private static func mayOutlive(bytes: Int, in records: inout Records) -> Bool {
-        records.features.isKeepingParts && bytes >= records.limits.leastPartBytes
-            && bytes <= records.limits.partsBytes
+    private static func mayPersistPart(bytes: Int, in records: inout Records) -> Bool {
+        records.shellFeatures.isKeepingParts && bytes >= records.limits.minimumKeptPartBytes
+            && bytes <= records.limits.maximumKeptPartBytes
     }
 
     /// Has the shell store the description of a growing body, once it is large enough, and again at each checkpoint.
-    static func progressed(
+    static func bodyProgressed(
         _ attempt: AttemptID, of flight: Handle<Flight>, _ checkpoint: Checkpoint?, at worker: Handle<WorkerSession>,
         in records: inout Records
     ) {
-        guard records.features.isKeepingParts, let lease = records.workers[worker].leases[attempt],
-            let part = lease.part
+        guard records.shellFeatures.isKeepingParts, let lease = records.workers[worker].leases[attempt],
+            let part = lease.partFile
         else {
             return
         }
         // A worker that reports more of them than it may costs nothing.
         let checkpoint = checkpoint.flatMap {
             // No sum: the head of a part may name any number.
-            $0.bytes - part.checkpointBytes >= records.limits.leastCheckpointBytes ? $0 : nil
+            $0.byteCount - part.lastCheckpointBytes >= records.limits.minimumCheckpointDistanceBytes ? $0 : nil
         }
         guard
             part.isResumable,
-            !part.isRecorded || checkpoint != nil || part.audience != .noSession && !part.isRecordedAsKnown,
-            mayOutlive(bytes: lease.receivedBytes, in: &records),
-            !records.isPulling(flight), let keys = keys(of: flight, chargedTo: lease.principal, in: &records),
-            let body = ResumeRule().beginning(
-                Int64(lease.receivedBytes), status: 200, response: part.fields, of: records.flights[flight].request,
+            !part.isDescriptionStored || checkpoint != nil
+                || part.fileAudience != .knownToNoSession && !part.isDescriptionStoredAsKnown,
+            mayPersistPart(bytes: lease.receivedBytes, in: &records),
+            !records.isReadingBodyFromNode(flight),
+            let keys = partKeys(of: flight, chargedTo: lease.principal, in: &records),
+            let body = ResumeRule().partialBody(
+                keptBytes: Int64(lease.receivedBytes), status: 200, response: part.responseFields,
+                of: records.flights[flight].request,
                 now: records.calendarSeconds),
             let validator = body.validator.ifRange
         else { return }
         let description = PartDescription(
-            validator: validator, totalBytes: body.totalBytes.map { Int($0) }, httpFields: part.fields.bytes,
-            generation: part.generation, checkpoint: checkpoint, isKnown: part.audience != .noSession)
-        record(part.file, keys, description, in: &records)
-        records.workers.partRecorded(attempt, checkpoint: checkpoint?.bytes, at: worker)
+            validator: validator, totalBytes: body.totalBytes.map { Int($0) }, httpFields: part.responseFields.bytes,
+            generation: part.generation, checkpoint: checkpoint, isKnownToClient: part.fileAudience != .knownToNoSession
+        )
+        storePartDescription(part.file, keys, description, in: &records)
+        records.workers.partDescriptionStored(attempt, checkpoint: checkpoint?.byteCount, at: worker)
     }
 
     /// Keys of the part of a flight; nil if it may not outlive the flight. A request with a jar sends cookies that the key
     /// does not contain.
     ///
     /// - Parameter principal: the one that the part is charged to.
-    static func keys(
+    static func partKeys(
         of flight: Handle<Flight>, chargedTo principal: Handle<Principal>, in records: inout Records
     ) -> PartKeys? {
-        guard records.features.isKeepingParts, records.limits.partsBytes > 0 else { return nil }
+        guard records.shellFeatures.isKeepingParts, records.limits.maximumKeptPartBytes > 0 else { return nil }
         let record = records.flights[flight]
         // A flight that principals share would give the part of one to another, whose response may be private. The contents
         // of certificate files may change.
-        guard record.method == .get, !record.isAlone, record.jar == nil, record.mode != .noStore,
-            record.route.files.isEmpty, record.partition != nil || records.settings[.shareBetweenUsers] != 1,
+        guard record.method == .get, !record.servesSingleRequest, record.jar == nil, record.cacheMode != .noStore,
+            record.route.filePaths.isEmpty, record.partition != nil || records.settings[.shareBetweenUsers] != 1,
             record.url.scheme == "http" || record.url.scheme == "https",
-            record.fields.isEmpty
-                || !record.request.choosesItsAnswer && !CacheControl(request: record.fields).noStore
+            record.headerFields.isEmpty
+                || !record.request.selectsResponse && !CacheControl(request: record.headerFields).noStore
         else { return nil }
-        var texts = [Self.text(record.key)]
+        var texts = [Self.keyText(record.key)]
         var first = flight
-        while let parent = records.flights[extras: first].parents.first { first = parent }
+        while let parent = records.flights[extras: first].parentFlights.first { first = parent }
         // Not the key of the first URL itself, whose own response has no part of this body.
-        if first != flight { texts.append("redirected\n" + Self.text(records.flights[first].key)) }
+        if first != flight { texts.append("redirected\n" + Self.keyText(records.flights[first].key)) }
         return PartKeys(
-            texts: texts,
+            keyTexts: texts,
             owner: principal == PrincipalTable.administrator ? nil : records.principals.name(of: principal))
     }
 
     // A URL contains no LF.
-    private static func text(_ key: FlightKey) -> String { "\(key.url)\n\(key.variant)" }
+    private static func keyText(_ key: FlightKey) -> String { "\(key.url)\n\(key.variantText)" }
 
     // MARK: The next attempt of a flight
 
     /// Renames the part of a flight for a worker that resumes it. Deletes a part that the flight may not resume.
     ///
     /// - Returns: the JOB's description of the part, and the file under the worker's name for it.
-    static func assign(
-        partOf flight: Handle<Flight>, as attempt: AttemptID, to worker: Handle<WorkerSession>, maxBytes: Int?,
+    static func assignPart(
+        of flight: Handle<Flight>, as attempt: AttemptID, to worker: Handle<WorkerSession>, maxBytes: Int?,
         in records: inout Records
     ) -> (resume: Job.Resume, part: GrowingPart)? {
-        guard let part = take(flight, in: &records) else { return nil }
-        guard !records.workers[worker].isRemote, part.bytes <= maxBytes ?? .max,
+        guard let part = removeKeptPart(of: flight, in: &records) else { return nil }
+        guard !records.workers[worker].isRemote, part.keptBodyBytes <= maxBytes ?? .max,
             let validator = part.body.validator.ifRange
         else {
-            delete(part, in: &records)
+            deletePartFile(part, in: &records)
             return nil
         }
-        let file = SpoolName.part(of: attempt, pid: Int32(clamping: records.workers[worker].pid))
-        records.outbox.actions.append(.spool(.assignPart(part.file, as: file)))
+        let file = SpoolName.partFile(of: attempt, pid: Int32(clamping: records.workers[worker].workerProcessID))
+        records.outbox.actions.append(.spool(.assignPart(part.spoolFile, as: file)))
         let total = part.body.totalBytes.map { Int($0) }
         return (
-            Job.Resume(bytes: part.bytes, total: total, validator: validator),
+            Job.Resume(availableBytes: part.keptBodyBytes, totalBytes: total, validator: validator),
             GrowingPart(
-                file: file, fields: part.fields, generation: part.generation, audience: part.audience,
-                isRecorded: part.isRecorded)
+                file: file, responseFields: part.responseFields, generation: part.generation,
+                fileAudience: part.fileAudience,
+                isDescriptionStored: part.isDescriptionStored)
         )
     }
 
-    private static func delete(_ part: KeptPart?, in records: inout Records) {
-        if let part { records.outbox.actions.append(.spool(.removePart(part.file))) }
+    private static func deletePartFile(_ part: KeptPart?, in records: inout Records) {
+        if let part { records.outbox.actions.append(.spool(.removePart(part.spoolFile))) }
     }
 }

@@ -6,14 +6,14 @@ package import EarshotWire
 /// when it has doubled, so that no path of a request counts references.
 package struct PrincipalTable {
     /// The administrator: the user that runs the broker, and root. It has no name.
-    package static let administrator = Slab<Principal>.first
+    package static let administrator = Slab<Principal>.firstHandle
     /// Number of entries before the first sweep: more than most machines have users.
-    private static let firstSweep = 64
+    private static let firstSweepThreshold = 64
 
     private var principals = Slab<Principal>()
     private var handlesByName: [PrincipalName: Handle<Principal>] = [:]
     /// Number of entries at which the next insertion sweeps.
-    private var sweepCount = firstSweep
+    private var nextSweepThreshold = firstSweepThreshold
 
     init() {
         let first = principals.insert(Principal(name: nil))
@@ -39,21 +39,21 @@ package struct PrincipalTable {
     /// - Parameters:
     ///   - name: nil for the administrator.
     ///   - used: principals that a session or a handler has. Called only for a sweep.
-    mutating func add(_ name: PrincipalName?, used: () -> Set<Handle<Principal>>) -> Handle<Principal> {
+    mutating func addPrincipal(_ name: PrincipalName?, used: () -> Set<Handle<Principal>>) -> Handle<Principal> {
         guard let name else { return Self.administrator }
         if let number = handlesByName[name] { return number }
-        if count >= sweepCount { sweep(except: used()) }
+        if count >= nextSweepThreshold { removeUnused(except: used()) }
         let number = principals.insert(Principal(name: name))
         handlesByName[name] = number
         return number
     }
 
-    private mutating func sweep(except used: Set<Handle<Principal>>) {
+    private mutating func removeUnused(except used: Set<Handle<Principal>>) {
         for number in indices where number != Self.administrator && !used.contains(number) {
             if let name = principals[number].name { handlesByName[name] = nil }
-            principals.remove(number)
+            principals.destroy(number)
         }
-        sweepCount = max(Self.firstSweep, count * 2)
+        nextSweepThreshold = max(Self.firstSweepThreshold, count * 2)
     }
 
     /// Returns a sentence for each violated invariant. O(principals).

@@ -8,25 +8,27 @@ extension Principals {
 
     /// Releases the bytes and the slot of a lease that has ended.
     static func transferEnded(_ lease: borrowing WorkerLease, in records: inout Records) {
-        records.outcomes.filesGrew(by: -lease.growingBytes)
+        records.outcomes.growingFilesGrew(by: -lease.countedPartFileBytes)
         let principal = lease.principal
         guard principal != PrincipalTable.administrator else { return }
-        records.quotas.spoolBytes(-lease.growingBytes, of: principal)
-        if records.quotas.transferEnded(by: principal) { records.queue.quotaOpened(principal) }
+        records.quotaUse.addSpoolBytes(-lease.countedPartFileBytes, of: principal)
+        if records.quotaUse.transferEnded(by: principal) { records.queue.unparkLanes(ofPrincipal: principal) }
     }
 
     /// Applies changed quotas.
-    static func limitsChanged(in records: inout Records) {
-        for principal in records.quotas.setLimits(records.limits.userQuotas) { records.queue.quotaOpened(principal) }
+    static func quotaLimitsChanged(in records: inout Records) {
+        for principal in records.quotaUse.setLimits(records.limits.userQuotas) {
+            records.queue.unparkLanes(ofPrincipal: principal)
+        }
     }
 
     /// Counts the bytes and the slot of a lease that begins.
     static func transferStarted(_ lease: borrowing WorkerLease, in records: inout Records) {
-        records.outcomes.filesGrew(by: lease.growingBytes)
+        records.outcomes.growingFilesGrew(by: lease.countedPartFileBytes)
         let principal = lease.principal
         guard principal != PrincipalTable.administrator else { return }
-        records.quotas.transferStarted(by: principal)
-        records.quotas.spoolBytes(lease.growingBytes, of: principal)
+        records.quotaUse.transferStarted(by: principal)
+        records.quotaUse.addSpoolBytes(lease.countedPartFileBytes, of: principal)
     }
 
     // MARK: Bodies
@@ -35,32 +37,32 @@ extension Principals {
     /// outcome itself.
     ///
     /// - Parameter receivers: number of terminals with the response.
-    static func withinQuota(
+    static func outcomeWithinQuota(
         _ outcome: Handle<Outcome>, of interest: Handle<Interest>, receivers: Int, in records: inout Records
     ) -> Handle<Outcome> {
         let principal = records.principal(of: interest)
         guard principal != PrincipalTable.administrator, let response = records.outcomes[outcome].response else {
             return outcome
         }
-        let isWarm = records.requests[interest].isWarm
-        let inMemory = DeliveryWindow.Weight(
-            response, isWarm: isWarm, memoryBodyBytes: records.limits.memoryBodyBytes
-        ).inMemory
+        let isWarm = records.requests[interest].usesWarmDelivery
+        let inMemory = DeliveryWindow.ByteWeight(
+            response, isWarm: isWarm, memoryBodyBytes: records.limits.maximumInMemoryBodyBytes
+        ).bytesInMemory
         // Workers report the length.
-        let bytes = (isWarm ? 0 : response.length).multipliedReportingOverflow(by: receivers)
+        let bytes = (isWarm ? 0 : response.bodyLength).multipliedReportingOverflow(by: receivers)
         let fitsSpool =
-            response.length == 0
-            || !bytes.overflow && records.quotas.hasRoomInSpool(for: bytes.partialValue, of: principal)
-        if fitsSpool, records.quotas.hasRoomInMemory(inMemory * receivers, of: principal) { return outcome }
-        let detail = fitsSpool ? QuotaDetail.memory : QuotaDetail.spool
-        return records.outcomes.insert(records.outcomes[outcome].replaced(by: .quota, detail: detail))
+            response.bodyLength == 0
+            || !bytes.overflow && records.quotaUse.hasRoomInSpool(for: bytes.partialValue, of: principal)
+        if fitsSpool, records.quotaUse.hasRoomInMemory(inMemory * receivers, of: principal) { return outcome }
+        let detail = fitsSpool ? QuotaRefusalText.memoryFull : QuotaRefusalText.spoolFull
+        return records.outcomes.insert(records.outcomes[outcome].replacedByFailure(.quotaExceeded, detail: detail))
     }
 
     /// Whether a running transfer must end because its principal is at the quota of bytes. One that serves other
     /// principals too continues, and each request is judged at its end.
-    static func exceedsQuota(_ lease: borrowing WorkerLease, in records: inout Records) -> Bool {
+    static func exceedsSpoolByteQuota(_ lease: borrowing WorkerLease, in records: inout Records) -> Bool {
         let principal = lease.principal
-        guard !records.quotas.hasRoomInSpool(for: 0, of: principal), let flight = lease.flight else { return false }
+        guard !records.quotaUse.hasRoomInSpool(for: 0, of: principal), let flight = lease.flight else { return false }
         var isAlone = true
         records.forEachInterest(of: flight) { records, interest in
             isAlone = isAlone && records.principal(of: interest) == principal
@@ -71,67 +73,72 @@ extension Principals {
     // MARK: What has a bound for all together
 
     /// Returns why a request may not hold a head with this many counted bytes; nil if it may.
-    static func obstacle(
-        toHead bytes: Int, of client: ClientID, by principal: Handle<Principal>, in records: inout Records
+    static func quotaRefusal(
+        ofHead bytes: Int, of client: ClientID, by principal: Handle<Principal>, in records: inout Records
     ) -> RequestRefusal? {
         guard bytes > 0 else { return nil }
-        return obstacle(
-            bytes, besides: records.requests.heads.bytes(of: client), within: records.limits.requestHeadBytesPerClient,
-            \.headBytes, by: principal, all: records.limits.requestHeadBytesOfAll, in: &records)
+        return quotaRefusal(
+            bytes, besides: records.requests.requestHeads.countedBytes(ofClient: client),
+            within: records.limits.maximumRequestHeadBytesPerClient,
+            \.headBytes, by: principal, all: records.limits.maximumTotalRequestHeadBytes, in: &records)
     }
 
     /// Returns why a request may not hold a body of this length; nil if it may.
-    static func obstacle(
-        toBody bytes: Int, of client: ClientID, by principal: Handle<Principal>, in records: inout Records
+    static func quotaRefusal(
+        ofBody bytes: Int, of client: ClientID, by principal: Handle<Principal>, in records: inout Records
     ) -> RequestRefusal? {
-        obstacle(
-            bytes, besides: records.requests.bodies.bytes(of: client), within: records.limits.requestBodyBytesPerClient,
+        quotaRefusal(
+            bytes, besides: records.requests.requestBodies.byteCount(of: client),
+            within: records.limits.maximumRequestBodyBytesPerClient,
             \.bodyBytes,
-            by: principal, all: records.limits.requestBodyBytesOfAll, in: &records)
+            by: principal, all: records.limits.maximumTotalRequestBodyBytes, in: &records)
     }
 
     /// - Parameters:
     ///   - own: bytes that the client has already, of at most `most`.
     ///   - all: bound of all clients together.
-    private static func obstacle(
-        _ bytes: Int, besides own: Int, within most: Int, _ kind: KeyPath<QuotaBook.Amounts, Int>,
+    private static func quotaRefusal(
+        _ bytes: Int, besides own: Int, within most: Int, _ kind: KeyPath<QuotaBook.ResourceAmounts, Int>,
         by principal: Handle<Principal>, all: Int, in records: inout Records
     ) -> RequestRefusal? {
         guard own + bytes <= most else { return RequestRefusal(code: .queueFull) }
-        guard !records.quotas.admits(bytes, of: kind, for: principal, within: all) else { return nil }
+        guard !records.quotaUse.admitsSharedAmount(bytes, of: kind, for: principal, within: all) else { return nil }
         return principal == PrincipalTable.administrator
-            ? RequestRefusal(code: .queueFull) : RequestRefusal(code: .quota, detail: QuotaDetail.message)
+            ? RequestRefusal(code: .queueFull)
+            : RequestRefusal(code: .quotaExceeded, detail: QuotaRefusalText.requestMemoryFull)
     }
 
     /// The error about another subscription of a client; nil if it may have one more, of its own and of those of all.
-    static func objection(
-        toSubscriptionOf client: Handle<ClientSession>, in records: inout Records
+    static func subscriptionError(
+        of client: Handle<ClientSession>, in records: inout Records
     ) -> ErrorReply? {
-        guard records.handlers.subscriptionCount(of: client) < records.limits.subscriptionsPerClient else {
+        guard records.handlers.subscriptionCount(of: client) < records.limits.maximumSubscriptionsPerClient else {
             return ErrorReply(code: "too-many-handlers", detail: "unsubscribe from some first")
         }
-        let isWithinQuota = records.quotas.admits(
-            1, of: \.subscriptions, for: records.clients[client].principal, within: records.limits.subscriptions)
-        return isWithinQuota ? nil : ErrorReply(code: "quota", detail: QuotaDetail.subscription)
+        let isWithinQuota = records.quotaUse.admitsSharedAmount(
+            1, of: \.subscriptions, for: records.clients[client].principal, within: records.limits.maximumSubscriptions)
+        return isWithinQuota ? nil : ErrorReply(code: "quota", detail: QuotaRefusalText.tooManySubscriptions)
     }
 
     /// Counts subscriptions that a client has more. A negative number subtracts.
     static func countSubscriptions(_ change: Int, of client: Handle<ClientSession>, in records: inout Records) {
-        records.quotas.share(change, of: \.subscriptions, by: records.clients[client].principal)
+        records.quotaUse.addSharedAmount(change, of: \.subscriptions, by: records.clients[client].principal)
     }
 
     // MARK: Durable requests
 
     /// Returns why a new durable request with this many bytes is refused; nil if it may be written. A user with requests
     /// that are not loaded is above the quota.
-    static func obstacle(
-        toDurable bytes: Int, of interest: Handle<Interest>, in records: inout Records
+    static func quotaRefusal(
+        ofDurable bytes: Int, of interest: Handle<Interest>, in records: inout Records
     ) -> RequestRefusal? {
         let principal = records.principal(of: interest)
         let hasLeftover =
-            records.principals.name(of: principal).map { records.durables.load.leftovers[$0] != nil } ?? false
-        guard hasLeftover || !records.hasRoomForDurable(bytes, of: interest) else { return nil }
+            records.principals.name(of: principal).map { records.durables.loadState.unloadedRowsByUser[$0] != nil }
+            ?? false
+        guard hasLeftover || !records.hasRoomForDurableBytes(bytes, of: interest) else { return nil }
         return principal == PrincipalTable.administrator
-            ? RequestRefusal(code: .queueFull) : RequestRefusal(code: .quota, detail: QuotaDetail.durable)
+            ? RequestRefusal(code: .queueFull)
+            : RequestRefusal(code: .quotaExceeded, detail: QuotaRefusalText.durableStorageFull)
     }
 }

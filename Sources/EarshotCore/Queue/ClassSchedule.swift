@@ -6,7 +6,7 @@ internal import EarshotWire
 /// cost so far is next.
 struct ClassSchedule {
     /// Cost of a turn: the inverse of the weights 64 (high), 16, 4 and 1 (background).
-    private static func stride(_ priority: PriorityClass) -> UInt64 {
+    private static func turnCost(of priority: PriorityClass) -> UInt64 {
         switch priority {
         case .background: 64
         case .low: 16
@@ -18,13 +18,13 @@ struct ClassSchedule {
     /// Computed once, because each start iterates over it.
     static let classes = PriorityClass.allCases
 
-    private var spentCosts = ByClass<UInt64>(repeating: 0)
+    private var spentCosts = PriorityClassTable<UInt64>(repeating: 0)
     /// Highest cost, before its turn, of a class that took one. A class that becomes busy starts there.
-    private var presentCost: UInt64 = 0
+    private var costOfNewlyBusyClass: UInt64 = 0
 
     /// Returns the class with the lowest cost among those with work, the higher class if two are equal; nil if none has
     /// work.
-    func next(where hasWork: (PriorityClass) -> Bool) -> PriorityClass? {
+    func nextClass(where hasWork: (PriorityClass) -> Bool) -> PriorityClass? {
         var next: PriorityClass?
         for candidate in Self.classes where hasWork(candidate) {
             if let best = next, spentCosts[best] < spentCosts[candidate] { continue }
@@ -33,25 +33,25 @@ struct ClassSchedule {
         return next
     }
 
-    mutating func tookTurn(_ priority: PriorityClass) {
-        presentCost = max(presentCost, spentCosts[priority])
-        spentCosts[priority] += Self.stride(priority)
+    mutating func chargeTurn(to priority: PriorityClass) {
+        costOfNewlyBusyClass = max(costOfNewlyBusyClass, spentCosts[priority])
+        spentCosts[priority] += Self.turnCost(of: priority)
     }
 
     /// Handles new work of an idle class. It cannot make up for turns in idle time, and pays for its first turn.
-    mutating func becameBusy(_ priority: PriorityClass) {
-        spentCosts[priority] = max(spentCosts[priority], presentCost + Self.stride(priority))
+    mutating func classBecameBusy(_ priority: PriorityClass) {
+        spentCosts[priority] = max(spentCosts[priority], costOfNewlyBusyClass + Self.turnCost(of: priority))
     }
 
     /// Handles the end of an obstacle to a class that had work all the time. It cannot make up for missed turns, but
     /// pays nothing: an origin that is always full blocks the class at each turn, and the payments would starve it.
-    mutating func becameFree(_ priority: PriorityClass) {
-        spentCosts[priority] = max(spentCosts[priority], presentCost)
+    mutating func classBecameUnblocked(_ priority: PriorityClass) {
+        spentCosts[priority] = max(spentCosts[priority], costOfNewlyBusyClass)
     }
 }
 
 /// One value for each class, without an allocation.
-struct ByClass<Element> {
+struct PriorityClassTable<Element> {
     private var values: InlineArray<4, Element>
 
     init(repeating value: Element) { values = InlineArray(repeating: value) }
@@ -64,7 +64,7 @@ struct ByClass<Element> {
     func allSatisfy(_ isMatch: (Element) -> Bool) -> Bool { values.indices.allSatisfy { isMatch(values[$0]) } }
 }
 
-extension ByClass: Equatable where Element: Equatable {
+extension PriorityClassTable: Equatable where Element: Equatable {
     static func == (left: Self, right: Self) -> Bool {
         left.values.indices.allSatisfy { left.values[$0] == right.values[$0] }
     }

@@ -35,100 +35,100 @@ package struct FairQueue {
     }
 
     /// Obstacle to all starts from a lane: the first that applies.
-    enum Obstacle: Equatable {
+    enum StartBlocker: Equatable {
         case none
-        case client
+        case fullClientWindow
         /// The principal is at its quota of transfers.
-        case quota
-        case scope
-        case origin
+        case transferQuotaReached
+        case scopeCoolingDown
+        case originWithoutRoom
     }
 
-    struct LineKey: Equatable {
+    struct PrincipalQueueKey: Equatable {
         var pool: Handle<WorkerPool>
         var principal: Handle<Principal>
 
-        var hash: UInt32 { NumberHash.of(pool.number, principal.number) }
+        var hash: UInt32 { NumberHash.hash(pool.recordNumber, principal.recordNumber) }
     }
 
-    struct RootKey: Equatable {
-        var line: Handle<Line>
+    struct RootQueueKey: Equatable {
+        var principalQueue: Handle<PrincipalQueue>
         var priority: PriorityClass
         var root: Handle<RootEntry>
 
-        var hash: UInt32 { NumberHash.of(line.number, Int32(priority.rawValue), root.number) }
+        var hash: UInt32 { NumberHash.hash(principalQueue.recordNumber, Int32(priority.rawValue), root.recordNumber) }
     }
 
-    struct LeafKey: Equatable {
+    struct HandlerQueueKey: Equatable {
         var lane: Handle<QueueLane>
         var handler: Handle<HandlerEntry>
 
-        var hash: UInt32 { NumberHash.of(lane.number, handler.number) }
+        var hash: UInt32 { NumberHash.hash(lane.recordNumber, handler.recordNumber) }
     }
 
     /// One root in one class.
-    struct RootNode {
-        var key: RootKey
-        var lanes = Chain<QueueLane>()
+    struct RootQueue {
+        var key: RootQueueKey
+        var lanes = LinkedList<QueueLane>()
         var laneCount = 0
-        var isInRotation = false
+        var isInLineRotation = false
     }
 
-    struct Leaf {
-        var key: LeafKey
-        var interests = Chain<Interest>()
-        var isReplacement = false
+    struct HandlerQueue {
+        var key: HandlerQueueKey
+        var interests = LinkedList<Interest>()
+        var isFreshReplacement = false
     }
 
     /// Queue of one principal in one pool.
-    struct Line {
-        let key: LineKey
+    struct PrincipalQueue {
+        let key: PrincipalQueueKey
         /// Serial number of its last turn, or of its beginning: its place in the order of turns.
-        var tag: UInt64
-        var rotations = ByClass(repeating: Chain<RootNode>())
-        var schedule = ClassSchedule()
+        var lastTurnSerial: UInt64
+        var rootRotationsByClass = PriorityClassTable(repeating: LinkedList<RootQueue>())
+        var classSchedule = ClassSchedule()
         /// Number of queued interests by class.
-        var interestCounts = ByClass(repeating: 0)
-        var rootCount = 0
+        var interestCounts = PriorityClassTable(repeating: 0)
+        var rootQueueCount = 0
         /// Number of roots in the rotations of all classes.
-        var rotating = 0
+        var rotatingRootCount = 0
     }
 
     /// Lines of one pool.
-    struct Pool {
+    struct PoolTurns {
         /// Number of queued interests.
-        var count = 0
+        var queuedInterestCount = 0
         /// Serial number of the last turn.
-        var serial: UInt64 = 0
+        var lastTurnSerial: UInt64 = 0
         /// Lines with a root in the rotation.
-        var turns = TurnOrder()
+        var principalTurns = PrincipalTurnHeap()
         /// Lines with a root in the rotation of class `high`.
-        var highTurns = TurnOrder()
+        var highPriorityTurns = PrincipalTurnHeap()
     }
 
-    private static let replacementTurns = 3
+    private static let maximumReplacementTurnsInRow = 3
 
-    private(set) var roots = Slab<RootNode>()
+    private(set) var rootQueues = Slab<RootQueue>()
     private(set) var lanes = Slab<QueueLane>()
-    private(set) var leaves = Slab<Leaf>()
+    private(set) var handlerQueues = Slab<HandlerQueue>()
     /// Lines in all pools.
-    private(set) var lines = Slab<Line>()
+    private(set) var principalQueues = Slab<PrincipalQueue>()
     /// Records of the four slabs by key.
-    private(set) var lineHandles = HandleTable<Line>()
-    private(set) var rootHandles = HandleTable<RootNode>()
+    private(set) var principalQueueHandles = HandleTable<PrincipalQueue>()
+    private(set) var rootQueueHandles = HandleTable<RootQueue>()
     private(set) var laneHandles = HandleTable<QueueLane>()
-    private(set) var leafHandles = HandleTable<Leaf>()
-    private(set) var parked = ParkingTable()
+    private(set) var handlerQueueHandles = HandleTable<HandlerQueue>()
+    private(set) var parkedLanes = ParkingTable()
 
     /// Turns by pool.
-    private(set) var pools = HandleArray<WorkerPool, Pool>()
-    private(set) var rootChains = Chains<RootNode>()
+    private(set) var turnsByPool = HandleArray<WorkerPool, PoolTurns>()
+    private(set) var rootQueueChains = LinkedLists<RootQueue>()
     /// One table of links for all lanes: each lane is either in its root's rotation or parked.
-    private(set) var laneChains = Chains<QueueLane>()
-    private(set) var leafChains = Chains<Leaf>()
-    private(set) var interestChains = Chains<Interest>()
+    private(set) var laneChains = LinkedLists<QueueLane>()
+    private(set) var handlerQueueChains = LinkedLists<HandlerQueue>()
+    private(set) var interestChains = LinkedLists<Interest>()
     /// Leaf of each interest; nil for an interest that is not queued.
-    private(set) var leafOfInterest = HandleArray<Interest, OptionalHandle<Leaf>>()
+    private(set) var handlerQueueOfInterest = HandleArray<Interest, OptionalHandle<HandlerQueue>>()
     /// Queued interests whose waits for a cool-down are limited, by scope.
     var coolDownWaits = CoolDownWaits()
 
@@ -137,28 +137,30 @@ package struct FairQueue {
 
     /// Number of queued interests of a class, in all pools. O(principals).
     package func count(of priority: PriorityClass) -> Int {
-        lines.indices.reduce(0) { $0 + lines[$1].interestCounts[priority] }
+        principalQueues.indices.reduce(0) { $0 + principalQueues[$1].interestCounts[priority] }
     }
 
     /// Number of queued interests of a pool.
-    func count(in pool: Handle<WorkerPool>) -> Int { pools.contains(pool) ? pools[pool].count : 0 }
+    func count(in pool: Handle<WorkerPool>) -> Int {
+        turnsByPool.contains(pool) ? turnsByPool[pool].queuedInterestCount : 0
+    }
 
     /// Releases spare capacity of tables, and the entries of interests from `bound` on, which must not exist.
     mutating func releaseRoom(beyond bound: Int, least: Int) {
-        lines.releaseRoom(least: least)
-        roots.releaseRoom(least: least)
+        principalQueues.releaseRoom(least: least)
+        rootQueues.releaseRoom(least: least)
         lanes.releaseRoom(least: least)
-        leaves.releaseRoom(least: least)
-        parked.releaseRoom(least: least)
-        lineHandles.releaseRoom(least: least)
-        rootHandles.releaseRoom(least: least)
+        handlerQueues.releaseRoom(least: least)
+        parkedLanes.releaseRoom(least: least)
+        principalQueueHandles.releaseRoom(least: least)
+        rootQueueHandles.releaseRoom(least: least)
         laneHandles.releaseRoom(least: least)
-        leafHandles.releaseRoom(least: least)
-        rootChains.releaseRoom(beyond: roots.bound, least: least)
+        handlerQueueHandles.releaseRoom(least: least)
+        rootQueueChains.releaseRoom(beyond: rootQueues.bound, least: least)
         laneChains.releaseRoom(beyond: lanes.bound, least: least)
-        leafChains.releaseRoom(beyond: leaves.bound, least: least)
+        handlerQueueChains.releaseRoom(beyond: handlerQueues.bound, least: least)
         interestChains.releaseRoom(beyond: bound, least: least)
-        leafOfInterest.releaseRoom(beyond: bound, least: least)
+        handlerQueueOfInterest.releaseRoom(beyond: bound, least: least)
         coolDownWaits.releaseRoom(beyond: bound, least: least)
     }
 
@@ -170,38 +172,38 @@ package struct FairQueue {
     ///   - isReplacement: whether it replaced all pending requests of its handler.
     ///   - limitsCoolDownWait: whether its wait for a cool-down is limited.
     mutating func push(
-        _ interest: Handle<Interest>, at place: QueueKey, first: Bool = false, isReplacement: Bool = false,
+        _ interest: Handle<Interest>, at place: QueueKey, isFirst: Bool = false, isReplacement: Bool = false,
         limitsCoolDownWait: Bool = false
     ) {
-        leafOfInterest.reserve(interest, filler: OptionalHandle(wrappedValue: nil))
-        precondition(self.leaf(of: interest) == nil, "interest \(interest) is queued twice")
-        pools.reserve(place.pool, filler: Pool())
-        let leaf = leafHandle(for: place)
-        leafOfInterest[interest].wrappedValue = leaf
-        if isReplacement { markReplacement(leaf) }
-        if limitsCoolDownWait { coolDownWaits.add(interest, of: place.scope) }
-        if first {
-            interestChains.prepend(interest, to: &leaves[leaf].interests)
+        handlerQueueOfInterest.extendIfNeeded(to: interest, filler: OptionalHandle(wrappedValue: nil))
+        precondition(self.handlerQueue(of: interest) == nil, "interest \(interest) is queued twice")
+        turnsByPool.extendIfNeeded(to: place.pool, filler: PoolTurns())
+        let leaf = findOrInsertHandlerQueue(for: place)
+        handlerQueueOfInterest[interest].wrappedValue = leaf
+        if isReplacement { prioritizeReplacement(leaf) }
+        if limitsCoolDownWait { coolDownWaits.addWaiter(interest, of: place.scope) }
+        if isFirst {
+            interestChains.prepend(interest, to: &handlerQueues[leaf].interests)
         } else {
-            interestChains.append(interest, to: &leaves[leaf].interests)
+            interestChains.append(interest, to: &handlerQueues[leaf].interests)
         }
         count += 1
-        pools[place.pool].count += 1
-        lines[line(of: leaves[leaf].key.lane)].interestCounts[place.priority] += 1
+        turnsByPool[place.pool].queuedInterestCount += 1
+        principalQueues[principalQueue(of: handlerQueues[leaf].key.lane)].interestCounts[place.priority] += 1
     }
 
     /// Removes an interest; no effect if it is not queued.
     mutating func remove(_ interest: Handle<Interest>) {
-        guard let leaf = leaf(of: interest) else { return }
-        leafOfInterest[interest].wrappedValue = nil
-        interestChains.remove(interest, from: &leaves[leaf].interests)
-        let lane = leaves[leaf].key.lane
-        if !coolDownWaits.isEmpty { coolDownWaits.remove(interest, of: lanes[lane].key.scope) }
-        let line = line(of: lane)
+        guard let leaf = handlerQueue(of: interest) else { return }
+        handlerQueueOfInterest[interest].wrappedValue = nil
+        interestChains.remove(interest, from: &handlerQueues[leaf].interests)
+        let lane = handlerQueues[leaf].key.lane
+        if !coolDownWaits.isEmpty { coolDownWaits.removeWaiter(interest, of: lanes[lane].key.scope) }
+        let line = principalQueue(of: lane)
         count -= 1
-        pools[lines[line].key.pool].count -= 1
-        lines[line].interestCounts[lanes[lane].priority] -= 1
-        if leaves[leaf].interests.isEmpty { dropLeaf(leaf) }
+        turnsByPool[principalQueues[line].key.pool].queuedInterestCount -= 1
+        principalQueues[line].interestCounts[lanes[lane].priority] -= 1
+        if handlerQueues[leaf].interests.isEmpty { freeHandlerQueue(leaf) }
     }
 
     /// Returns the next interest of a pool without removing it; nil if none may start.
@@ -210,94 +212,99 @@ package struct FairQueue {
     /// terminates: a parking unparks lanes only for the resources that the parked lane had claimed, and a lane stays
     /// unparked only if its obstacle has ended.
     ///
-    /// - Parameter isForHigh: whether only class `high` may start.
-    mutating func next(
-        in pool: Handle<WorkerPool>, isForHigh: Bool,
-        obstacle: (
+    /// - Parameter onlyHighPriority: whether only class `high` may start.
+    mutating func popNext(
+        in pool: Handle<WorkerPool>, onlyHighPriority: Bool,
+        startBlocker: (
             _ principal: Handle<Principal>, _ client: Handle<ClientSession>?, _ scope: Handle<OriginScope>,
             _ priority: PriorityClass
-        ) -> Obstacle
+        ) -> StartBlocker
     ) -> Handle<Interest>? {
-        guard pools.contains(pool) else { return nil }
-        while let line = isForHigh ? pools[pool].highTurns.first : pools[pool].turns.first {
+        guard turnsByPool.contains(pool) else { return nil }
+        while let line = onlyHighPriority
+            ? turnsByPool[pool].highPriorityTurns.first : turnsByPool[pool].principalTurns.first
+        {
             func hasWork(_ priority: PriorityClass) -> Bool {
-                (!isForHigh || priority == .high) && !lines[line].rotations[priority].isEmpty
+                (!onlyHighPriority || priority == .high)
+                    && !principalQueues[line].rootRotationsByClass[priority].isEmpty
             }
             // Without any class left the line has left the order.
-            while let priority = lines[line].schedule.next(where: hasWork) {
-                guard let interest = next(of: line, priority, obstacle) else { continue }
-                lines[line].schedule.tookTurn(priority)
-                tookTurn(line, in: pool)
+            while let priority = principalQueues[line].classSchedule.nextClass(where: hasWork) {
+                guard let interest = nextInterest(of: line, priority, startBlocker) else { continue }
+                principalQueues[line].classSchedule.chargeTurn(to: priority)
+                recordTurn(of: line, in: pool)
                 return interest
             }
         }
         return nil
     }
 
-    private mutating func tookTurn(_ line: Handle<Line>, in pool: Handle<WorkerPool>) {
-        pools[pool].serial += 1
-        let tag = pools[pool].serial
-        lines[line].tag = tag
-        pools[pool].turns.delay(line, tag: tag)
-        pools[pool].highTurns.delay(line, tag: tag)
+    private mutating func recordTurn(of line: Handle<PrincipalQueue>, in pool: Handle<WorkerPool>) {
+        turnsByPool[pool].lastTurnSerial += 1
+        let tag = turnsByPool[pool].lastTurnSerial
+        principalQueues[line].lastTurnSerial = tag
+        turnsByPool[pool].principalTurns.increaseTag(of: line, to: tag)
+        turnsByPool[pool].highPriorityTurns.increaseTag(of: line, to: tag)
     }
 
     /// Unparks one lane per pool and class when a client's window opens. Each turn of such a lane unparks the next one.
-    mutating func clientOpened(_ client: Handle<ClientSession>) {
-        for pool in pools.handles { unpark(.client(client, pool: pool)) }
+    mutating func unparkLanes(ofClient client: Handle<ClientSession>) {
+        for pool in turnsByPool.handles { unparkNextLanes(of: .clientWindow(client, pool: pool)) }
     }
 
     /// Unparks one lane per pool and class when a principal is no longer at its quota of transfers. Each turn of such a
     /// lane unparks the next one.
-    mutating func quotaOpened(_ principal: Handle<Principal>) {
-        guard !parked.isEmpty else { return }
-        for pool in pools.handles {
-            if let line = lineHandle(LineKey(pool: pool, principal: principal)) { unpark(.quota(line: line)) }
+    mutating func unparkLanes(ofPrincipal principal: Handle<Principal>) {
+        guard !parkedLanes.isEmpty else { return }
+        for pool in turnsByPool.handles {
+            if let line = principalQueueHandle(PrincipalQueueKey(pool: pool, principal: principal)) {
+                unparkNextLanes(of: .transferQuota(principalQueue: line))
+            }
         }
     }
 
     /// Unparks one lane per class when an origin has room. Each turn of such a lane unparks the next one.
-    mutating func originOpened(_ origin: Handle<OriginEntry>) {
-        unpark(.origin(origin))
+    mutating func unparkLanes(ofOrigin origin: Handle<OriginEntry>) {
+        unparkNextLanes(of: .originRoom(origin))
     }
 
     /// Unparks one lane per class when a cool-down ends. Each turn of such a lane unparks the next one.
-    mutating func scopeOpened(_ scope: Handle<OriginScope>) {
-        unpark(.scope(scope))
+    mutating func unparkLanes(ofScope scope: Handle<OriginScope>) {
+        unparkNextLanes(of: .scopeCoolDown(scope))
     }
 
     // MARK: Queries
 
-    func contains(_ interest: Handle<Interest>) -> Bool { leaf(of: interest) != nil }
+    func contains(_ interest: Handle<Interest>) -> Bool { handlerQueue(of: interest) != nil }
 
     @inline(__always)
-    private func leaf(of interest: Handle<Interest>) -> Handle<Leaf>? {
-        leafOfInterest.contains(interest) ? leafOfInterest[interest].wrappedValue : nil
+    private func handlerQueue(of interest: Handle<Interest>) -> Handle<HandlerQueue>? {
+        handlerQueueOfInterest.contains(interest) ? handlerQueueOfInterest[interest].wrappedValue : nil
     }
 
     // MARK: Rotation
 
     /// Returns the next interest of a line in one class; nil if all its lanes are parked.
-    private mutating func next(
-        of line: Handle<Line>, _ priority: PriorityClass,
-        _ obstacle: (Handle<Principal>, Handle<ClientSession>?, Handle<OriginScope>, PriorityClass) -> Obstacle
+    private mutating func nextInterest(
+        of line: Handle<PrincipalQueue>, _ priority: PriorityClass,
+        _ obstacle: (Handle<Principal>, Handle<ClientSession>?, Handle<OriginScope>, PriorityClass) -> StartBlocker
     ) -> Handle<Interest>? {
-        let (pool, principal) = (lines[line].key.pool, lines[line].key.principal)
-        while let root = lines[line].rotations[priority].first {
-            rootChains.rotate(&lines[line].rotations[priority])
-            while let lane = roots[root].lanes.first {
+        let (pool, principal) = (principalQueues[line].key.pool, principalQueues[line].key.principal)
+        while let root = principalQueues[line].rootRotationsByClass[priority].first {
+            rootQueueChains.rotate(&principalQueues[line].rootRotationsByClass[priority])
+            while let lane = rootQueues[root].lanes.first {
                 let key = lanes[lane].key
                 switch obstacle(principal, key.client, key.scope, priority) {
                 case .none:
-                    if lanes[lane].hasReturned { lanes[lane].enter(.rotating(after: nil)) }
-                    laneChains.rotate(&roots[root].lanes)
-                    let leaf = nextLeaf(of: lane)
-                    succeed(key)
-                    return leaves[leaf].interests.first
-                case .client: park(lane, .client(key.client, pool: pool))
-                case .quota: park(lane, .quota(line: line))
-                case .scope: park(lane, .scope(key.scope))
-                case .origin: park(lane, .origin(key.origin))
+                    if lanes[lane].isUnparkedWithoutTurn { lanes[lane].enter(.rotating(after: nil)) }
+                    laneChains.rotate(&rootQueues[root].lanes)
+                    let leaf = takeNextHandlerQueue(of: lane)
+                    unparkSuccessors(of: key)
+                    return handlerQueues[leaf].interests.first
+                case .fullClientWindow: parkLane(lane, .clientWindow(key.client, pool: pool))
+                case .transferQuotaReached: parkLane(lane, .transferQuota(principalQueue: line))
+                case .scopeCoolingDown: parkLane(lane, .scopeCoolDown(key.scope))
+                case .originWithoutRoom: parkLane(lane, .originRoom(key.origin))
                 }
             }
         }
@@ -305,67 +312,71 @@ package struct FairQueue {
     }
 
     /// Returns the handler with the next turn and moves it to the end of the rotation.
-    private mutating func nextLeaf(of lane: Handle<QueueLane>) -> Handle<Leaf> {
-        if let leaf = lanes[lane].replacements.first,
-            lanes[lane].leaves.isEmpty || lanes[lane].replacementTurns < Self.replacementTurns
+    private mutating func takeNextHandlerQueue(of lane: Handle<QueueLane>) -> Handle<HandlerQueue> {
+        if let leaf = lanes[lane].freshReplacementQueues.first,
+            lanes[lane].rotatingHandlerQueues.isEmpty
+                || lanes[lane].replacementTurnsInRow < Self.maximumReplacementTurnsInRow
         {
-            lanes[lane].replacementTurns += 1
-            leafChains.remove(leaf, from: &lanes[lane].replacements)
-            leafChains.append(leaf, to: &lanes[lane].leaves)
-            leaves[leaf].isReplacement = false
+            lanes[lane].replacementTurnsInRow += 1
+            handlerQueueChains.remove(leaf, from: &lanes[lane].freshReplacementQueues)
+            handlerQueueChains.append(leaf, to: &lanes[lane].rotatingHandlerQueues)
+            handlerQueues[leaf].isFreshReplacement = false
             return leaf
         }
-        guard let leaf = lanes[lane].leaves.first else { preconditionFailure("lane \(lane) has no handler") }
-        lanes[lane].replacementTurns = 0
-        leafChains.rotate(&lanes[lane].leaves)
+        guard let leaf = lanes[lane].rotatingHandlerQueues.first else {
+            preconditionFailure("lane \(lane) has no handler")
+        }
+        lanes[lane].replacementTurnsInRow = 0
+        handlerQueueChains.rotate(&lanes[lane].rotatingHandlerQueues)
         return leaf
     }
 
     /// Moves a handler before all others of its lane.
-    private mutating func markReplacement(_ leaf: Handle<Leaf>) {
-        let lane = leaves[leaf].key.lane
-        unlink(leaf)
-        leafChains.prepend(leaf, to: &lanes[lane].replacements)
-        leaves[leaf].isReplacement = true
+    private mutating func prioritizeReplacement(_ leaf: Handle<HandlerQueue>) {
+        let lane = handlerQueues[leaf].key.lane
+        unlinkFromLane(leaf)
+        handlerQueueChains.prepend(leaf, to: &lanes[lane].freshReplacementQueues)
+        handlerQueues[leaf].isFreshReplacement = true
     }
 
-    private mutating func unlink(_ leaf: Handle<Leaf>) {
-        let lane = leaves[leaf].key.lane
-        if leaves[leaf].isReplacement {
-            leafChains.remove(leaf, from: &lanes[lane].replacements)
+    private mutating func unlinkFromLane(_ leaf: Handle<HandlerQueue>) {
+        let lane = handlerQueues[leaf].key.lane
+        if handlerQueues[leaf].isFreshReplacement {
+            handlerQueueChains.remove(leaf, from: &lanes[lane].freshReplacementQueues)
         } else {
-            leafChains.remove(leaf, from: &lanes[lane].leaves)
+            handlerQueueChains.remove(leaf, from: &lanes[lane].rotatingHandlerQueues)
         }
     }
 
     /// Parks a lane. One that was unparked and finds the same obstacle had no turn: it is parked at the front, so that
     /// it does not starve.
-    private mutating func park(_ lane: Handle<QueueLane>, _ resource: QueueLane.Resource) {
+    private mutating func parkLane(_ lane: Handle<QueueLane>, _ resource: QueueLane.AwaitedResource) {
         unlinkFromRotation(lane)
         let hadNoTurn = lanes[lane].phase == .rotating(after: resource)
-        parked.add(
-            lane, of: line(of: lane), lanes[lane].priority, at: resource, isNext: hadNoTurn, links: &laneChains)
+        parkedLanes.parkLane(
+            lane, of: principalQueue(of: lane), lanes[lane].priority, at: resource, isNext: hadNoTurn,
+            links: &laneChains)
         lanes[lane].enter(.parked(resource))
-        succeed(lanes[lane].key, except: resource)
+        unparkSuccessors(of: lanes[lane].key, except: resource)
     }
 
     /// Unparks one lane for each resource that a lane leaving the rotation had claimed. Otherwise free capacity could
     /// remain unused while lanes are parked.
-    private mutating func succeed(_ key: QueueLane.Key, except missing: QueueLane.Resource? = nil) {
-        guard !parked.isEmpty else { return }
-        let line = roots[key.root].key.line
-        let client = QueueLane.Resource.client(key.client, pool: lines[line].key.pool)
-        if client != missing { unpark(client) }
-        if .quota(line: line) != missing { unpark(.quota(line: line)) }
-        if .scope(key.scope) != missing { unpark(.scope(key.scope)) }
-        if .origin(key.origin) != missing { unpark(.origin(key.origin)) }
+    private mutating func unparkSuccessors(of key: QueueLane.Key, except missing: QueueLane.AwaitedResource? = nil) {
+        guard !parkedLanes.isEmpty else { return }
+        let line = rootQueues[key.rootQueue].key.principalQueue
+        let client = QueueLane.AwaitedResource.clientWindow(key.client, pool: principalQueues[line].key.pool)
+        if client != missing { unparkNextLanes(of: client) }
+        if .transferQuota(principalQueue: line) != missing { unparkNextLanes(of: .transferQuota(principalQueue: line)) }
+        if .scopeCoolDown(key.scope) != missing { unparkNextLanes(of: .scopeCoolDown(key.scope)) }
+        if .originRoom(key.origin) != missing { unparkNextLanes(of: .originRoom(key.origin)) }
     }
 
     /// Returns the next parked lane of each class to the rotation.
-    private mutating func unpark(_ resource: QueueLane.Resource) {
-        guard let parking = parked.handle(of: resource) else { return }
+    private mutating func unparkNextLanes(of resource: QueueLane.AwaitedResource) {
+        guard let parking = parkedLanes.parkingHandle(of: resource) else { return }
         for priority in ClassSchedule.classes {
-            guard let lane = parked.takeNext(at: parking, priority, links: &laneChains) else { continue }
+            guard let lane = parkedLanes.popNextLane(at: parking, priority, links: &laneChains) else { continue }
             lanes[lane].enter(.rotating(after: resource))
             linkToRotation(lane)
         }
@@ -373,107 +384,131 @@ package struct FairQueue {
 
     // MARK: Nodes
 
-    func line(of lane: Handle<QueueLane>) -> Handle<Line> { roots[lanes[lane].key.root].key.line }
+    func principalQueue(of lane: Handle<QueueLane>) -> Handle<PrincipalQueue> {
+        rootQueues[lanes[lane].key.rootQueue].key.principalQueue
+    }
 
-    private func lineHandle(_ key: LineKey) -> Handle<Line>? { lineHandles.find(key.hash) { lines[$0].key == key } }
+    private func principalQueueHandle(_ key: PrincipalQueueKey) -> Handle<PrincipalQueue>? {
+        principalQueueHandles.findRecord(withHash: key.hash) { principalQueues[$0].key == key }
+    }
 
-    private mutating func leafHandle(for place: QueueKey) -> Handle<Leaf> {
-        let lineKey = LineKey(pool: place.pool, principal: place.principal)
-        let line = lineHandle(lineKey) ?? insertLine(lineKey)
-        let rootKey = RootKey(line: line, priority: place.priority, root: place.root)
-        let root = rootHandles.find(rootKey.hash) { roots[$0].key == rootKey } ?? insertRoot(rootKey)
-        let laneKey = QueueLane.Key(root: root, client: place.client, origin: place.origin, scope: place.scope)
-        let lane = laneHandles.find(laneKey.hash) { lanes[$0].key == laneKey } ?? insertLane(laneKey, place.priority)
-        let leafKey = LeafKey(lane: lane, handler: place.handler)
+    private mutating func findOrInsertHandlerQueue(for place: QueueKey) -> Handle<HandlerQueue> {
+        let lineKey = PrincipalQueueKey(pool: place.pool, principal: place.principal)
+        let line = principalQueueHandle(lineKey) ?? insertPrincipalQueue(lineKey)
+        let rootKey = RootQueueKey(principalQueue: line, priority: place.priority, root: place.root)
+        let root =
+            rootQueueHandles.findRecord(withHash: rootKey.hash) { rootQueues[$0].key == rootKey }
+            ?? insertRootQueue(rootKey)
+        let laneKey = QueueLane.Key(rootQueue: root, client: place.client, origin: place.origin, scope: place.scope)
+        let lane =
+            laneHandles.findRecord(withHash: laneKey.hash) { lanes[$0].key == laneKey }
+            ?? insertLane(laneKey, place.priority)
+        let leafKey = HandlerQueueKey(lane: lane, handler: place.handler)
         let hash = leafKey.hash
-        if let leaf = leafHandles.find(hash, { leaves[$0].key == leafKey }) { return leaf }
-        let leaf = leaves.insert(Leaf(key: leafKey))
-        leafHandles.insert(leaf, hash)
-        leafChains.append(leaf, to: &lanes[lane].leaves)
+        if let leaf = handlerQueueHandles.findRecord(withHash: hash, { handlerQueues[$0].key == leafKey }) {
+            return leaf
+        }
+        let leaf = handlerQueues.insert(HandlerQueue(key: leafKey))
+        handlerQueueHandles.insert(leaf, hash)
+        handlerQueueChains.append(leaf, to: &lanes[lane].rotatingHandlerQueues)
         return leaf
     }
 
-    private mutating func insertLine(_ key: LineKey) -> Handle<Line> {
-        pools[key.pool].serial += 1
-        let line = lines.insert(Line(key: key, tag: pools[key.pool].serial))
-        lineHandles.insert(line, key.hash)
+    private mutating func insertPrincipalQueue(_ key: PrincipalQueueKey) -> Handle<PrincipalQueue> {
+        turnsByPool[key.pool].lastTurnSerial += 1
+        let line = principalQueues.insert(
+            PrincipalQueue(key: key, lastTurnSerial: turnsByPool[key.pool].lastTurnSerial))
+        principalQueueHandles.insert(line, key.hash)
         return line
     }
 
-    private mutating func insertRoot(_ key: RootKey) -> Handle<RootNode> {
-        let root = roots.insert(RootNode(key: key))
-        rootHandles.insert(root, key.hash)
-        lines[key.line].rootCount += 1
+    private mutating func insertRootQueue(_ key: RootQueueKey) -> Handle<RootQueue> {
+        let root = rootQueues.insert(RootQueue(key: key))
+        rootQueueHandles.insert(root, key.hash)
+        principalQueues[key.principalQueue].rootQueueCount += 1
         return root
     }
 
     private mutating func insertLane(_ key: QueueLane.Key, _ priority: PriorityClass) -> Handle<QueueLane> {
         let lane = lanes.insert(QueueLane(key: key, priority: priority))
         laneHandles.insert(lane, key.hash)
-        roots[key.root].laneCount += 1
+        rootQueues[key.rootQueue].laneCount += 1
         linkToRotation(lane)
         return lane
     }
 
     private mutating func linkToRotation(_ lane: Handle<QueueLane>) {
-        let root = lanes[lane].key.root
-        laneChains.append(lane, to: &roots[root].lanes)
-        guard !roots[root].isInRotation else { return }
-        let priority = roots[root].key.priority
-        let line = roots[root].key.line
-        if lines[line].rotations[priority].isEmpty {
-            let isNew = lines[line].interestCounts[priority] == 0
-            if isNew { lines[line].schedule.becameBusy(priority) } else { lines[line].schedule.becameFree(priority) }
-            if priority == .high { pools[lines[line].key.pool].highTurns.insert(line, tag: lines[line].tag) }
+        let root = lanes[lane].key.rootQueue
+        laneChains.append(lane, to: &rootQueues[root].lanes)
+        guard !rootQueues[root].isInLineRotation else { return }
+        let priority = rootQueues[root].key.priority
+        let line = rootQueues[root].key.principalQueue
+        if principalQueues[line].rootRotationsByClass[priority].isEmpty {
+            let isNew = principalQueues[line].interestCounts[priority] == 0
+            if isNew {
+                principalQueues[line].classSchedule.classBecameBusy(priority)
+            } else {
+                principalQueues[line].classSchedule.classBecameUnblocked(priority)
+            }
+            if priority == .high {
+                turnsByPool[principalQueues[line].key.pool].highPriorityTurns.insert(
+                    line, tag: principalQueues[line].lastTurnSerial)
+            }
         }
-        if lines[line].rotating == 0 { pools[lines[line].key.pool].turns.insert(line, tag: lines[line].tag) }
-        lines[line].rotating += 1
-        rootChains.append(root, to: &lines[line].rotations[priority])
-        roots[root].isInRotation = true
+        if principalQueues[line].rotatingRootCount == 0 {
+            turnsByPool[principalQueues[line].key.pool].principalTurns.insert(
+                line, tag: principalQueues[line].lastTurnSerial)
+        }
+        principalQueues[line].rotatingRootCount += 1
+        rootQueueChains.append(root, to: &principalQueues[line].rootRotationsByClass[priority])
+        rootQueues[root].isInLineRotation = true
     }
 
     private mutating func unlinkFromRotation(_ lane: Handle<QueueLane>) {
-        let root = lanes[lane].key.root
-        laneChains.remove(lane, from: &roots[root].lanes)
-        guard roots[root].lanes.isEmpty else { return }
-        let (line, priority) = (roots[root].key.line, roots[root].key.priority)
-        rootChains.remove(root, from: &lines[line].rotations[priority])
-        roots[root].isInRotation = false
-        lines[line].rotating -= 1
-        let pool = lines[line].key.pool
-        if lines[line].rotating == 0 { pools[pool].turns.remove(line) }
-        if priority == .high, lines[line].rotations[priority].isEmpty { pools[pool].highTurns.remove(line) }
+        let root = lanes[lane].key.rootQueue
+        laneChains.remove(lane, from: &rootQueues[root].lanes)
+        guard rootQueues[root].lanes.isEmpty else { return }
+        let (line, priority) = (rootQueues[root].key.principalQueue, rootQueues[root].key.priority)
+        rootQueueChains.remove(root, from: &principalQueues[line].rootRotationsByClass[priority])
+        rootQueues[root].isInLineRotation = false
+        principalQueues[line].rotatingRootCount -= 1
+        let pool = principalQueues[line].key.pool
+        if principalQueues[line].rotatingRootCount == 0 { turnsByPool[pool].principalTurns.remove(line) }
+        if priority == .high, principalQueues[line].rootRotationsByClass[priority].isEmpty {
+            turnsByPool[pool].highPriorityTurns.remove(line)
+        }
     }
 
-    private mutating func dropLeaf(_ leaf: Handle<Leaf>) {
-        let key = leaves[leaf].key
-        unlink(leaf)
-        leafHandles.remove(leaf, key.hash)
-        leaves.remove(leaf)
-        if lanes[key.lane].isEmpty { dropLane(key.lane) }
+    private mutating func freeHandlerQueue(_ leaf: Handle<HandlerQueue>) {
+        let key = handlerQueues[leaf].key
+        unlinkFromLane(leaf)
+        handlerQueueHandles.remove(leaf, key.hash)
+        handlerQueues.destroy(leaf)
+        if lanes[key.lane].isEmpty { freeLane(key.lane) }
     }
 
-    private mutating func dropLane(_ lane: Handle<QueueLane>) {
+    private mutating func freeLane(_ lane: Handle<QueueLane>) {
         let key = lanes[lane].key
         switch lanes[lane].phase {
         case .parked(let resource):
-            parked.remove(lane, of: line(of: lane), lanes[lane].priority, at: resource, links: &laneChains)
+            parkedLanes.unparkLane(
+                lane, of: principalQueue(of: lane), lanes[lane].priority, at: resource, links: &laneChains)
         case .rotating: unlinkFromRotation(lane)
         }
-        succeed(key)
+        unparkSuccessors(of: key)
         laneHandles.remove(lane, key.hash)
-        lanes.remove(lane)
-        roots[key.root].laneCount -= 1
-        if roots[key.root].laneCount == 0 { dropRoot(key.root) }
+        lanes.destroy(lane)
+        rootQueues[key.rootQueue].laneCount -= 1
+        if rootQueues[key.rootQueue].laneCount == 0 { freeRootQueue(key.rootQueue) }
     }
 
-    private mutating func dropRoot(_ root: Handle<RootNode>) {
-        let key = roots[root].key
-        rootHandles.remove(root, key.hash)
-        roots.remove(root)
-        lines[key.line].rootCount -= 1
-        guard lines[key.line].rootCount == 0 else { return }
-        lineHandles.remove(key.line, lines[key.line].key.hash)
-        lines.remove(key.line)
+    private mutating func freeRootQueue(_ root: Handle<RootQueue>) {
+        let key = rootQueues[root].key
+        rootQueueHandles.remove(root, key.hash)
+        rootQueues.destroy(root)
+        principalQueues[key.principalQueue].rootQueueCount -= 1
+        guard principalQueues[key.principalQueue].rootQueueCount == 0 else { return }
+        principalQueueHandles.remove(key.principalQueue, principalQueues[key.principalQueue].key.hash)
+        principalQueues.destroy(key.principalQueue)
     }
 }

@@ -5,36 +5,38 @@ internal import EarshotWire
 /// The lines with lanes at one resource return in a round robin, and the lanes of each line in the order of their
 /// parking. So a principal with many lanes at a full origin takes no more than its share of it.
 struct ParkingTable {
-    typealias Resource = QueueLane.Resource
+    typealias Resource = QueueLane.AwaitedResource
 
     /// All lanes parked at one resource.
-    struct Parking {
+    struct ResourceParking {
         let key: Resource
         /// Groups of each class in the order of their turns.
-        var groups = ByClass(repeating: Chain<Group>())
+        var groups = PriorityClassTable(repeating: LinkedList<LaneGroup>())
         var isEmpty: Bool { groups.allSatisfy(\.isEmpty) }
     }
 
     struct GroupKey: Equatable {
-        var parking: Handle<Parking>
-        var line: Handle<FairQueue.Line>
+        var parking: Handle<ResourceParking>
+        var principalQueue: Handle<FairQueue.PrincipalQueue>
         var priority: PriorityClass
 
-        var hash: UInt32 { NumberHash.of(parking.number, line.number, Int32(priority.rawValue)) }
+        var hash: UInt32 {
+            NumberHash.hash(parking.recordNumber, principalQueue.recordNumber, Int32(priority.rawValue))
+        }
     }
 
     /// Lanes of one line in one class.
-    struct Group {
+    struct LaneGroup {
         let key: GroupKey
-        var lanes = Chain<QueueLane>()
+        var lanes = LinkedList<QueueLane>()
     }
 
-    private(set) var parkings = Slab<Parking>()
-    private(set) var groups = Slab<Group>()
+    private(set) var parkings = Slab<ResourceParking>()
+    private(set) var groups = Slab<LaneGroup>()
     /// Records of the two slabs by key.
-    private var parkingHandles = HandleTable<Parking>()
-    private var groupHandles = HandleTable<Group>()
-    private(set) var groupChains = Chains<Group>()
+    private var parkingHandles = HandleTable<ResourceParking>()
+    private var groupHandles = HandleTable<LaneGroup>()
+    private(set) var groupChains = LinkedLists<LaneGroup>()
 
     var isEmpty: Bool { parkingHandles.isEmpty }
 
@@ -52,13 +54,14 @@ struct ParkingTable {
     /// - Parameters:
     ///   - isNext: whether lane and line precede the others instead, because the lane returned and had no turn.
     ///   - links: table with the links of all lanes.
-    mutating func add(
-        _ lane: Handle<QueueLane>, of line: Handle<FairQueue.Line>, _ priority: PriorityClass, at resource: Resource,
+    mutating func parkLane(
+        _ lane: Handle<QueueLane>, of line: Handle<FairQueue.PrincipalQueue>, _ priority: PriorityClass,
+        at resource: Resource,
         isNext: Bool,
-        links: inout Chains<QueueLane>
+        links: inout LinkedLists<QueueLane>
     ) {
-        let parking = handle(of: resource) ?? insertParking(resource)
-        let key = GroupKey(parking: parking, line: line, priority: priority)
+        let parking = parkingHandle(of: resource) ?? insertParking(resource)
+        let key = GroupKey(parking: parking, principalQueue: line, priority: priority)
         let group = groupHandle(key) ?? insertGroup(key)
         if isNext {
             links.prepend(lane, to: &groups[group].lanes)
@@ -70,63 +73,66 @@ struct ParkingTable {
     }
 
     /// Removes a lane, which must be parked at the resource.
-    mutating func remove(
-        _ lane: Handle<QueueLane>, of line: Handle<FairQueue.Line>, _ priority: PriorityClass, at resource: Resource,
-        links: inout Chains<QueueLane>
+    mutating func unparkLane(
+        _ lane: Handle<QueueLane>, of line: Handle<FairQueue.PrincipalQueue>, _ priority: PriorityClass,
+        at resource: Resource,
+        links: inout LinkedLists<QueueLane>
     ) {
-        guard let parking = handle(of: resource),
-            let group = groupHandle(GroupKey(parking: parking, line: line, priority: priority))
+        guard let parking = parkingHandle(of: resource),
+            let group = groupHandle(GroupKey(parking: parking, principalQueue: line, priority: priority))
         else { preconditionFailure("lane \(lane) is not parked at \(resource)") }
-        remove(lane, from: group, links: &links)
+        removeLane(lane, from: group, links: &links)
     }
 
     /// Removes and returns the next lane of one class; nil if none is parked there.
     ///
     /// - Parameter parking: the resource, which ends with its last lane.
-    mutating func takeNext(
-        at parking: Handle<Parking>, _ priority: PriorityClass, links: inout Chains<QueueLane>
+    mutating func popNextLane(
+        at parking: Handle<ResourceParking>, _ priority: PriorityClass, links: inout LinkedLists<QueueLane>
     ) -> Handle<QueueLane>? {
         guard parkings.contains(parking), let group = parkings[parking].groups[priority].first,
             let lane = groups[group].lanes.first
         else { return nil }
         groupChains.rotate(&parkings[parking].groups[priority])
-        remove(lane, from: group, links: &links)
+        removeLane(lane, from: group, links: &links)
         return lane
     }
 
     /// Parking of a resource; nil if no lane is parked there.
-    func handle(of resource: Resource) -> Handle<Parking>? {
-        isEmpty ? nil : parkingHandles.find(resource.hash) { parkings[$0].key == resource }
+    func parkingHandle(of resource: Resource) -> Handle<ResourceParking>? {
+        isEmpty ? nil : parkingHandles.findRecord(withHash: resource.hash) { parkings[$0].key == resource }
     }
 
-    private mutating func remove(_ lane: Handle<QueueLane>, from group: Handle<Group>, links: inout Chains<QueueLane>) {
+    private mutating func removeLane(
+        _ lane: Handle<QueueLane>, from group: Handle<LaneGroup>, links: inout LinkedLists<QueueLane>
+    ) {
         links.remove(lane, from: &groups[group].lanes)
         guard groups[group].lanes.isEmpty else { return }
         let key = groups[group].key
         groupChains.remove(group, from: &parkings[key.parking].groups[key.priority])
         groupHandles.remove(group, key.hash)
-        groups.remove(group)
+        groups.destroy(group)
         guard parkings[key.parking].isEmpty else { return }
         parkingHandles.remove(key.parking, parkings[key.parking].key.hash)
-        parkings.remove(key.parking)
+        parkings.destroy(key.parking)
     }
 
-    private func groupHandle(_ key: GroupKey) -> Handle<Group>? {
+    private func groupHandle(_ key: GroupKey) -> Handle<LaneGroup>? {
         // The usual case without a lookup: one principal uses the bus.
         if let only = parkings[key.parking].groups[key.priority].onlyMember {
             return groups[only].key == key ? only : nil
         }
-        return groupHandles.find(key.hash) { groups[$0].key == key }
+        return groupHandles.findRecord(withHash: key.hash) { groups[$0].key == key }
     }
 
-    private mutating func insertParking(_ key: Resource) -> Handle<Parking> {
-        let number = parkings.insert(Parking(key: key))
+    private mutating func insertParking(_ key: Resource) -> Handle<ResourceParking> {
+        let number = parkings.insert(ResourceParking(key: key))
         parkingHandles.insert(number, key.hash)
         return number
     }
 
-    private mutating func insertGroup(_ key: GroupKey) -> Handle<Group> {
-        let number = groups.insert(Group(key: key))
+    private mutating func insertGroup(_ key: GroupKey) -> Handle<LaneGroup> {
+        let number = groups.insert(LaneGroup(key: key))
         groupHandles.insert(number, key.hash)
         groupChains.append(number, to: &parkings[key.parking].groups[key.priority])
         return number
@@ -136,7 +142,7 @@ struct ParkingTable {
     ///
     /// - Parameter members: lanes of a group in order.
     func checkInvariants(
-        members: (Chain<QueueLane>) -> [Handle<QueueLane>],
+        members: (LinkedList<QueueLane>) -> [Handle<QueueLane>],
         isParked: (_ lane: Handle<QueueLane>, GroupKey, Resource) -> Bool
     ) -> [String] {
         var faults: [String] = []
@@ -148,7 +154,7 @@ struct ParkingTable {
         for number in parkings.indices {
             let parking = parkings[number]
             check(!parking.isEmpty, "12: no lane is parked at \(parking.key)")
-            check(self.handle(of: parking.key) == number, "4: \(parking.key) has another number")
+            check(self.parkingHandle(of: parking.key) == number, "4: \(parking.key) has another number")
             for priority in ClassSchedule.classes {
                 for group in groupChains.members(of: parking.groups[priority]) {
                     listed += 1
@@ -157,7 +163,7 @@ struct ParkingTable {
                         key.parking == number && key.priority == priority && groupHandle(key) == group,
                         "4: \(parking.key) has a wrong group")
                     let lanes = members(groups[group].lanes)
-                    check(!lanes.isEmpty, "12: line \(key.line) has no lane at \(parking.key)")
+                    check(!lanes.isEmpty, "12: line \(key.principalQueue) has no lane at \(parking.key)")
                     check(lanes.allSatisfy { isParked($0, key, parking.key) }, "4: \(parking.key) has a wrong lane")
                 }
             }

@@ -4,30 +4,34 @@ internal import EarshotWire
 struct QueueLane {
     struct Key: Equatable {
         /// The root in one class.
-        var root: Handle<FairQueue.RootNode>
+        var rootQueue: Handle<FairQueue.RootQueue>
         @OptionalHandle var client: Handle<ClientSession>?
         var origin: Handle<OriginEntry>
         var scope: Handle<OriginScope>
 
-        var hash: UInt32 { NumberHash.of(root.number, client?.number ?? .min, origin.number, scope.number) }
+        var hash: UInt32 {
+            NumberHash.hash(
+                rootQueue.recordNumber, client?.recordNumber ?? .min, origin.recordNumber, scope.recordNumber)
+        }
     }
 
     /// Resource that a parked lane waits for: room of a client, a principal or an origin, or the end of a
     /// cool-down.
-    enum Resource: Equatable {
+    enum AwaitedResource: Equatable {
         /// Separate for each pool, because only that pool's dispatch visits the returning lane.
-        case client(Handle<ClientSession>?, pool: Handle<WorkerPool>)
+        case clientWindow(Handle<ClientSession>?, pool: Handle<WorkerPool>)
         /// Quota of transfers of a line's principal.
-        case quota(line: Handle<FairQueue.Line>)
-        case scope(Handle<OriginScope>)
-        case origin(Handle<OriginEntry>)
+        case transferQuota(principalQueue: Handle<FairQueue.PrincipalQueue>)
+        case scopeCoolDown(Handle<OriginScope>)
+        case originRoom(Handle<OriginEntry>)
 
         var hash: UInt32 {
             switch self {
-            case .client(let client, let pool): NumberHash.of(0, client?.number ?? .min, pool.number)
-            case .scope(let scope): NumberHash.of(1, scope.number)
-            case .origin(let origin): NumberHash.of(2, origin.number)
-            case .quota(let line): NumberHash.of(3, line.number)
+            case .clientWindow(let client, let pool):
+                NumberHash.hash(0, client?.recordNumber ?? .min, pool.recordNumber)
+            case .scopeCoolDown(let scope): NumberHash.hash(1, scope.recordNumber)
+            case .originRoom(let origin): NumberHash.hash(2, origin.recordNumber)
+            case .transferQuota(let line): NumberHash.hash(3, line.recordNumber)
             }
         }
     }
@@ -42,18 +46,18 @@ struct QueueLane {
     /// A lane is freed in either phase when its last interest leaves.
     enum Phase: Equatable {
         /// In the rotation of its root. `after` is the resource for which it waited, until its next turn.
-        case rotating(after: Resource?)
-        case parked(Resource)
+        case rotating(after: AwaitedResource?)
+        case parked(AwaitedResource)
     }
 
     let key: Key
     let priority: PriorityClass
     /// Handlers in the order of their turns, without the fresh ones.
-    var leaves = Chain<FairQueue.Leaf>()
+    var rotatingHandlerQueues = LinkedList<FairQueue.HandlerQueue>()
     /// Fresh handlers, the newest first.
-    var replacements = Chain<FairQueue.Leaf>()
+    var freshReplacementQueues = LinkedList<FairQueue.HandlerQueue>()
     /// Turns of fresh handlers since the last turn of another one.
-    var replacementTurns = 0
+    var replacementTurnsInRow = 0
     private(set) var phase = Phase.rotating(after: nil)
 
     init(key: Key, priority: PriorityClass) {
@@ -62,14 +66,15 @@ struct QueueLane {
     }
 
     /// Whether it was parked and has had no turn since.
-    var hasReturned: Bool { if case .rotating(.some) = phase { true } else { false } }
+    var isUnparkedWithoutTurn: Bool { if case .rotating(.some) = phase { true } else { false } }
 
-    var isEmpty: Bool { leaves.isEmpty && replacements.isEmpty }
+    var isEmpty: Bool { rotatingHandlerQueues.isEmpty && freshReplacementQueues.isEmpty }
 
     /// Changes the phase. All changes go through here.
     mutating func enter(_ next: Phase) {
         precondition(
-            Self.isLegal(from: phase, to: next), "a lane of root \(key.root) cannot become \(next) when it is \(phase)")
+            Self.isLegal(from: phase, to: next),
+            "a lane of root \(key.rootQueue) cannot become \(next) when it is \(phase)")
         phase = next
     }
 

@@ -27,79 +27,83 @@ package struct Interest: Generational {
         /// Waits for the outcome of its flight.
         case open
         /// Has its outcome, and waits for a listener.
-        case held
+        case awaitingListener
         /// Its terminal waits for delivery or acknowledgement.
         case delivering
         /// Is being written to disk, or its failure is being deleted there; not accepted yet.
-        case entering
+        case awaitingDurableAcceptance
         /// Its outcome is being written to disk.
-        case recording
+        case writingOutcome
         /// Its outcome is on disk only.
-        case resting
+        case outcomeOnlyOnDisk
     }
 
     /// Options that few requests set.
-    package struct Extras {
-        var digest: String?
-        var maxBytes: Int?
-        var limitRate: Int?
-        var progressMilliseconds: Int?
-        var lastProgress: Tick?
+    package struct RareOptions {
+        var expectedDigest: String?
+        var maximumBodyBytes: Int?
+        var maximumBytesPerSecond: Int?
+        var progressIntervalMilliseconds: Int?
+        var lastProgressAt: MonotonicTime?
         /// Time of the timer for the next PROGRESS; nil without one.
-        var progressTimer: Tick?
+        var nextProgressTimerAt: MonotonicTime?
         /// Whether PROGRESS names the file in which the body grows.
-        var streams: Bool
+        var isStreaming: Bool
         /// Demanded form of the body.
-        var delivery: BodyDelivery
+        var demandedBodyForm: BodyDelivery
         /// Maximum time of a wait for a cool-down; nil for no limit.
-        var waitMilliseconds: Int?
+        var maximumCoolDownWaitMilliseconds: Int?
         /// Begin of its latest wait for a cool-down since its last attempt.
-        var waitStart: Tick?
+        var coolDownWaitStartedAt: MonotonicTime?
         /// Conditions that turn a response into a 304 for this request alone.
-        var conditions: RequestConditions?
+        var clientConditions: RequestConditions?
         /// HTTP fields of the request, if they differ from those of its flight.
-        var fields: HeaderFields?
+        var ownHeaderFields: HeaderFields?
         /// Redirects that were followed, for the terminal, once the request has its outcome.
-        var redirects: [Terminal.Redirect] = []
+        var followedRedirects: [Terminal.Redirect] = []
 
         /// Default time between two PROGRESS messages of a streaming request: prompt, and few beside the body's own
         /// chunks.
-        private static let streamMilliseconds = 100
+        private static let streamingProgressMilliseconds = 100
 
         /// Extras of a request whose options have their defaults.
         init() {
-            streams = false
-            delivery = .auto
+            isStreaming = false
+            demandedBodyForm = .auto
         }
 
         /// Latest end of its wait for a cool-down; nil without a limit, and if it has waited only for an earlier one.
-        func waitEnd(in coolDown: CoolDown) -> Tick? {
-            guard let waitMilliseconds, let waitStart, waitStart >= coolDown.since else { return nil }
-            return waitStart.advanced(byMilliseconds: waitMilliseconds)
+        func coolDownWaitDeadline(in coolDown: CoolDown) -> MonotonicTime? {
+            guard let maximumCoolDownWaitMilliseconds, let coolDownWaitStartedAt,
+                coolDownWaitStartedAt >= coolDown.firstStartedAt
+            else { return nil }
+            return coolDownWaitStartedAt.advanced(byMilliseconds: maximumCoolDownWaitMilliseconds)
         }
 
         /// Returns nil if all options have their defaults.
-        init?(_ options: borrowing Fetch.Options) {
+        init?(nonDefault options: borrowing Fetch.Options) {
             guard
-                options.digest != nil || options.maxBytes != nil
-                    || options.limitRate != nil || options.progressMilliseconds != nil || options.streams
-                    || options.delivery != .auto || options.waitMilliseconds != nil
+                options.expectedSHA256 != nil || options.maxBytes != nil
+                    || options.handlerBytesPerSecond != nil || options.progressIntervalMilliseconds != nil
+                    || options.streams
+                    || options.delivery != .auto || options.coolDownWaitMilliseconds != nil
             else { return nil }
-            digest = options.digest
-            maxBytes = options.maxBytes
-            limitRate = options.limitRate
-            streams = options.streams
-            delivery = options.delivery
-            waitMilliseconds = options.waitMilliseconds
-            progressMilliseconds = options.progressMilliseconds ?? (streams ? Self.streamMilliseconds : nil)
+            expectedDigest = options.expectedSHA256
+            maximumBodyBytes = options.maxBytes
+            maximumBytesPerSecond = options.handlerBytesPerSecond
+            isStreaming = options.streams
+            demandedBodyForm = options.delivery
+            maximumCoolDownWaitMilliseconds = options.coolDownWaitMilliseconds
+            progressIntervalMilliseconds =
+                options.progressIntervalMilliseconds ?? (isStreaming ? Self.streamingProgressMilliseconds : nil)
         }
     }
 
     package let request: RequestID
     /// Time at which the program made the request, possibly to an earlier broker, or repeated it by RETRY.
-    package var requestedAt: Tick
+    package var requestedAt: MonotonicTime
     /// Hash of the request's content. Distinguishes a repeated request from a different one under the same ID.
-    let fingerprint: UInt64
+    let contentHash: UInt64
     /// Distinguishes this record from earlier ones in the same place, and the request from itself before a RETRY.
     var generation: UInt64
     package let handler: Handle<HandlerEntry>
@@ -108,20 +112,20 @@ package struct Interest: Generational {
     @OptionalHandle package var owner: Handle<ClientSession>?
     @OptionalHandle var flight: Handle<Flight>? = nil
     @OptionalHandle package var outcome: Handle<Outcome>? = nil
-    @OptionalHandle var extras: Handle<Interest.Extras>? = nil
+    @OptionalHandle var rareOptions: Handle<Interest.RareOptions>? = nil
     /// Number of deliveries neither acknowledged nor lost.
-    var outstanding: Int32 = 0
+    var outstandingDeliveryCount: Int32 = 0
     package var priority: PriorityClass
     package private(set) var phase = Phase.open
-    let isWarm: Bool
+    let usesWarmDelivery: Bool
     /// Whether it replaced all earlier requests of its handler.
     let isReplacement: Bool
     /// Whether it ends with the attempt that it waits for, also if others try again.
-    let isTriedOnce: Bool
+    let endsAfterOneAttempt: Bool
     /// Whether it joined a flight that another request began.
-    var isShared = false
+    var joinedExistingFlight = false
     /// Whether its ID is still taken.
-    package var isListed = true
+    package var isRequestIDTaken = true
 
     /// Changes the phase. All changes go through here.
     mutating func enter(_ next: Phase) {
@@ -132,14 +136,22 @@ package struct Interest: Generational {
 
     static func isLegal(from: Phase, to: Phase) -> Bool {
         switch (from, to) {
-        case (.open, .entering), (.open, .recording), (.open, .held), (.open, .resting): true
-        case (.entering, .open), (.entering, .recording), (.entering, .resting): true
-        case (.recording, .held), (.recording, .resting), (.recording, .entering): true
-        case (.resting, .recording): true
-        case (.delivering, .recording), (.delivering, .resting): true
-        case (.open, .delivering), (.held, .delivering), (.entering, .delivering): true
-        case (.recording, .delivering), (.resting, .delivering): true
-        case (.open, _), (.held, _), (.entering, _), (.recording, _), (.resting, _), (.delivering, _): false
+        case (.open, .awaitingDurableAcceptance), (.open, .writingOutcome), (.open, .awaitingListener),
+            (.open, .outcomeOnlyOnDisk):
+            true
+        case (.awaitingDurableAcceptance, .open), (.awaitingDurableAcceptance, .writingOutcome),
+            (.awaitingDurableAcceptance, .outcomeOnlyOnDisk):
+            true
+        case (.writingOutcome, .awaitingListener), (.writingOutcome, .outcomeOnlyOnDisk),
+            (.writingOutcome, .awaitingDurableAcceptance):
+            true
+        case (.outcomeOnlyOnDisk, .writingOutcome): true
+        case (.delivering, .writingOutcome), (.delivering, .outcomeOnlyOnDisk): true
+        case (.open, .delivering), (.awaitingListener, .delivering), (.awaitingDurableAcceptance, .delivering): true
+        case (.writingOutcome, .delivering), (.outcomeOnlyOnDisk, .delivering): true
+        case (.open, _), (.awaitingListener, _), (.awaitingDurableAcceptance, _), (.writingOutcome, _),
+            (.outcomeOnlyOnDisk, _), (.delivering, _):
+            false
         }
     }
 }

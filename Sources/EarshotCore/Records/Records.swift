@@ -12,22 +12,22 @@ package struct Records {
     package var settings: Settings
     package var limits: CoreLimits
     /// Maximum open requests while memory is short; `Int.max` otherwise.
-    var requestsInMemory = Int.max
+    var maximumRequestsWhileMemoryIsShort = Int.max
     /// Limits that LIMITS announces to workers, and the identity of this broker.
     var workerLimits: WorkerLimits
     /// Facilities of the shell.
-    var features: ShellFeatures
+    var shellFeatures: ShellFeatures
     /// Source of jitter, and of names in the cache.
-    var generator: SplitMix
+    var randomGenerator: SplitMix64Generator
     /// Whether no further transfers start.
     package var isDraining = false
     /// Seconds since 1970.
     package var calendarSeconds: Int64 = 0
     package var ledger = Ledger()
     /// Time of the latest event that brought one.
-    var clock = Tick(nanoseconds: .min)
+    var latestEventTime = MonotonicTime(nanoseconds: .min)
     /// Latest serial of a session, a request or a timer.
-    private var serial: UInt64 = 0
+    private var lastSerial: UInt64 = 0
     /// Messages, timers and deletions of files.
     var outbox = Outbox()
 
@@ -42,13 +42,13 @@ package struct Records {
     /// Cache state of flights with a pending read or validation, or with additional request fields.
     package var cachePlans: [Handle<Flight>: CachePlan] = [:]
     /// Identifier of the latest stored response; nil before the first.
-    var lastCacheEntry: CacheEntryID?
+    var lastCacheEntryID: CacheEntryID?
     /// Revalidations in phase `queued`, which start when slots are left over. May contain names of ended flights.
-    var revalidations: Deque<FlightName> = []
+    var queuedRevalidations: Deque<FlightName> = []
     /// Handlers, their requests and subscribers, and the removals of handlers.
     package var handlers = HandlerRegistry()
     /// Removals of clients that are under way, in the order of their turns.
-    var removals: OrderedDictionary<Handle<ClientSession>, ClientRemoval> = [:]
+    var activeClientRemovals: OrderedDictionary<Handle<ClientSession>, ClientRemoval> = [:]
     /// Cookie jars by the first segment of handler names.
     package var cookieJars = CookieJars()
 
@@ -56,15 +56,15 @@ package struct Records {
     /// Workers, their leases and slots.
     package var workers: WorkerFleet
     /// Pools of workers by scheme.
-    package var pools: WorkerPools
+    package var workerPools: WorkerPools
     /// Concurrency limit, spacing and cool-down of every origin.
-    package var governor: OriginGovernor
+    package var originGovernor: OriginGovernor
     /// Shares of running attempts in the rate limits.
-    var rates = RateBook()
+    var rateShares = RateShares()
     /// Partial bodies kept for resumption.
-    var parts = PartStore()
+    var keptParts = PartStore()
     /// READs of sessions with pulled bodies.
-    var pulls = PullTable()
+    var bodyPulls = PullTable()
     /// Outcomes, failures that wait without their requests, and spool files.
     package var outcomes: OutcomeStore
     /// Stored results that wait for room in the windows of their receivers.
@@ -72,31 +72,31 @@ package struct Records {
     /// Durable requests.
     package var durables: DurableBook
     /// Use of the bus by each principal, and its quotas.
-    package var quotas: QuotaBook
+    package var quotaUse: QuotaBook
     /// State of a node of a cluster; nil for a broker on its own.
-    package var cluster: Indirect<ClusterState>?
+    package var clusterState: CopyOnWriteBox<ClusterState>?
 
     init(
         settings: Settings, limits: CoreLimits, workerLimits: WorkerLimits, features: ShellFeatures,
-        generator: SplitMix, cluster: Indirect<ClusterState>?
+        generator: SplitMix64Generator, cluster: CopyOnWriteBox<ClusterState>?
     ) {
         self.settings = settings
         self.limits = limits
         self.workerLimits = workerLimits
-        self.features = features
-        self.generator = generator
-        workers = WorkerFleet(limits: WorkerFleet.Limits(limits))
-        pools = WorkerPools(limits: WorkerPools.Limits(limits))
-        governor = OriginGovernor(limits: OriginGovernor.Limits(limits))
+        self.shellFeatures = features
+        self.randomGenerator = generator
+        workers = WorkerFleet(heartbeatLimits: WorkerFleet.HeartbeatLimits(limits))
+        workerPools = WorkerPools(limits: WorkerPools.Limits(limits))
+        originGovernor = OriginGovernor(limits: OriginGovernor.Limits(limits))
         outcomes = OutcomeStore(limits: OutcomeStore.Limits(limits))
         durables = DurableBook(limits: DurableBook.Limits(limits))
-        quotas = QuotaBook(limits: limits.userQuotas)
-        self.cluster = cluster
+        quotaUse = QuotaBook(limits: limits.userQuotas)
+        self.clusterState = cluster
     }
 
     mutating func nextSerial() -> UInt64 {
-        serial += 1
-        return serial
+        lastSerial += 1
+        return lastSerial
     }
 }
 
@@ -104,47 +104,53 @@ package struct Records {
 extension Records {
     /// Sets a timer. Stale timers are removed when timers outnumber their possible subjects by far, so the heap stays
     /// bounded.
-    mutating func setTimer(_ at: Tick, _ subject: Timer.Subject) {
-        outbox.timers.insert(Timer(at: at, subject: subject))
+    mutating func setTimer(at: MonotonicTime, for subject: CoreTimer.TimerEvent) {
+        outbox.timers.insert(CoreTimer(dueAt: at, timerEvent: subject))
         let subjects =
-            requests.count + handlers.count + flights.count + workers.count + governor.origins.count
-            + governor.scopes.count + clients.count + pools.count
+            requests.count + handlers.count + flights.count + workers.count + originGovernor.origins.count
+            + originGovernor.scopes.count + clients.count + workerPools.count
         guard outbox.timers.count > 1_024 + 4 * subjects else { return }
-        outbox.timers = Heap(outbox.timers.unordered.filter { isLive($0.subject) })
+        outbox.timers = Heap(outbox.timers.unordered.filter { isTimerCurrent($0.timerEvent) })
     }
 
     /// Whether a timer is not stale. Timers without a serial or subject count as live.
-    mutating func isLive(_ subject: Timer.Subject) -> Bool {
+    mutating func isTimerCurrent(_ subject: CoreTimer.TimerEvent) -> Bool {
         switch subject {
-        case .deadline(let interest), .coolDownWait(let interest), .progress(let interest):
+        case .requestDeadline(let interest), .coolDownWaitEnd(let interest), .nextProgressMessage(let interest):
             requests.resolve(interest).map { requests[$0].phase == .open } ?? false
-        case .grace(let interest): requests.resolve(interest).map { requests[$0].phase == .held } ?? false
-        case .expired(let interest, let timer): durables.isExpiryTimer(timer, of: interest)
-        case .abandoned(let handler, let absence):
-            handlers.contains(handler) && handlers[handler].absenceEpoch == absence && handlers[handler].isNamed
-        case .retry(let name): flights.handle(of: name) != nil
-        case .cooled(let scope, let serial): governor.isCooling(scope, serial: serial)
-        case .paused(let origin, let pause): governor.isPaused(origin, serial: pause)
-        case .greeting(let client): clients.handle(of: client).map { clients[$0].phase == .joining } ?? false
-        case .lease(let client, let absence): clients.contains(client) && clients[client].absenceEpoch == absence
-        case .stalled(let client, let stall):
-            clients.contains(client) && clients[client].deliveries.watch?.serial == stall
-        case .poolEmpty(let pool, let absence): pools.isAwaited(pool, serial: absence)
-        case .opening, .spoolRetry: true
-        case .slowStart(let origin, let serial): governor.isInSlowStart(origin, serial: serial)
-        case .jars(let serial): cookieJars.isAwaited(serial)
-        case .isolation(let id): workers.handle(of: id).map { workers[$0].isolation != nil } ?? false
-        case .heartbeat(let id): workers.handle(of: id) != nil
-        case .rates(let due): rates.nextDivision == due
-        case .suspicion(let name, let deaths):
-            flights.handle(of: name).map { flights[$0].isSuspect && flights[extras: $0].workerDeaths == deaths }
+        case .heldOutcomeGraceEnd(let interest):
+            requests.resolve(interest).map { requests[$0].phase == .awaitingListener } ?? false
+        case .durableRequestExpiry(let interest, let timer): durables.isExpiryTimer(timer, of: interest)
+        case .listenerAbsenceEnd(let handler, let absence):
+            handlers.contains(handler) && handlers[handler].listenerAbsenceEpoch == absence && handlers[handler].isNamed
+        case .backOffEnd(let name): flights.handle(of: name) != nil
+        case .coolDownEnd(let scope, let serial): originGovernor.isCurrentCoolDownTimer(scope, serial: serial)
+        case .originSpacingEnd(let origin, let pause): originGovernor.isCurrentSpacingTimer(origin, serial: pause)
+        case .helloTimeout(let client): clients.handle(of: client).map { clients[$0].phase == .joining } ?? false
+        case .sessionLeaseEnd(let client, let absence):
+            clients.contains(client) && clients[client].disconnectEpoch == absence
+        case .stallWatchEnd(let client, let stall):
+            clients.contains(client) && clients[client].deliveries.stallWatch?.timerSerial == stall
+        case .emptyPoolGraceEnd(let pool, let absence): workerPools.isCurrentAbsenceTimer(pool, serial: absence)
+        case .earlierWorkersWaitEnd, .spoolRetry: true
+        case .slowStartStep(let origin, let serial): originGovernor.isCurrentSlowStartTimer(origin, serial: serial)
+        case .cookieJarExpiry(let serial): cookieJars.isCurrentTimer(serial)
+        case .isolationEnd(let id): workers.handle(of: id).map { workers[$0].suspectIsolation != nil } ?? false
+        case .heartbeatCheck(let id): workers.handle(of: id) != nil
+        case .rateDivision(let due): rateShares.nextDivisionAt == due
+        case .suspectWaitEnd(let name, let deaths):
+            flights.handle(of: name).map {
+                flights[$0].isSuspectedOfWorkerDeath && flights[extras: $0].workerDeaths == deaths
+            }
                 ?? false
         }
     }
 
     /// Sets the lease timer of a session that is away.
-    mutating func setLeaseTimer(_ at: Tick, of client: Handle<ClientSession>) {
-        if let absence = clients[client].absenceEpoch { setTimer(at, .lease(client: client, absence: absence)) }
+    mutating func setSessionLeaseTimer(at: MonotonicTime, of client: Handle<ClientSession>) {
+        if let absence = clients[client].disconnectEpoch {
+            setTimer(at: at, for: .sessionLeaseEnd(client: client, absence: absence))
+        }
     }
 }
 
@@ -153,8 +159,8 @@ struct Outbox {
     /// Actions in the order in which the shell carries them out.
     var actions: [Action] = []
     /// Spool files that have lost their last reference, and whose removal is no action yet.
-    var releasedFiles: [String] = []
-    var timers = Heap<Timer>()
+    var spoolFilesToDelete: [String] = []
+    var timers = Heap<CoreTimer>()
 
-    mutating func append(_ action: Action) { actions.append(action) }
+    mutating func appendAction(_ action: Action) { actions.append(action) }
 }

@@ -4,37 +4,37 @@
 /// the types of this folder, and tests, make handles. The place of a removed record is reused. A reference that may
 /// outlive its record is a ``GenerationalHandle``.
 package struct Handle<Record>: Hashable, Comparable, Sendable, CustomStringConvertible {
-    private let place: Int32
+    private let slabPlace: Int32
 
-    init(place: Int32) { self.place = place }
+    init(slabPlace: Int32) { self.slabPlace = slabPlace }
 
-    init(index: Int) { place = Int32(index) }
+    init(slabIndex: Int) { slabPlace = Int32(slabIndex) }
 
     /// Index in tables with an entry for each place of the slab.
-    package var index: Int { Int(place) }
+    package var slabIndex: Int { Int(slabPlace) }
 
     /// Number of the record: in reports, and in keys for `NumberHash`.
-    package var number: Int32 { place }
+    package var recordNumber: Int32 { slabPlace }
 
     /// Hashes as the place alone, which takes half as many instructions as the synthesized way through a `Hasher`.
-    package func _rawHashValue(seed: Int) -> Int { place._rawHashValue(seed: seed) }
+    package func _rawHashValue(seed: Int) -> Int { slabPlace._rawHashValue(seed: seed) }
 
-    package static func < (left: Handle, right: Handle) -> Bool { left.place < right.place }
+    package static func < (left: Handle, right: Handle) -> Bool { left.slabPlace < right.slabPlace }
 
-    package var description: String { place.description }
+    package var description: String { slabPlace.description }
 }
 
 /// Optional handle in 4 bytes. `Handle?` takes 8 bytes in a record, and a queued request has several.
 @propertyWrapper
 package struct OptionalHandle<Record>: Equatable {
     /// Negative for nil.
-    private var place: Int32
+    private var slabPlaceOrNegative: Int32
 
-    package init(wrappedValue: Handle<Record>?) { place = wrappedValue?.number ?? .min }
+    package init(wrappedValue: Handle<Record>?) { slabPlaceOrNegative = wrappedValue?.recordNumber ?? .min }
 
     package var wrappedValue: Handle<Record>? {
-        get { place < 0 ? nil : Handle(place: place) }
-        set { place = newValue?.number ?? .min }
+        get { slabPlaceOrNegative < 0 ? nil : Handle(slabPlace: slabPlaceOrNegative) }
+        set { slabPlaceOrNegative = newValue?.recordNumber ?? .min }
     }
 }
 
@@ -67,24 +67,24 @@ extension Slab where Element: Generational {
 
 /// Values for the records of a slab that another component owns: an array by place.
 struct HandleArray<Record, Value> {
-    private var values: [Value] = []
+    private var valuesByPlace: [Value] = []
 
     /// Handles of all places with a value.
-    var handles: some Collection<Handle<Record>> { values.indices.lazy.map { Handle(index: $0) } }
+    var handles: some Collection<Handle<Record>> { valuesByPlace.indices.lazy.map { Handle(slabIndex: $0) } }
 
-    func contains(_ record: Handle<Record>) -> Bool { record.index < values.count }
+    func contains(_ record: Handle<Record>) -> Bool { record.slabIndex < valuesByPlace.count }
 
     /// Adds values up to the place of a record, if it has none.
-    mutating func reserve(_ record: Handle<Record>, filler: @autoclosure () -> Value) {
-        while values.count <= record.index { values.append(filler()) }
+    mutating func extendIfNeeded(to record: Handle<Record>, filler: @autoclosure () -> Value) {
+        while valuesByPlace.count <= record.slabIndex { valuesByPlace.append(filler()) }
     }
 
     /// Value of a record, which must have one.
     subscript(record: Handle<Record>) -> Value {
-        @inline(__always) _read { yield values[record.index] }
-        @inline(__always) _modify { yield &values[record.index] }
+        @inline(__always) _read { yield valuesByPlace[record.slabIndex] }
+        @inline(__always) _modify { yield &valuesByPlace[record.slabIndex] }
     }
 
     /// Releases the values of records from `bound` on, which must not exist.
-    mutating func releaseRoom(beyond bound: Int, least: Int) { values.releaseRoom(beyond: bound, least: least) }
+    mutating func releaseRoom(beyond bound: Int, least: Int) { valuesByPlace.releaseRoom(beyond: bound, least: least) }
 }

@@ -6,8 +6,8 @@
 package struct OrderedHandles<Record> {
     /// Position of a handle, or the end. Insertion and removal invalidate it.
     package struct Position: Equatable {
-        fileprivate var block: Int
-        fileprivate var offset: Int
+        fileprivate var blockIndex: Int
+        fileprivate var offsetInBlock: Int
     }
 
     /// Maximum handles in a block: 1 KiB, whose move takes about as long as one comparison of keys.
@@ -17,17 +17,17 @@ package struct OrderedHandles<Record> {
     private var blocks: [[Handle<Record>]] = []
     private(set) var count = 0
 
-    var start: Position { Position(block: 0, offset: 0) }
+    var startPosition: Position { Position(blockIndex: 0, offsetInBlock: 0) }
 
     /// The handle at a position; nil at the end.
     package subscript(position: Position) -> Handle<Record>? {
-        position.block < blocks.count ? blocks[position.block][position.offset] : nil
+        position.blockIndex < blocks.count ? blocks[position.blockIndex][position.offsetInBlock] : nil
     }
 
     package func position(after position: Position) -> Position {
-        position.offset + 1 < blocks[position.block].count
-            ? Position(block: position.block, offset: position.offset + 1)
-            : Position(block: position.block + 1, offset: 0)
+        position.offsetInBlock + 1 < blocks[position.blockIndex].count
+            ? Position(blockIndex: position.blockIndex, offsetInBlock: position.offsetInBlock + 1)
+            : Position(blockIndex: position.blockIndex + 1, offsetInBlock: 0)
     }
 
     /// Returns the position of the first handle for which `precedes` is false, or the end.
@@ -37,14 +37,14 @@ package struct OrderedHandles<Record> {
             let middle = (low + high) / 2
             if precedes(blocks[middle][blocks[middle].count - 1]) { low = middle + 1 } else { high = middle }
         }
-        guard low < blocks.count else { return Position(block: low, offset: 0) }
+        guard low < blocks.count else { return Position(blockIndex: low, offsetInBlock: 0) }
         let block = low
         (low, high) = (0, blocks[block].count - 1)
         while low < high {
             let middle = (low + high) / 2
             if precedes(blocks[block][middle]) { low = middle + 1 } else { high = middle }
         }
-        return Position(block: block, offset: low)
+        return Position(blockIndex: block, offsetInBlock: low)
     }
 
     /// Returns the handles from `position` on, up to the first for which `belongs` is false.
@@ -65,7 +65,7 @@ package struct OrderedHandles<Record> {
     /// Inserts a handle before the one at `position`.
     mutating func insert(_ handle: Handle<Record>, at position: Position) {
         count += 1
-        var (block, offset) = (position.block, position.offset)
+        var (block, offset) = (position.blockIndex, position.offsetInBlock)
         if block == blocks.count {
             // Past the last handle: the usual position of ascending keys.
             guard let last = blocks.last, last.count < Self.blockCapacity else {
@@ -85,8 +85,8 @@ package struct OrderedHandles<Record> {
     /// Removes the handle at `position`, which must not be the end.
     mutating func remove(at position: Position) {
         count -= 1
-        let block = position.block
-        blocks[block].remove(at: position.offset)
+        let block = position.blockIndex
+        blocks[block].remove(at: position.offsetInBlock)
         guard blocks[block].count < Self.blockCapacity / 4 else { return }
         guard !blocks[block].isEmpty else {
             blocks.remove(at: block)
@@ -101,7 +101,7 @@ package struct OrderedHandles<Record> {
     }
 
     /// Description of a violated invariant; nil if all hold.
-    var invariantFault: String? {
+    var invariantViolation: String? {
         if blocks.contains(where: { $0.isEmpty || $0.count > Self.blockCapacity }) {
             return "a block is empty or too long"
         }

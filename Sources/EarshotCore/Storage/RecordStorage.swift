@@ -5,86 +5,111 @@
 @safe final class RecordStorage<Element> {
     let capacity: Int
     private let records: UnsafeMutablePointer<Element>
-    private let isTaken: UnsafeMutablePointer<Bool>
+    private let isOccupied: UnsafeMutablePointer<Bool>
 
     init(capacity: Int) {
         self.capacity = capacity
         unsafe records = .allocate(capacity: capacity)
-        unsafe isTaken = .allocate(capacity: capacity)
-        unsafe isTaken.initialize(repeating: false, count: capacity)
+        unsafe isOccupied = .allocate(capacity: capacity)
+        unsafe isOccupied.initialize(repeating: false, count: capacity)
     }
 
     deinit {
-        for index in 0..<capacity where contains(index) { unsafe (records + index).deinitialize(count: 1) }
+        for index in 0..<capacity where hasRecord(at: index) { unsafe (records + index).deinitialize(count: 1) }
         unsafe records.deallocate()
-        unsafe isTaken.deallocate()
+        unsafe isOccupied.deallocate()
     }
 
-    func contains(_ index: Int) -> Bool { index >= 0 && index < capacity ? unsafe isTaken[index] : false }
+    func hasRecord(at index: Int) -> Bool { index >= 0 && index < capacity ? unsafe isOccupied[index] : false }
 
     /// Stores a record at an empty place.
-    func put(_ record: consuming Element, at index: Int) {
+    func insertRecord(_ record: consuming Element, at index: Int) {
         precondition(index >= 0 && index < capacity, "there is no place \(index)")
-        precondition(!contains(index), "record \(index) is in use")
+        precondition(!hasRecord(at: index), "record \(index) is in use")
         unsafe (records + index).initialize(to: record)
-        unsafe isTaken[index] = true
+        unsafe isOccupied[index] = true
     }
 
     /// Destroys the record at a place.
-    func clear(_ index: Int) {
-        precondition(contains(index), "record \(index) is removed twice")
+    func destroyRecord(at index: Int) {
+        precondition(hasRecord(at: index), "record \(index) is removed twice")
         // The place counts as empty before the record's deinitializer runs.
-        unsafe isTaken[index] = false
+        unsafe isOccupied[index] = false
         unsafe (records + index).deinitialize(count: 1)
     }
 
     /// Removes and returns the record at a place.
-    func take(_ index: Int) -> Element {
-        precondition(contains(index), "record \(index) is removed twice")
-        unsafe isTaken[index] = false
+    func removeRecord(at index: Int) -> Element {
+        precondition(hasRecord(at: index), "record \(index) is removed twice")
+        unsafe isOccupied[index] = false
         return unsafe (records + index).move()
     }
 
     /// Accesses the record at a place.
     subscript(index: Int) -> Element {
-        unsafeAddress { unsafe UnsafePointer(address(of: index)) }
-        unsafeMutableAddress { unsafe address(of: index) }
+        unsafeAddress { unsafe UnsafePointer(recordAddress(at: index)) }
+        unsafeMutableAddress { unsafe recordAddress(at: index) }
     }
 
     /// Address of the record at a place. It is valid until the record is moved or removed.
     @inline(__always)
-    func address(of index: Int) -> UnsafeMutablePointer<Element> {
-        precondition(contains(index), "record is not in use")
+    func recordAddress(at index: Int) -> UnsafeMutablePointer<Element> {
+        precondition(hasRecord(at: index), "record is not in use")
         return unsafe records + index
     }
 
     /// Returns the empty places below `bound` in descending order.
     func freeIndices(below bound: Int) -> [Int32] {
         var places: [Int32] = []
-        for index in stride(from: bound - 1, through: 0, by: -1) where !contains(index) { places.append(Int32(index)) }
+        for index in stride(from: bound - 1, through: 0, by: -1) where !hasRecord(at: index) {
+            places.append(Int32(index))
+        }
         return places
     }
 
     /// Returns a storage with copies of the records.
-    func copied() -> RecordStorage { copied(capacity: capacity) }
+    func copy() -> RecordStorage { copy(capacity: capacity) }
 
     /// Returns a storage with another capacity, which must suffice for all records. Moves the records, or copies them
     /// if another slab shares this storage.
     func resized(to capacity: Int, isShared: Bool) -> RecordStorage {
-        guard !isShared else { return copied(capacity: capacity) }
+        guard !isShared else { return copy(capacity: capacity) }
         let resized = RecordStorage(capacity: capacity)
-        for index in 0..<self.capacity where contains(index) {
+        for index in 0..<self.capacity where hasRecord(at: index) {
             precondition(index < capacity, "record \(index) has no place among \(capacity)")
             unsafe (resized.records + index).moveInitialize(from: records + index, count: 1)
-            unsafe resized.isTaken[index] = true
-            unsafe isTaken[index] = false
+            unsafe resized.isOccupied[index] = true
+            unsafe isOccupied[index] = false
         }
         return resized
     }
 
-    private func copied(capacity other: Int) -> RecordStorage {
+    private func copy(capacity other: Int) -> RecordStorage {
         let copy = RecordStorage(capacity: other)
-        for index in 0..<capacity where contains(index) { copy.put(self[index], at: index) }
+        for index in 0..<capacity where hasRecord(at: index) { copy.insertRecord(self[index], at: index) }
         return copy
+    }
+}
+
+/// Value behind one reference, which is copied when it is changed while shared.
+///
+/// For a large part of the core that few buses have: the core's own size stays that of a reference.
+package struct CopyOnWriteBox<Value> {
+    private final class Storage {
+        var value: Value
+
+        init(_ value: Value) { self.value = value }
+    }
+
+    private var storage: Storage
+
+    init(_ value: Value) { storage = Storage(value) }
+
+    package var value: Value {
+        _read { yield storage.value }
+        _modify {
+            if !isKnownUniquelyReferenced(&storage) { storage = Storage(storage.value) }
+            yield &storage.value
+        }
     }
 }

@@ -5,25 +5,27 @@ package import EarshotWire
 /// A slab of records and a table of their numbers. A lease is large: a dictionary would copy it at each access and move
 /// all leases when it grows.
 package struct LeaseTable: Sequence {
-    private struct Entry {
+    private struct AttemptLease {
         let attempt: AttemptID
         var lease: WorkerLease
     }
 
-    private var entries = Slab<Entry>()
-    private var handlesByAttempt = HandleTable<Entry>()
+    private var entries = Slab<AttemptLease>()
+    private var handlesByAttempt = HandleTable<AttemptLease>()
 
     package var count: Int { entries.count }
 
     var isEmpty: Bool { entries.count == 0 }
 
     /// All leases in no particular order. O(leases).
-    package var values: [WorkerLease] { map(\.value) }
+    package var allLeases: [WorkerLease] { map(\.value) }
 
     func contains(_ attempt: AttemptID) -> Bool { handle(of: attempt) != nil }
 
     /// Purpose of an attempt's lease. Does not copy the lease.
-    func use(of attempt: AttemptID) -> WorkerLease.Use? { handle(of: attempt).map { entries[$0].lease.use } }
+    func leaseUse(of attempt: AttemptID) -> WorkerLease.LeaseUse? {
+        handle(of: attempt).map { entries[$0].lease.leaseUse }
+    }
 
     /// The flight that an attempt's lease serves.
     @inline(__always)
@@ -31,8 +33,8 @@ package struct LeaseTable: Sequence {
 
     /// Name of the resumable file of an attempt; nil if there is none. Called for each response, so it copies no lease.
     func resumableFile(of attempt: AttemptID) -> String? {
-        guard let number = handle(of: attempt), entries[number].lease.part?.isResumable == true else { return nil }
-        return entries[number].lease.part?.file
+        guard let number = handle(of: attempt), entries[number].lease.partFile?.isResumable == true else { return nil }
+        return entries[number].lease.partFile?.file
     }
 
     /// Setting has an effect only if the attempt has a lease and the value is not nil.
@@ -49,15 +51,15 @@ package struct LeaseTable: Sequence {
 
     /// Adds the lease of an attempt that has none.
     mutating func insert(_ lease: WorkerLease, of attempt: AttemptID) {
-        handlesByAttempt.insert(entries.insert(Entry(attempt: attempt, lease: lease)), Self.hash(attempt))
+        handlesByAttempt.insert(entries.insert(AttemptLease(attempt: attempt, lease: lease)), Self.attemptHash(attempt))
     }
 
     /// - Returns: the removed lease; nil if there was none.
     @discardableResult
     mutating func remove(_ attempt: AttemptID) -> WorkerLease? {
         guard let number = handle(of: attempt) else { return nil }
-        handlesByAttempt.remove(number, Self.hash(attempt))
-        return entries.take(number).lease
+        handlesByAttempt.remove(number, Self.attemptHash(attempt))
+        return entries.removeReturning(number).lease
     }
 
     /// All leases in no particular order. O(leases).
@@ -65,11 +67,12 @@ package struct LeaseTable: Sequence {
         entries.indices.map { (entries[$0].attempt, entries[$0].lease) }.makeIterator()
     }
 
-    private func handle(of attempt: AttemptID) -> Handle<Entry>? {
-        isEmpty ? nil : handlesByAttempt.find(Self.hash(attempt)) { entries[$0].attempt == attempt }
+    private func handle(of attempt: AttemptID) -> Handle<AttemptLease>? {
+        isEmpty
+            ? nil : handlesByAttempt.findRecord(withHash: Self.attemptHash(attempt)) { entries[$0].attempt == attempt }
     }
 
-    private static func hash(_ attempt: AttemptID) -> UInt32 {
-        NumberHash.of(attempt.flight, attempt.broker.rawValue ^ UInt64(attempt.attempt))
+    private static func attemptHash(_ attempt: AttemptID) -> UInt32 {
+        NumberHash.hash(attempt.flight, attempt.broker.rawValue ^ UInt64(attempt.attempt))
     }
 }

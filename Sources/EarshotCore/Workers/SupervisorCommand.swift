@@ -3,43 +3,43 @@ public import EarshotWire
 /// Single-line messages between the supervisor and its broker or gateway, other than settings and crash loops.
 public enum SupervisorCommand {
     /// Health check of the supervisor. The broker's loop answers with the same line.
-    public static let alive = "alive"
+    public static let healthCheck = "alive"
     /// Precedes the number of ready workers. The broker sends it after each change.
-    public static let workers = "taken-in"
+    public static let readyWorkerCount = "taken-in"
     /// Precedes the process ID of a worker of an earlier broker that does not say READY. The supervisor kills it.
     public static let killWorker = "kill-worker"
     /// The supervisor wants a line for each request that ends: `EndedRequest`.
-    public static let reportEnds = "report-ends"
+    public static let startReportingRequestEnds = "report-ends"
     /// The supervisor wants no further lines about ends.
-    public static let ignoreEnds = "ignore-ends"
+    public static let stopReportingRequestEnds = "ignore-ends"
     /// Precedes the proof of the gateway. The supervisor sends it to each broker and to the gateway.
-    public static let proof = "gateway-proof"
+    public static let gatewayProof = "gateway-proof"
     /// Precedes the process ID of a gateway. The supervisor sends it to the broker before it gives that gateway a proof.
-    public static let gateway = "gateway-pid"
+    public static let gatewayProcessID = "gateway-pid"
     /// Precedes principals of valid keys, separated by spaces. The gateway sends them after each change, in several lines.
-    public static let keys = "keys"
+    public static let validKeyPrincipals = "keys"
     /// Ends the principals of valid keys.
-    public static let keysEnd = "keys-end"
+    public static let endOfValidKeyPrincipals = "keys-end"
     /// Precedes the proof of the HTTP door. The supervisor sends it to each broker and to the door.
     public static let doorProof = "door-proof"
     /// Precedes the addresses at which the HTTP door listens. The door sends it to the supervisor, and that to the broker.
-    public static let doorListening = "door-listening"
+    public static let doorListeningAddresses = "door-listening"
     /// Precedes the numbers of connections, requests and refusals of the door, on the same way.
     public static let doorCounts = "door-counts"
     /// Precedes the setting `http-wait` in milliseconds. The supervisor sends it to the door after each change.
-    public static let doorWait = "door-wait"
+    public static let doorWaitMilliseconds = "door-wait"
     /// The gateway accepts connections.
-    public static let listening = "listening"
+    public static let gatewayListening = "listening"
 }
 
 /// What the supervisor reports to the broker about the HTTP door.
-public enum DoorEvent: Equatable, Sendable {
+public enum HTTPDoorEvent: Equatable, Sendable {
     /// Secret with which the door proves itself.
-    case proof(GatewayProof)
+    case doorProof(GatewayProof)
     /// Addresses at which it listens: a new process, or none.
-    case listening([String])
+    case listeningAddresses([String])
     /// Its connections now, and its requests and refusals since it listens.
-    case counts(connections: Int, requests: Int, refused: Int)
+    case counts(connections: Int, requests: Int, refusedRequests: Int)
 
     /// Parses a line; nil for an invalid one.
     public init?(line: String) {
@@ -47,57 +47,59 @@ public enum DoorEvent: Equatable, Sendable {
         switch words.first {
         case SupervisorCommand.doorProof:
             guard words.count == 2, let proof = GatewayProof(words[1]) else { return nil }
-            self = .proof(proof)
-        case SupervisorCommand.doorListening: self = .listening(Array(words.dropFirst()))
+            self = .doorProof(proof)
+        case SupervisorCommand.doorListeningAddresses: self = .listeningAddresses(Array(words.dropFirst()))
         case SupervisorCommand.doorCounts:
             let counts = words.dropFirst().compactMap { Int($0) }
             guard counts.count == 3, counts.allSatisfy({ $0 >= 0 }) else { return nil }
-            self = .counts(connections: counts[0], requests: counts[1], refused: counts[2])
+            self = .counts(connections: counts[0], requests: counts[1], refusedRequests: counts[2])
         default: return nil
         }
     }
 }
 
 /// Latest state of the HTTP door.
-public struct DoorReport: Equatable, Sendable {
-    package var addresses: [String]
-    package var connections = 0
-    package var requests = 0
-    package var refused = 0
+public struct HTTPDoorState: Equatable, Sendable {
+    package var listeningAddresses: [String]
+    package var openConnectionCount = 0
+    package var requestCount = 0
+    package var refusedRequestCount = 0
 }
 
 /// Crash loop of a child of the supervisor: one process after another dies soon after its start. The broker reports it
-/// in QUERY `workers`.
-public struct ChildFailure: Equatable, Sendable {
-    /// `broker`, `worker`, `gateway`, `node-gateway`, `puller` or `http`.
-    public let role: String
+/// in QUERY `readyWorkerCount`.
+public struct ChildCrashLoop: Equatable, Sendable {
+    /// `broker`, `worker`, `gatewayProcessID`, `node-gateway`, `puller` or `http`.
+    public let childRole: String
     /// Number of quick deaths in a row.
-    public let deaths: Int
+    public let consecutiveDeathCount: Int
     /// Time of the first of them, in RFC 3339, UTC.
-    public let since: String
+    public let firstDeathAt: String
     /// End of the last process: `signal 9`, `exit code 1`.
-    public let lastEnd: String
+    public let lastExitDescription: String
 
-    public init(role: String, deaths: Int, since: String, lastEnd: String) {
-        self.role = role
-        self.deaths = deaths
-        self.since = since
-        self.lastEnd = lastEnd
+    public init(childRole: String, consecutiveDeathCount: Int, firstDeathAt: String, lastExitDescription: String) {
+        self.childRole = childRole
+        self.consecutiveDeathCount = consecutiveDeathCount
+        self.firstDeathAt = firstDeathAt
+        self.lastExitDescription = lastExitDescription
     }
 
     // MARK: Between the processes of a bus
 
-    /// Line that the supervisor sends after the `line`s of all crash loops.
-    public static let end = "failing"
+    /// Line that the supervisor sends after the `supervisorLine`s of all crash loops.
+    public static let endOfCrashLoopsLine = "failing"
 
     /// The crash loop as one line.
-    public var line: String { "\(role) \(deaths) \(since) \(lastEnd)" }
+    public var supervisorLine: String { "\(childRole) \(consecutiveDeathCount) \(firstDeathAt) \(lastExitDescription)" }
 
     /// Parses a line; nil for an invalid one.
-    public init?(line: String) {
-        let words = line.split(separator: " ", maxSplits: 3)
+    public init?(supervisorLine: String) {
+        let words = supervisorLine.split(separator: " ", maxSplits: 3)
         guard words.count == 4, let deaths = Int(words[1]) else { return nil }
-        self.init(role: String(words[0]), deaths: deaths, since: String(words[2]), lastEnd: String(words[3]))
+        self.init(
+            childRole: String(words[0]), consecutiveDeathCount: deaths, firstDeathAt: String(words[2]),
+            lastExitDescription: String(words[3]))
     }
 }
 
@@ -105,46 +107,50 @@ public struct ChildFailure: Equatable, Sendable {
 ///
 /// The supervisor sends it to the broker as one line. The kernel does not tell the sender of a signal. But it counts the
 /// processes that it kills for lack of memory, and the bus knows its own signals. Any other SIGKILL comes from outside.
-public struct WorkerEnd: Equatable, Sendable {
+public struct WorkerExit: Equatable, Sendable {
     /// The word that begins its line.
-    public static let word = "worker-ended"
-    private static let kill: Int32 = 9
+    public static let lineKeyword = "worker-ended"
+    private static let killSignal: Int32 = 9
 
     /// Process ID.
     public let pid: Int32
     /// Signal that ended the process; nil for an exit.
-    public let signal: Int32?
+    public let terminatingSignal: Int32?
     /// Whether the kernel killed a process for lack of memory during the worker's life.
-    public let isOutOfMemory: Bool
+    public let wasKilledForMemory: Bool
     /// Whether the bus itself sent a SIGKILL to it.
     public var wasKilledByBus: Bool
 
-    public init(pid: Int32, signal: Int32?, isOutOfMemory: Bool, wasKilledByBus: Bool) {
+    public init(pid: Int32, terminatingSignal: Int32?, wasKilledForMemory: Bool, wasKilledByBus: Bool) {
         self.pid = pid
-        self.signal = signal
-        self.isOutOfMemory = isOutOfMemory
+        self.terminatingSignal = terminatingSignal
+        self.wasKilledForMemory = wasKilledForMemory
         self.wasKilledByBus = wasKilledByBus
     }
 
     /// Whether somebody killed the process from outside, so that none of its transfers is a suspect.
-    var isHarmless: Bool { signal == Self.kill && !isOutOfMemory && !wasKilledByBus }
+    var wasKilledFromOutside: Bool { terminatingSignal == Self.killSignal && !wasKilledForMemory && !wasKilledByBus }
 
     /// SIGKILL from outside, for tests and simulations.
-    public static let fromOutside = WorkerEnd(pid: 0, signal: kill, isOutOfMemory: false, wasKilledByBus: false)
+    public static let killedFromOutsideExample = WorkerExit(
+        pid: 0, terminatingSignal: killSignal, wasKilledForMemory: false, wasKilledByBus: false)
 
     // MARK: Between the processes of a bus
 
     /// The line from the supervisor to the broker.
-    public var line: String { "\(Self.word) \(pid) \(signal ?? 0) \(isOutOfMemory ? 1 : 0) \(wasKilledByBus ? 1 : 0)" }
+    public var supervisorLine: String {
+        "\(Self.lineKeyword) \(pid) \(terminatingSignal ?? 0) \(wasKilledForMemory ? 1 : 0) \(wasKilledByBus ? 1 : 0)"
+    }
 
     /// Parses a line; nil for an invalid one.
-    public init?(line: String) {
-        let words = line.split(separator: " ")
-        guard words.count == 5, words[0] == Self.word, let pid = Int32(words[1]), let signal = Int32(words[2]) else {
+    public init?(supervisorLine: String) {
+        let words = supervisorLine.split(separator: " ")
+        guard words.count == 5, words[0] == Self.lineKeyword, let pid = Int32(words[1]), let signal = Int32(words[2])
+        else {
             return nil
         }
         self.init(
-            pid: pid, signal: signal == 0 ? nil : signal, isOutOfMemory: words[3] == "1",
+            pid: pid, terminatingSignal: signal == 0 ? nil : signal, wasKilledForMemory: words[3] == "1",
             wasKilledByBus: words[4] == "1")
     }
 }

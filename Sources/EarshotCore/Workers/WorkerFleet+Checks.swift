@@ -6,21 +6,22 @@ extension WorkerFleet {
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
         for number in indices {
             let worker = self[number]
-            let leases = worker.leases.values
+            let leases = worker.leases.allLeases
             let cancelling = leases.count { $0.isCancelling }
-            let lower = leases.count { !$0.isHigh }
+            let lower = leases.count { !$0.isHighPriority }
             check(self.handle(of: worker.id) == number, "12: worker \(number) has another name")
-            check(cancelling == worker.cancelling, "9: worker \(number) cancels \(cancelling)")
-            check(leases.count <= worker.ceiling, "11: worker \(number) is overfull")
+            check(cancelling == worker.cancellingLeaseCount, "9: worker \(number) cancels \(cancelling)")
+            check(leases.count <= worker.maximumLeases, "11: worker \(number) is overfull")
             check(
-                lower == worker.leasesBelowHigh, "7: worker \(number) counts \(worker.leasesBelowHigh) of lower classes"
+                lower == worker.belowHighLeaseCount,
+                "7: worker \(number) counts \(worker.belowHighLeaseCount) of lower classes"
             )
-            check(worker.phase != .joining || worker.isEmpty, "14: worker \(number) has work before its READY")
+            check(worker.phase != .joining || worker.hasNoTransfers, "14: worker \(number) has work before its READY")
             check(
-                leases.allSatisfy { $0.abandoned == nil || $0.isCancelling },
+                leases.allSatisfy { $0.cancelledFlight == nil || $0.isCancelling },
                 "4: worker \(number) runs an abandoned attempt")
             check(
-                worker.isolation.map { worker.leases.contains($0.attempt) } ?? true,
+                worker.suspectIsolation.map { worker.leases.contains($0.attempt) } ?? true,
                 "12: worker \(number) isolates an attempt that has ended")
         }
         return faults

@@ -12,70 +12,71 @@ public import EarshotWire
 /// The slot and the origin's place stay taken until the worker confirms the end. `WorkerFleet` makes the transitions.
 package struct WorkerLease {
     /// Purpose of an attempt.
-    enum Use: Equatable {
+    enum LeaseUse: Equatable {
         /// Serves the flight with this number.
-        case flight(Handle<Flight>)
+        case servingFlight(Handle<Flight>)
         /// Serves no flight: the worker got a CANCEL.
         case cancelling
     }
 
     package let origin: Handle<OriginEntry>
     /// Whether the attempt has class `high`, which has reserved slots.
-    let isHigh: Bool
-    private(set) var use: Use
+    let isHighPriority: Bool
+    private(set) var leaseUse: LeaseUse
     /// Principal that the slot is charged to; the administrator for a revalidation.
     var principal = PrincipalTable.administrator
-    let startedAt: Tick
+    let startedAt: MonotonicTime
     /// Limit of decoded bytes in its JOB; nil for no limit.
-    let allowedBytes: Int?
+    let jobMaximumBytes: Int?
     /// Current limit, after raises; nil for no limit.
-    var maxBytes: Int?
+    var currentMaximumBytes: Int?
     /// Decoded bytes received so far.
     package var receivedBytes = 0
     /// Decoded bytes of the whole body; nil while unknown.
-    var totalBytes: Int?
+    var wholeBodyBytes: Int?
     /// File into which the worker writes the body; nil until it is known.
-    var part: GrowingPart?
+    var partFile: GrowingPart?
     /// Bytes of that file that count towards the spool.
-    var growingBytes = 0
+    var countedPartFileBytes = 0
     /// Number of bytes of the part that its JOB named; 0 without one.
     package var resumedBytes = 0
     /// Size of the file when the shell renamed it; nil before.
-    var keptBytes: Int?
+    var renamedFileBytes: Int?
     /// Request of the former flight, if a later flight may resume the part of this cancelled attempt.
-    private(set) var abandoned: AbandonedFlight?
+    private(set) var cancelledFlight: CancelledAttemptFlight?
 
     /// The flight that the attempt serves.
-    package var flight: Handle<Flight>? { if case .flight(let flight) = use { flight } else { nil } }
+    package var flight: Handle<Flight>? { if case .servingFlight(let flight) = leaseUse { flight } else { nil } }
 
-    var isCancelling: Bool { if case .cancelling = use { true } else { false } }
+    var isCancelling: Bool { if case .cancelling = leaseUse { true } else { false } }
 
     /// Whether the diagram has this transition between two uses.
-    static func isLegal(from: Use, to: Use) -> Bool {
+    static func isLegal(from: LeaseUse, to: LeaseUse) -> Bool {
         switch (from, to) {
-        case (.flight, .cancelling): true
-        case (.flight, .flight), (.cancelling, _): false
+        case (.servingFlight, .cancelling): true
+        case (.servingFlight, .servingFlight), (.cancelling, _): false
         }
     }
 
     /// Makes a transition of the diagram.
-    mutating func enter(_ use: Use, abandoned: AbandonedFlight? = nil) {
-        precondition(Self.isLegal(from: self.use, to: use), "a lease goes from \(self.use) to \(use)")
-        self.use = use
-        self.abandoned = abandoned
+    mutating func enter(_ use: LeaseUse, cancelledFlight: CancelledAttemptFlight? = nil) {
+        precondition(Self.isLegal(from: self.leaseUse, to: use), "a lease goes from \(self.leaseUse) to \(use)")
+        self.leaseUse = use
+        self.cancelledFlight = cancelledFlight
     }
 }
 
 extension WorkerLease {
     // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
-    init(origin: Handle<OriginEntry>, isHigh: Bool, use: Use, startedAt: Tick, maxBytes: Int?) {
+    init(origin: Handle<OriginEntry>, isHigh: Bool, use: LeaseUse, startedAt: MonotonicTime, maxBytes: Int?) {
         self.init(
-            origin: origin, isHigh: isHigh, use: use, startedAt: startedAt, allowedBytes: maxBytes, maxBytes: maxBytes)
+            origin: origin, isHighPriority: isHigh, leaseUse: use, startedAt: startedAt, jobMaximumBytes: maxBytes,
+            currentMaximumBytes: maxBytes)
     }
 }
 
 /// Assignment of an attempt, for the log.
-public struct AssignedAttempt: Equatable, Sendable {
+public struct AttemptAssignment: Equatable, Sendable {
     public let attempt: AttemptID
     public let worker: WorkerID
     /// URL of its JOB, which may contain secrets.

@@ -23,7 +23,7 @@ package struct WorkerPool {
     }
 
     /// The pool of http and https.
-    package static let web = Slab<WorkerPool>.first
+    package static let webPoolHandle = Slab<WorkerPool>.firstHandle
 
     /// Name of a pool of own workers: a scheme belongs to a principal.
     struct Key: Hashable {
@@ -37,17 +37,17 @@ package struct WorkerPool {
     package let principal: Handle<Principal>
     private(set) var phase: Phase
     /// Number of users' own workers that serve it.
-    var workers = 0
+    var ownWorkerCount = 0
     /// Whether a worker ever served it.
-    var wasServed = false
+    var hasEverHadWorker = false
     /// Number of origins with its schemes.
-    var origins = 0
+    var originCount = 0
     /// Flights that lost their worker. They are queued, but start first.
-    var returnedFlights: [FlightName] = []
+    var flightsWithLostWorker: [FlightName] = []
     /// Suspects that wait for an empty worker, in order. May contain names of ended flights.
-    var suspects: Deque<FlightName> = []
+    var suspectFlights: Deque<FlightName> = []
     /// Worker that runs suspects; nil without suspects.
-    var quarantine: WorkerID?
+    var quarantineWorker: WorkerID?
 
     /// The pool of http and https.
     init() {
@@ -83,5 +83,27 @@ package struct WorkerPool {
             scheme != nil && Self.isLegal(from: self.phase, to: phase),
             "the pool of \(scheme ?? "http") goes from \(self.phase) to \(phase)")
         self.phase = phase
+    }
+}
+
+/// Sums of the slots of ready workers, which `WorkerFleet` keeps: whether all classes may start, or only `high`.
+package struct PoolSlotCounts {
+    package private(set) var totalSlots = 0
+    package private(set) var freeSlots = 0
+    /// Slots taken by classes below `high`.
+    private(set) var slotsTakenBelowHigh = 0
+
+    /// Slots reserved for class `high`: a quarter, rounded down.
+    package var slotsReservedForHigh: Int { totalSlots / 4 }
+
+    /// Whether only class `high` may start. Lower classes are limited by the slots that they occupy, not by the free
+    /// ones. Otherwise `high`, which takes each freed slot first, would starve them.
+    package var onlyHighMayStart: Bool { slotsTakenBelowHigh >= totalSlots - slotsReservedForHigh }
+
+    /// Adds the slots of a ready worker.
+    mutating func addWorkerSlots(total: Int, free: Int, belowHigh: Int) {
+        totalSlots += total
+        self.freeSlots += free
+        slotsTakenBelowHigh += belowHigh
     }
 }

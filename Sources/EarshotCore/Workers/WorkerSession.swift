@@ -22,16 +22,16 @@ package struct WorkerSession {
     struct Isolation {
         let attempt: AttemptID
         /// End of the time in which the worker gets no other work.
-        let end: Tick
-        /// Time of the PING after `end`; nil before.
-        var pingedAt: Tick?
+        let endsAt: MonotonicTime
+        /// Time of the PING after `endsAt`; nil before.
+        var pingedAt: MonotonicTime?
     }
 
     let id: WorkerID
     /// Process at the other end, by the kernel; a gateway for a worker of another machine. Nil if unknown.
-    let process: Int32?
+    let peerProcess: Int32?
     package private(set) var phase = Phase.joining
-    package var pid = 0
+    package var workerProcessID = 0
     /// Principal whose requests it gets; those of a worker of the administrator see `WorkerPools`.
     package var principal = PrincipalTable.administrator
     /// The pools that it serves.
@@ -41,18 +41,18 @@ package struct WorkerSession {
     /// Concurrent transfers in its last LIMITS; nil if the worker decides.
     private(set) var slotLimit: Int?
     /// Maximum number of leases: its slots or, after a reduction of the slots, the leases that have not drained yet.
-    private(set) var ceiling = 0
+    private(set) var maximumLeases = 0
     /// Leases by attempt.
     package var leases = LeaseTable()
     /// Number of leases being cancelled.
-    package var cancelling = 0
+    package var cancellingLeaseCount = 0
     /// Number of leases of classes below `high`.
-    var leasesBelowHigh = 0
+    var belowHighLeaseCount = 0
     /// The suspect that it runs alone; nil if it accepts other work.
-    var isolation: Isolation?
+    var suspectIsolation: Isolation?
     /// Whether it is reserved for suspects until the last one is cleared.
-    var isQuarantine = false
-    var lastReceived: Tick
+    var isReservedForSuspects = false
+    var lastMessageAt: MonotonicTime
     /// Whether a gateway made the connection, so that READY must prove its principal.
     let isGateway: Bool
     /// Whether a user's own worker accepts DRAIN.
@@ -60,51 +60,51 @@ package struct WorkerSession {
     /// Whether it supports HTTP/2.
     package var speaksHTTP2 = false
     /// Parts of its sandbox that took effect; nil without a SANDBOX.
-    package var sandbox: SandboxParts?
+    package var effectiveSandboxParts: SandboxParts?
     /// Whether its heartbeat timer runs.
-    var isWatched = false
+    var isHeartbeatTimerRunning = false
     /// Time of a PING without an answer; nil if there is none.
-    var pingedAt: Tick?
+    var unansweredPingAt: MonotonicTime?
 
-    init(id: WorkerID, process: Int32? = nil, isGateway: Bool = false, now: Tick) {
+    init(id: WorkerID, process: Int32? = nil, isGateway: Bool = false, now: MonotonicTime) {
         self.id = id
-        self.process = process
+        self.peerProcess = process
         self.isGateway = isGateway
-        lastReceived = now
+        lastMessageAt = now
     }
 
     /// Leases in a reproducible order.
-    var leasesInOrder: [(key: AttemptID, value: WorkerLease)] {
+    var leasesInReproducibleOrder: [(key: AttemptID, value: WorkerLease)] {
         leases.sorted { left, right in
-            (left.value.flight?.index ?? .min, left.key.flight, left.key.broker.rawValue)
-                < (right.value.flight?.index ?? .min, right.key.flight, right.key.broker.rawValue)
+            (left.value.flight?.slabIndex ?? .min, left.key.flight, left.key.broker.rawValue)
+                < (right.value.flight?.slabIndex ?? .min, right.key.flight, right.key.broker.rawValue)
         }
     }
 
     /// Whether it is a user's own worker: it serves neither http nor https, and may be any program.
-    package var isOwn: Bool { !pools.contains(WorkerPool.web) }
+    package var isUserProvided: Bool { !pools.contains(WorkerPool.webPoolHandle) }
 
     /// Whether the gateway relays it from another machine: it has no files.
     var isRemote: Bool { principal != PrincipalTable.administrator }
 
     /// Whether it has no transfers.
-    var isEmpty: Bool { leases.isEmpty }
+    var hasNoTransfers: Bool { leases.isEmpty }
 
-    package var slots: Int { min(offeredSlots, slotLimit ?? offeredSlots) }
+    package var usableSlots: Int { min(offeredSlots, slotLimit ?? offeredSlots) }
 
     /// Sets the slots that the worker offers. A worker without pools has none.
-    mutating func offers(_ slots: Int) {
+    mutating func setOfferedSlots(_ slots: Int) {
         offeredSlots = pools.isEmpty ? 0 : slots
-        lowerCeiling()
+        updateMaximumLeases()
     }
 
     mutating func setSlotLimit(_ slots: Int?) {
         slotLimit = slots
-        lowerCeiling()
+        updateMaximumLeases()
     }
 
     /// Updates the ceiling after a change of the slots or the end of a lease, so that leases above the slots drain.
-    mutating func lowerCeiling() { ceiling = max(slots, leases.count) }
+    mutating func updateMaximumLeases() { maximumLeases = max(usableSlots, leases.count) }
 
     /// Whether the diagram has this transition.
     static func isLegal(from: Phase, to: Phase) -> Bool {
@@ -116,7 +116,8 @@ package struct WorkerSession {
 
     /// Makes a transition of the diagram.
     mutating func enter(_ phase: Phase) {
-        precondition(Self.isLegal(from: self.phase, to: phase), "worker \(pid) goes from \(self.phase) to \(phase)")
+        precondition(
+            Self.isLegal(from: self.phase, to: phase), "worker \(workerProcessID) goes from \(self.phase) to \(phase)")
         self.phase = phase
     }
 }

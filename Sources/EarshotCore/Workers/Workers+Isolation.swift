@@ -19,59 +19,62 @@ extension Workers {
     /// worker before.
     ///
     /// - Returns: whether the flight is poisonous.
-    static func countDeath(
-        against flight: Handle<Flight>, _ attempt: AttemptID, from gone: WorkerFleet.Departure,
+    static func countWorkerDeath(
+        against flight: Handle<Flight>, _ attempt: AttemptID, from gone: WorkerFleet.RemovedWorker,
         in records: inout Records
     ) -> Bool {
         let before = records.flights[extras: flight]
-        let isSuspected = gone.isolated.map { $0 == attempt } ?? (gone.wasAlone && before.workerDeaths > 0)
-        let isSuspectedCause = isSuspected && gone.wasAlone && before.isSuspected
+        let isSuspected =
+            gone.isolatedAttempt.map { $0 == attempt } ?? (gone.hadSingleTransfer && before.workerDeaths > 0)
+        let isSuspectedCause = isSuspected && gone.hadSingleTransfer && before.wasIsolatedAtWorkerDeath
         records.flights[extras: flight].workerDeaths += 1
-        records.flights[extras: flight].isSuspected = isSuspected
-        return isSuspectedCause || before.workerDeaths + 1 >= records.limits.workerDeathsPerFlight
+        records.flights[extras: flight].wasIsolatedAtWorkerDeath = isSuspected
+        return isSuspectedCause || before.workerDeaths + 1 >= records.limits.maximumWorkerDeathsPerFlight
     }
 
     /// Makes a flight that lost its worker a suspect, if it has lost too many.
-    static func suspect(_ flight: Handle<Flight>, now: Tick, in records: inout Records) {
-        guard records.flights[extras: flight].workerDeaths >= records.limits.deathsOfSuspect else { return }
-        records.flights[flight].isSuspect = true
-        let end = now.advanced(byMilliseconds: records.limits.suspicionMilliseconds)
+    static func suspectFlight(_ flight: Handle<Flight>, now: MonotonicTime, in records: inout Records) {
+        guard records.flights[extras: flight].workerDeaths >= records.limits.workerDeathsBeforeSuspicion else { return }
+        records.flights[flight].isSuspectedOfWorkerDeath = true
+        let end = now.advanced(byMilliseconds: records.limits.maximumSuspectWaitMilliseconds)
         let deaths = records.flights[extras: flight].workerDeaths
-        records.setTimer(end, .suspicion(records.flights.name(of: flight), deaths: deaths))
+        records.setTimer(at: end, for: .suspectWaitEnd(records.flights.name(of: flight), deaths: deaths))
     }
 
     /// Adds a suspect to the list of its pool. An accused one goes first, since it needs an empty worker.
-    static func add(suspect flight: Handle<Flight>, in records: inout Records) {
+    static func addSuspect(_ flight: Handle<Flight>, in records: inout Records) {
         let name = records.flights.name(of: flight)
-        let isSuspected = records.flights[extras: flight].isSuspected
-        records.pools.add(suspect: name, first: isSuspected, to: records.pool(of: flight))
+        let isSuspected = records.flights[extras: flight].wasIsolatedAtWorkerDeath
+        records.workerPools.addSuspect(name, atFront: isSuspected, to: records.pool(of: flight))
     }
 
     /// Begins the isolation of a suspect that has started in the quarantine of its pool.
-    static func isolate(
-        _ flight: Handle<Flight>, at worker: Handle<WorkerSession>, now: Tick, in records: inout Records
+    static func beginIsolation(
+        of flight: Handle<Flight>, at worker: Handle<WorkerSession>, now: MonotonicTime, in records: inout Records
     ) {
         let deaths = records.flights[extras: flight].workerDeaths
-        let end = now.advanced(byMilliseconds: records.limits.isolation(deaths: deaths))
-        records.workers.isolate(records.attempt(of: flight), until: end, at: worker)
-        records.setTimer(end, .isolation(records.workers[worker].id))
+        let end = now.advanced(byMilliseconds: records.limits.isolationMilliseconds(deaths: deaths))
+        records.workers.isolateAttempt(records.currentAttempt(of: flight), until: end, at: worker)
+        records.setTimer(at: end, for: .isolationEnd(records.workers[worker].id))
     }
 
     /// Handles the isolation timer of a worker: sends a PING, whose PONG clears the suspect.
     ///
     /// - Returns: the worker if it did not answer in time. It must end.
-    static func isolationEnded(of id: WorkerID, now: Tick, in records: inout Records) -> Handle<WorkerSession>? {
+    static func isolationTimerFired(of id: WorkerID, now: MonotonicTime, in records: inout Records) -> Handle<
+        WorkerSession
+    >? {
         guard let worker = records.workers.handle(of: id) else { return nil }
-        switch records.workers.isolationEnded(at: worker, now: now) {
-        case .stale, .cleared(nil): return nil
-        case .awaiting(let end, let pings):
+        switch records.workers.isolationTimerFired(at: worker, now: now) {
+        case .staleTimer, .suspectCleared(nil): return nil
+        case .awaitAnswer(let end, let pings):
             if pings { records.outbox.actions.append(.worker(.send(id, .ping))) }
-            records.setTimer(end, .isolation(id))
+            records.setTimer(at: end, for: .isolationEnd(id))
             return nil
-        case .cleared(let flight?):
-            records.flights[flight].isSuspect = false
+        case .suspectCleared(let flight?):
+            records.flights[flight].isSuspectedOfWorkerDeath = false
             return nil
-        case .silent: return worker
+        case .workerUnresponsive: return worker
         }
     }
 
@@ -81,30 +84,30 @@ extension Workers {
     static func workerForSuspect(
         of pool: Handle<WorkerPool>, in records: inout Records
     ) -> (worker: Handle<WorkerSession>, isEmpty: Bool)? {
-        let quarantine = quarantine(of: pool, in: &records)
+        let quarantine = quarantineWorker(of: pool, in: &records)
         return records.workers.workerForSuspect(of: pool, quarantine: quarantine)
     }
 
-    private static func quarantine(
+    private static func quarantineWorker(
         of pool: Handle<WorkerPool>, in records: inout Records
     ) -> Handle<WorkerSession>? {
-        records.pools[pool].quarantine.flatMap { records.workers.handle(of: $0) }
+        records.workerPools[pool].quarantineWorker.flatMap { records.workers.handle(of: $0) }
     }
 
-    static func enterQuarantine(
-        of pool: Handle<WorkerPool>, _ worker: Handle<WorkerSession>, in records: inout Records
+    static func setQuarantineWorker(
+        of pool: Handle<WorkerPool>, to worker: Handle<WorkerSession>, in records: inout Records
     ) {
-        leaveQuarantine(of: pool, in: &records)
-        records.pools.setQuarantine(records.workers[worker].id, of: pool)
-        records.workers.setQuarantine(worker, true)
+        endQuarantine(of: pool, in: &records)
+        records.workerPools.setQuarantineWorker(records.workers[worker].id, of: pool)
+        records.workers.setQuarantine(of: worker, true)
     }
 
     /// Ends a pool's quarantine unless its worker isolates a suspect.
-    static func leaveQuarantine(of pool: Handle<WorkerPool>, in records: inout Records) {
-        if let worker = quarantine(of: pool, in: &records) {
-            guard records.workers[worker].isolation == nil else { return }
-            records.workers.setQuarantine(worker, false)
+    static func endQuarantine(of pool: Handle<WorkerPool>, in records: inout Records) {
+        if let worker = quarantineWorker(of: pool, in: &records) {
+            guard records.workers[worker].suspectIsolation == nil else { return }
+            records.workers.setQuarantine(of: worker, false)
         }
-        records.pools.setQuarantine(nil, of: pool)
+        records.workerPools.setQuarantineWorker(nil, of: pool)
     }
 }

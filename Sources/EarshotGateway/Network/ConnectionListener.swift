@@ -5,12 +5,12 @@ final class ConnectionListener {
     /// Connections that may wait for accept: the admissions of two seconds. Clients give up after five.
     private static let backlog: Int32 = 1_024
     /// Time for the socket of a gateway that was just killed to be closed.
-    private static let patience = Duration.seconds(2)
-    private static let pause: Int32 = 20
+    private static let bindTimeout = Duration.seconds(2)
+    private static let bindRetryMilliseconds: Int32 = 20
 
     let descriptor: Int32
     /// Address with the port that the system has chosen.
-    let text: String
+    let addressText: String
     /// Called when connections wait.
     var onWaitingConnections: () -> Void = {}
     private let loop: EventLoop
@@ -19,18 +19,18 @@ final class ConnectionListener {
     /// Starts to listen. Connections wait until ``isAccepting`` is set.
     init(_ address: GatewayAddress, loop: EventLoop) throws(SystemError) {
         self.loop = loop
-        let end = LoopTime.read().advanced(by: Self.patience)
+        let end = LoopTime.readClock().advanced(by: Self.bindTimeout)
         while true {
             do throws(SystemError) {
                 let (descriptor, port) = try TCPSocket.listen(
                     address.address, port: address.port, backlog: Self.backlog)
                 self.descriptor = descriptor
-                text = GatewayAddress.text(address.address, port)
+                addressText = GatewayAddress.addressText(address.address, port: port)
                 return
             } catch {
-                guard error.isAddressInUse, LoopTime.read() < end else { throw error }
+                guard error.isAddressInUse, LoopTime.readClock() < end else { throw error }
                 // Nothing runs on the loop before the gateway listens.
-                LoopTime.sleep(milliseconds: Self.pause)
+                LoopTime.sleep(milliseconds: Self.bindRetryMilliseconds)
             }
         }
     }

@@ -5,7 +5,7 @@ internal import EarshotWire
 /// brackets.
 public struct GatewayAddress: Hashable, Sendable, CustomStringConvertible {
     /// Port of an address without one.
-    public static let usualPort: UInt16 = 5_765
+    public static let defaultPort: UInt16 = 5_765
     private static let scheme = "tcp://"
 
     public let address: TCPSocket.Address
@@ -18,14 +18,14 @@ public struct GatewayAddress: Hashable, Sendable, CustomStringConvertible {
         self.port = port
     }
 
-    /// Nil if `text` is not an address in this form.
+    /// Nil if `addressText` is not an address in this form.
     public init?(_ text: String) {
         guard text.hasPrefix(Self.scheme) else { return nil }
         var host = text.dropFirst(Self.scheme.count)
-        var port = Self.usualPort
+        var port = Self.defaultPort
         // The colons of an address of IPv6 are within the brackets.
         if let colon = host.lastIndex(of: ":"), host.last != "]" {
-            guard let number: UInt16 = Decimal.number(host[host.index(after: colon)...]) else { return nil }
+            guard let number: UInt16 = Decimal.parse(host[host.index(after: colon)...]) else { return nil }
             port = number
             host = host[..<colon]
         }
@@ -34,13 +34,13 @@ public struct GatewayAddress: Hashable, Sendable, CustomStringConvertible {
         self.port = port
     }
 
-    public var description: String { Self.text(address, port) }
+    public var description: String { Self.addressText(address, port: port) }
 
     /// Returns the text of an address with a port.
-    static func text(_ address: TCPSocket.Address, _ port: UInt16) -> String {
+    static func addressText(_ address: TCPSocket.Address, port: UInt16) -> String {
         switch address {
-        case .four: "\(scheme)\(address):\(port)"
-        case .six: "\(scheme)[\(address)]:\(port)"
+        case .ipv4: "\(scheme)\(address):\(port)"
+        case .ipv6: "\(scheme)[\(address)]:\(port)"
         }
     }
 }

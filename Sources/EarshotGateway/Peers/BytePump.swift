@@ -14,7 +14,7 @@ final class BytePump {
     private final class End {
         let descriptor: Int32
         var registration: EventLoop.Registration?
-        var interest: EventLoop.Interest = .readable
+        var watchedEvents: EventLoop.Interest = .readable
         /// Bytes for this end that its socket does not accept yet.
         var heldBytes: ArraySlice<UInt8> = []
         /// Whether this end sends nothing more.
@@ -22,7 +22,7 @@ final class BytePump {
         /// Whether this end accepts nothing more.
         var isReadPaused = false
         /// Bytes received from this end since they were last counted.
-        var received = 0
+        var receivedBytes = 0
 
         init(_ descriptor: Int32) { self.descriptor = descriptor }
     }
@@ -30,13 +30,13 @@ final class BytePump {
     /// Called after bytes moved or an end has ended.
     var onProgress: () -> Void = {}
     /// Whether bytes of the client are read.
-    var readsRemote = true {
-        didSet { if readsRemote != oldValue { if readsRemote { move() } else { watch() } } }
+    var readsFromRemote = true {
+        didSet { if readsFromRemote != oldValue { if readsFromRemote { moveBytes() } else { updateInterests() } } }
     }
     private let loop: EventLoop
-    private let scratch: Scratch
-    private let remote: End
-    private let innerEnd: End
+    private let scratchBuffer: Scratch
+    private let remoteEnd: End
+    private let brokerSideEnd: End
     private var isClosed = false
 
     /// Buffer that all pumps of a loop share, because one moves bytes at a time.
@@ -51,47 +51,51 @@ final class BytePump {
     /// Takes ownership of both descriptors.
     init(remote: Int32, inner: Int32, _ scratch: Scratch, loop: EventLoop) throws(SystemError) {
         self.loop = loop
-        self.scratch = scratch
-        self.remote = End(remote)
-        self.innerEnd = End(inner)
-        self.remote.registration = try loop.add(remote, .readable) { [unowned self] readiness in
-            handleReadiness(readiness, self.remote)
+        self.scratchBuffer = scratch
+        self.remoteEnd = End(remote)
+        self.brokerSideEnd = End(inner)
+        self.remoteEnd.registration = try loop.add(remote, .readable) { [unowned self] readiness in
+            handleReadiness(readiness, self.remoteEnd)
         }
-        self.innerEnd.registration = try loop.add(inner, .readable) { [unowned self] readiness in
-            handleReadiness(readiness, self.innerEnd)
+        self.brokerSideEnd.registration = try loop.add(inner, .readable) { [unowned self] readiness in
+            handleReadiness(readiness, self.brokerSideEnd)
         }
     }
 
     deinit { close() }
 
     /// Whether the client has closed the connection, and all of its bytes were passed on.
-    var isRemoteEnded: Bool { isClosed || remote.isEnded && (innerEnd.heldBytes.isEmpty || innerEnd.isReadPaused) }
+    var isRemoteEnded: Bool {
+        isClosed || remoteEnd.isEnded && (brokerSideEnd.heldBytes.isEmpty || brokerSideEnd.isReadPaused)
+    }
 
     /// Whether libzmq has ended the connection, and all of its bytes were passed on.
-    var isInnerEnded: Bool { isClosed || innerEnd.isEnded && (remote.heldBytes.isEmpty || remote.isReadPaused) }
+    var isInnerEnded: Bool {
+        isClosed || brokerSideEnd.isEnded && (remoteEnd.heldBytes.isEmpty || remoteEnd.isReadPaused)
+    }
 
     /// Returns the bytes passed to libzmq since the last call.
-    func takeFed() -> Int {
-        defer { remote.received = 0 }
-        return remote.received
+    func takeFedBytes() -> Int {
+        defer { remoteEnd.receivedBytes = 0 }
+        return remoteEnd.receivedBytes
     }
 
     /// Returns the bytes received from libzmq since the last call.
-    func takeDrained() -> Int {
-        defer { innerEnd.received = 0 }
-        return innerEnd.received
+    func takeDrainedBytes() -> Int {
+        defer { brokerSideEnd.receivedBytes = 0 }
+        return brokerSideEnd.receivedBytes
     }
 
     /// Closes both ends at once.
     func close() {
         guard !isClosed else { return }
         isClosed = true
-        for end in [remote, innerEnd] {
+        for end in [remoteEnd, brokerSideEnd] {
             if let registration = end.registration { loop.remove(registration) }
             UnixSocket.close(end.descriptor)
         }
-        remote.heldBytes = []
-        innerEnd.heldBytes = []
+        remoteEnd.heldBytes = []
+        brokerSideEnd.heldBytes = []
     }
 
     private func handleReadiness(_ readiness: EventLoop.Readiness, _ end: End) {
@@ -102,35 +106,37 @@ final class BytePump {
             end.isReadPaused = true
             end.heldBytes = []
         }
-        move()
+        moveBytes()
     }
 
     /// Moves bytes both ways as far as both ends permit.
-    private func move() {
+    private func moveBytes() {
         guard !isClosed else { return }
-        var hasMoved = move(from: innerEnd, to: remote)
-        if readsRemote || remote.isReadPaused { hasMoved = move(from: remote, to: innerEnd) || hasMoved }
-        watch()
+        var hasMoved = moveBytes(from: brokerSideEnd, to: remoteEnd)
+        if readsFromRemote || remoteEnd.isReadPaused {
+            hasMoved = moveBytes(from: remoteEnd, to: brokerSideEnd) || hasMoved
+        }
+        updateInterests()
         if hasMoved { onProgress() }
     }
 
     /// - Returns: whether anything has changed.
-    private func move(from source: End, to target: End) -> Bool {
+    private func moveBytes(from source: End, to target: End) -> Bool {
         var hasMoved = flush(target)
         // No event follows from an end without a registration. The kernel's buffers bound its bytes.
         let calls = source.registration == nil ? Int.max : Self.callsPerPass
         for _ in 0..<calls {
             guard target.heldBytes.isEmpty, !source.isEnded else { break }
-            let transfer = unsafe UnixSocket.receive(source.descriptor, into: scratch.bytes)
+            let transfer = unsafe UnixSocket.receive(source.descriptor, into: scratchBuffer.bytes)
             switch transfer {
             case .wouldBlock: return hasMoved
-            case .ended:
+            case .connectionEnded:
                 source.isEnded = true
                 endOutput(of: target)
                 return true
-            case .bytes(let received):
+            case .bytesTransferred(let received):
                 hasMoved = true
-                source.received += received
+                source.receivedBytes += received
                 send(received, to: target)
                 if received < Self.chunkBytes, source.registration != nil { return true }
             }
@@ -142,12 +148,12 @@ final class BytePump {
     /// Sends the first bytes of the shared buffer, and holds the rest.
     private func send(_ count: Int, to target: End) {
         guard !target.isReadPaused else { return }
-        let bytes = unsafe UnsafeRawBufferPointer(rebasing: scratch.bytes[..<count])
+        let bytes = unsafe UnsafeRawBufferPointer(rebasing: scratchBuffer.bytes[..<count])
         switch unsafe UnixSocket.send(target.descriptor, bytes) {
-        case .bytes(let sent) where sent == count: break
-        case .bytes(let sent): target.heldBytes = unsafe ArraySlice([UInt8](bytes[sent...]))
+        case .bytesTransferred(let sent) where sent == count: break
+        case .bytesTransferred(let sent): target.heldBytes = unsafe ArraySlice([UInt8](bytes[sent...]))
         case .wouldBlock: target.heldBytes = unsafe ArraySlice([UInt8](bytes))
-        case .ended: target.isReadPaused = true
+        case .connectionEnded: target.isReadPaused = true
         }
     }
 
@@ -159,11 +165,11 @@ final class BytePump {
                 unsafe UnixSocket.send(target.descriptor, $0)
             }
             switch transfer {
-            case .bytes(let sent):
+            case .bytesTransferred(let sent):
                 hasMoved = true
                 target.heldBytes.removeFirst(sent)
             case .wouldBlock: return hasMoved
-            case .ended:
+            case .connectionEnded:
                 target.isReadPaused = true
                 target.heldBytes = []
             }
@@ -177,19 +183,19 @@ final class BytePump {
         target.isReadPaused = true
     }
 
-    private func watch() {
+    private func updateInterests() {
         guard !isClosed else { return }
-        watch(remote, reads: readsRemote && innerEnd.heldBytes.isEmpty)
-        watch(innerEnd, reads: remote.heldBytes.isEmpty)
+        watch(remoteEnd, reads: readsFromRemote && brokerSideEnd.heldBytes.isEmpty)
+        watch(brokerSideEnd, reads: remoteEnd.heldBytes.isEmpty)
     }
 
     private func watch(_ end: End, reads: Bool) {
         guard let registration = end.registration else { return }
         var interest: EventLoop.Interest = reads && !end.isEnded ? .readable : []
         if !end.heldBytes.isEmpty { interest.insert(.writable) }
-        guard interest != end.interest else { return }
-        end.interest = interest
-        do throws(SystemError) { try loop.change(registration, to: interest) } catch {
+        guard interest != end.watchedEvents else { return }
+        end.watchedEvents = interest
+        do throws(SystemError) { try loop.changeInterest(of: registration, to: interest) } catch {
             // Fails only without memory. Nothing moves any more, so the heartbeat ends the connection.
             end.isReadPaused = true
         }

@@ -9,12 +9,12 @@ internal import ZeroMQ
 /// routing ID of another.
 final class CurveEnd {
     /// Timeouts of the handshake and of a client that vanished without a word. A network may pause for 5 s.
-    private static let handshakeMilliseconds: Int32 = 5_000
+    private static let handshakeTimeoutMilliseconds: Int32 = 5_000
     private static let heartbeat = SocketOptions.Heartbeat(intervalMilliseconds: 5_000, timeoutMilliseconds: 20_000)
     /// Maximum number of messages in libzmq in each direction. Their bytes are bounded by ``RelayMemory``.
-    private static let queuedMessages: Int32 = 1_024
+    private static let maximumQueuedMessages: Int32 = 1_024
     /// Maximum length of an encrypted frame: the longest body of a FETCH.
-    static let frameBytes = CurveServer.wireBytes(ofFrame: WireLimits.requestBodyBytes + WireLimits.headBytes)
+    static let maximumFrameBytes = CurveServer.wireBytes(ofFrame: WireLimits.requestBodyBytes + WireLimits.headBytes)
 
     let number: UInt64
     private let socket: Socket
@@ -23,7 +23,7 @@ final class CurveEnd {
     /// Routing ID that the socket assigned to the connection; nil before its first message.
     private var identity: [UInt8]?
     /// Routing ID, head, body and one more, which is too much.
-    private var parts = Multipart(capacity: 4)
+    private var receivedParts = Multipart(capacity: 4)
 
     /// A message of the client.
     struct Received {
@@ -42,10 +42,10 @@ final class CurveEnd {
         self.number = number
         self.loop = loop
         var options = SocketOptions()
-        options.sendHighWaterMark = Self.queuedMessages
-        options.receiveHighWaterMark = Self.queuedMessages
-        options.maximumFrameBytes = Int64(Self.frameBytes)
-        options.handshakeMilliseconds = Self.handshakeMilliseconds
+        options.sendHighWaterMark = Self.maximumQueuedMessages
+        options.receiveHighWaterMark = Self.maximumQueuedMessages
+        options.maximumFrameBytes = Int64(Self.maximumFrameBytes)
+        options.handshakeTimeoutMilliseconds = Self.handshakeTimeoutMilliseconds
         options.heartbeat = Self.heartbeat
         options.backlog = 1
         socket = try context.socket(.router, options)
@@ -65,17 +65,17 @@ final class CurveEnd {
     }
 
     /// Returns the next message; nil without one.
-    func next() -> Received? {
-        guard (try? socket.receive(into: &parts)) == true else { return nil }
-        defer { parts.removeAll() }
+    func nextMessage() -> Received? {
+        guard (try? socket.receive(into: &receivedParts)) == true else { return nil }
+        defer { receivedParts.removeAll() }
         var received = Received(message: ZMTP.Message(head: []), bytes: 0)
-        for index in 1..<max(1, parts.count) {
-            received.bytes += CurveServer.wireBytes(ofFrame: parts.byteCount(index))
+        for index in 1..<max(1, receivedParts.count) {
+            received.bytes += CurveServer.wireBytes(ofFrame: receivedParts.byteCount(index))
         }
-        if identity == nil { identity = parts.bytes(0) }
-        if parts.count > 1 { received.message.head = parts.bytes(1) }
-        if parts.count > 2 { received.message.body = parts.bytes(2) }
-        received.message.isLonger = parts.surplusFrames > 0 || parts.count > 3
+        if identity == nil { identity = receivedParts.bytes(0) }
+        if receivedParts.count > 1 { received.message.head = receivedParts.bytes(1) }
+        if receivedParts.count > 2 { received.message.body = receivedParts.bytes(2) }
+        received.message.hadSurplusFrames = receivedParts.surplusFrames > 0 || receivedParts.count > 3
         return received
     }
 
@@ -95,5 +95,5 @@ final class CurveEnd {
     }
 
     /// Lets libzmq send queued messages for a time after the end of this object.
-    func linger(milliseconds: Int32) { try? socket.linger(milliseconds: milliseconds) }
+    func linger(milliseconds: Int32) { try? socket.setLinger(milliseconds: milliseconds) }
 }

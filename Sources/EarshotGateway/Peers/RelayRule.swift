@@ -15,8 +15,8 @@ struct RelayRule {
     /// Principal of the peer's key.
     let principal: PrincipalName
 
-    private static let hello = Array("HELLO".utf8)
-    private static let ready = Array("READY".utf8)
+    private static let helloPrefix = Array("HELLO".utf8)
+    private static let readyPrefix = Array("READY".utf8)
 
     /// Returns the decision about a message.
     ///
@@ -28,26 +28,26 @@ struct RelayRule {
     ///   - proof: secret of the present broker.
     func verdict(on head: [UInt8], isFirst: Bool, proof: GatewayProof) -> Verdict {
         switch role {
-        case .client, .node: client(head, isFirst: isFirst, proof)
-        case .worker: worker(head, isFirst: isFirst, proof)
+        case .client, .node: clientVerdict(head, isFirst: isFirst, proof)
+        case .worker: workerVerdict(head, isFirst: isFirst, proof)
         }
     }
 
     // MARK: Clients
 
-    private func client(_ head: [UInt8], isFirst: Bool, _ proof: GatewayProof) -> Verdict {
+    private func clientVerdict(_ head: [UInt8], isFirst: Bool, _ proof: GatewayProof) -> Verdict {
         if isFirst, case .ready? = try? WorkerMessage(head: head) {
             let advice =
                 role == .node
                 ? "the key of a cluster serves no schemes: nodes only request bodies"
                 : "a key of role client serves no schemes: create one with `earshot key new NAME --role worker`"
-            return refusal("not-authorized", advice)
+            return clientRefusal("not-authorized", advice)
         }
         guard Self.isHello(head) else { return .forward(head) }
         do throws(WireError) {
             guard case .hello(var hello) = try ClientMessage(head: head) else { return .forward(head) }
             guard hello.principal == nil, hello.proof == nil else {
-                return refusal(
+                return clientRefusal(
                     "not-authorized",
                     "the gateway names the principal of a key: remove principal and proof")
             }
@@ -57,46 +57,46 @@ struct RelayRule {
         } catch {
             // A longer verb that begins like HELLO.
             if error.code == .unknownVerb { return .forward(head) }
-            return refusal(error.code.rawValue, error.detail)
+            return clientRefusal(error.code.rawValue, error.detail)
         }
     }
 
-    private func refusal(_ code: String, _ detail: String) -> Verdict {
+    private func clientRefusal(_ code: String, _ detail: String) -> Verdict {
         .refuse(BrokerMessage.error(ErrorReply(code: code, detail: detail)).encoded())
     }
 
     /// Whether a head is a HELLO, or one that only the decoder tells from it.
-    static func isHello(_ head: [UInt8]) -> Bool { head.starts(with: hello) }
+    static func isHello(_ head: [UInt8]) -> Bool { head.starts(with: helloPrefix) }
 
     // MARK: Workers
 
-    private func worker(_ head: [UInt8], isFirst: Bool, _ proof: GatewayProof) -> Verdict {
-        guard head.starts(with: Self.ready) else {
+    private func workerVerdict(_ head: [UInt8], isFirst: Bool, _ proof: GatewayProof) -> Verdict {
+        guard head.starts(with: Self.readyPrefix) else {
             guard isFirst else { return .forward(head) }
-            return Self.refusal("not-authorized", "a key of role worker requests nothing: say READY EARW/1 first")
+            return Self.workerRefusal("not-authorized", "a key of role worker requests nothing: say READY EARW/1 first")
         }
         do throws(WireError) {
             guard case .ready(var ready) = try WorkerMessage(head: head) else { return .forward(head) }
-            guard ready.principal == nil, ready.proof == nil, ready.secret == nil else {
-                return Self.refusal(
+            guard ready.principal == nil, ready.proof == nil, ready.supervisorSecret == nil else {
+                return Self.workerRefusal(
                     "not-authorized", "the gateway names the principal of a key: remove principal, proof and secret")
             }
             guard Set(ready.schemes).isDisjoint(with: ["http", "https"]) else {
-                return Self.refusal("not-a-child", "http and https are for workers on the machine of the bus")
+                return Self.workerRefusal("not-a-child", "http and https are for workers on the machine of the bus")
             }
             ready.principal = principal
             ready.proof = proof
             // A process of another machine, without files of this one.
             ready.pid = 0
-            ready.needsFiles = false
+            ready.needsFileContents = false
             return .forward(WorkerMessage.ready(ready).encoded())
         } catch {
             if error.code == .unknownVerb, !isFirst { return .forward(head) }
-            return Self.refusal(error.code.rawValue, error.detail)
+            return Self.workerRefusal(error.code.rawValue, error.detail)
         }
     }
 
-    private static func refusal(_ code: String, _ detail: String) -> Verdict {
+    private static func workerRefusal(_ code: String, _ detail: String) -> Verdict {
         .refuse(PoolMessage.error(code: code, detail: detail).encoded())
     }
 }

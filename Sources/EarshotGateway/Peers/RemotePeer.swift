@@ -21,31 +21,32 @@ final class RemotePeer {
         case greeting
         case relaying
         /// The client has closed its connection; its last messages go to the broker.
-        case leaving
+        case flushingToBroker
         /// The broker has closed its connection, or the gateway refused a message; the last messages go to the client.
-        case parting
+        case flushingToClient
         case closed
     }
 
     /// Time for the first message after the handshake.
-    static let greetingTime = Duration.seconds(10)
+    static let greetingTimeout = Duration.seconds(10)
     /// Time for the last messages to reach the broker or the client.
-    private static let leavingTime = Duration.seconds(5)
-    private static let partingTime = Duration.seconds(2)
+    private static let flushToBrokerTimeout = Duration.seconds(5)
+    private static let flushToClientTimeout = Duration.seconds(2)
     /// Time for a refused client to learn that its key is refused.
-    private static let refusalTime = Duration.milliseconds(500)
+    private static let refusalTimeout = Duration.milliseconds(500)
     /// Maximum number of messages in each direction in one pass.
-    private static let messagesPerTurn = 64
+    private static let maximumMessagesPerTurn = 64
     /// Bytes read from the broker in one pass.
-    private static let bytesPerTurn = 1 << 20
+    private static let maximumBytesPerTurn = 1 << 20
     /// Unsent bytes for the broker above which the client's messages wait: the broker does not read this connection.
-    private static let waitingBytes = 256 << 10
+    private static let maximumUnsentBrokerBytes = 256 << 10
     /// Maximum number of unsent messages for the broker.
-    private static let waitingMessages = 4_096
+    private static let maximumUnsentBrokerMessages = 4_096
     /// Maximum length of a frame from the broker: its longest inline body, or a page of a table.
-    private static let brokerFrameBytes = 64 << 20
+    private static let maximumBrokerFrameBytes = 64 << 20
     /// Bytes of one message that no client needs: head and body of the maximum lengths, and what may follow them.
-    private static let mostUndelivered = CurveEnd.frameBytes + WireLimits.headBytes + RelayMemory.unreadBytes
+    private static let maximumUndeliveredBytes =
+        CurveEnd.maximumFrameBytes + WireLimits.headBytes + RelayMemory.maximumUnreadBytes
     /// Bytes within a second that count as a heartbeat and not as a part of a message.
     private static let heartbeatBytes = 128
 
@@ -64,18 +65,18 @@ final class RemotePeer {
     private var curve: CurveEnd?
     private var link: MessageStream?
     private var timer: TimerID?
-    private var retry: TimerID?
-    private var retries = 0
+    private var retryTimer: TimerID?
+    private var retryCount = 0
     /// Whether the broker got a message.
-    private var isIntroduced = false
+    private var hasSentToBroker = false
     /// Message for the broker that waits for its connection.
-    private var waiting: ZMTP.Message?
+    private var waitingBrokerMessage: ZMTP.Message?
     /// Message for the client that libzmq does not accept yet.
-    private var heldMessage: ZMTP.Message?
+    private var heldClientMessage: ZMTP.Message?
     /// Bytes of the client in no complete message, and bytes for the client in libzmq.
-    private(set) var undelivered = 0
-    private(set) var unsent = 0
-    private var fedAt: LoopTime
+    private(set) var undeliveredBytes = 0
+    private(set) var unsentBytes = 0
+    private var lastFedAt: LoopTime
 
     init(
         _ number: UInt64, _ address: TCPSocket.Address, _ pump: BytePump, _ curve: CurveEnd, of gateway: Gateway
@@ -85,7 +86,7 @@ final class RemotePeer {
         self.pump = pump
         self.curve = curve
         self.gateway = gateway
-        fedAt = gateway.loop.now
+        lastFedAt = gateway.loop.now
         pump.onProgress = { [unowned self] in requestTurn() }
     }
 
@@ -97,13 +98,13 @@ final class RemotePeer {
     func authenticated(as key: ClientKey) {
         self.key = key
         phase = .greeting
-        setTimer(Self.greetingTime) { [unowned self] in close("no message after the handshake") }
+        setTimer(Self.greetingTimeout) { [unowned self] in close("no message after the handshake") }
     }
 
     /// Lets libzmq tell the client that its key is refused, and closes the connection.
     func keyRefused() {
-        phase = .parting
-        setTimer(Self.refusalTime) { [unowned self] in close(nil) }
+        phase = .flushingToClient
+        setTimer(Self.refusalTimeout) { [unowned self] in close(nil) }
     }
 
     // MARK: The turn
@@ -111,7 +112,7 @@ final class RemotePeer {
     /// Passes messages on in both directions.
     ///
     /// - Returns: whether more can be passed on without an event.
-    func turn() -> Bool {
+    func runTurn() -> Bool {
         countMovedBytes()
         switch phase {
         case .handshaking:
@@ -123,133 +124,137 @@ final class RemotePeer {
             }
             return false
         case .greeting, .relaying:
-            return relay()
-        case .leaving: return passLastMessages()
-        case .parting:
+            return relayMessages()
+        case .flushingToBroker: return relayLastMessages()
+        case .flushingToClient:
             if pump.isInnerEnded || pump.isRemoteEnded { close(nil) }
             return false
         case .closed: return false
         }
     }
 
-    private func relay() -> Bool {
-        var hasMore = takeFromClient()
-        guard phase != .closed, phase != .parting else { return false }
+    private func relayMessages() -> Bool {
+        var hasMore = receiveFromClient()
+        guard phase != .closed, phase != .flushingToClient else { return false }
         let wasOpen = link?.isOpen == true
-        hasMore = takeFromBroker() || hasMore
+        hasMore = receiveFromBroker() || hasMore
         // The broker's handshake is complete: the first message can go.
         if !wasOpen, link?.isOpen == true { hasMore = true }
-        guard phase != .closed, phase != .parting else { return false }
-        setReading()
+        guard phase != .closed, phase != .flushingToClient else { return false }
+        updateReading()
         guard pump.isRemoteEnded || pump.isInnerEnded else { return hasMore || needsTurn }
-        phase = .leaving
-        setTimer(Self.leavingTime) { [unowned self] in close(nil) }
+        phase = .flushingToBroker
+        setTimer(Self.flushToBrokerTimeout) { [unowned self] in close(nil) }
         return true
     }
 
     /// Passes the last messages to the broker.
-    private func passLastMessages() -> Bool {
+    private func relayLastMessages() -> Bool {
         // libzmq ends its side after all messages are in its queue.
-        let hasMore = takeFromClient() || needsTurn
-        guard phase == .leaving else { return false }
+        let hasMore = receiveFromClient() || needsTurn
+        guard phase == .flushingToBroker else { return false }
         // The client gets nothing more.
         while let link, link.next() != nil {}
         if link?.isEnded == true { close(nil) }
-        guard pump.isInnerEnded, !hasMore, waiting == nil, link?.isIdle ?? true else { return hasMore && !isBlocked }
+        guard pump.isInnerEnded, !hasMore, waitingBrokerMessage == nil, link?.isIdle ?? true else {
+            return hasMore && !isBlocked
+        }
         close(nil)
         return false
     }
 
     /// Whether libzmq has a message, or room for the held one, that its descriptor no longer reports.
     private var needsTurn: Bool {
-        curve?.needsTurn(reads: !isBlocked, hasUnsent: heldMessage != nil && phase != .leaving) == true
+        curve?.needsTurn(reads: !isBlocked, hasUnsent: heldClientMessage != nil && phase != .flushingToBroker) == true
     }
 
     /// Whether the broker does not read the client's messages.
     private var isBlocked: Bool {
-        guard waiting == nil, let link else { return waiting != nil }
-        return link.unsentBytes >= Self.waitingBytes || link.unsentMessages >= Self.waitingMessages
+        guard waitingBrokerMessage == nil, let link else { return waitingBrokerMessage != nil }
+        return link.unsentBytes >= Self.maximumUnsentBrokerBytes
+            || link.unsentMessages >= Self.maximumUnsentBrokerMessages
     }
 
     // MARK: From the client
 
     /// - Returns: whether the turn ended before the messages.
-    private func takeFromClient() -> Bool {
-        sendWaiting()
+    private func receiveFromClient() -> Bool {
+        sendWaitingMessage()
         var hasDelivered = false
-        for _ in 0..<Self.messagesPerTurn {
-            guard !isBlocked, phase != .closed, phase != .parting else { break }
-            guard let received = curve?.next() else {
+        for _ in 0..<Self.maximumMessagesPerTurn {
+            guard !isBlocked, phase != .closed, phase != .flushingToClient else { break }
+            guard let received = curve?.nextMessage() else {
                 // Only bytes of an incomplete message can be left.
-                if hasDelivered { change(undelivered: 0) }
+                if hasDelivered { setUndeliveredBytes(0) }
                 link?.flush()
                 return false
             }
             hasDelivered = true
-            change(undelivered: max(0, undelivered - received.bytes))
-            take(received.message)
+            setUndeliveredBytes(max(0, undeliveredBytes - received.bytes))
+            forwardToBroker(received.message)
         }
         link?.flush()
-        return phase != .closed && phase != .parting && !isBlocked
+        return phase != .closed && phase != .flushingToClient && !isBlocked
     }
 
-    private func take(_ message: ZMTP.Message) {
+    private func forwardToBroker(_ message: ZMTP.Message) {
         if phase == .greeting {
             phase = .relaying
             if let timer { gateway.loop.cancelTimer(timer) }
             timer = nil
         }
-        guard !message.isLonger else { return close("a message of more than two frames") }
-        waiting = message
-        sendWaiting()
+        guard !message.hadSurplusFrames else { return close("a message of more than two frames") }
+        waitingBrokerMessage = message
+        sendWaitingMessage()
     }
 
     /// Passes the first message on, once the broker can take it.
-    private func sendWaiting() {
-        guard let message = waiting, let key else { return }
-        guard let proof = gateway.proof else { return reconnect() }
-        guard let link else { return connect() }
+    private func sendWaitingMessage() {
+        guard let message = waitingBrokerMessage, let key else { return }
+        guard let proof = gateway.brokerProof else { return reconnectToBroker() }
+        guard let link else { return connectToBroker() }
         guard link.isOpen else { return }
         var forwarded = message
         let rule = RelayRule(role: key.role, principal: key.principal)
-        switch rule.verdict(on: message.head, isFirst: !isIntroduced, proof: proof) {
+        switch rule.verdict(on: message.head, isFirst: !hasSentToBroker, proof: proof) {
         case .forward(let head): forwarded.head = head
         case .refuse(let head):
-            waiting = nil
+            waitingBrokerMessage = nil
             if let bytes = curve?.send(ZMTP.Message(head: head)) {
-                change(unsent: unsent + bytes)
+                setUnsentBytes(unsentBytes + bytes)
             }
-            return part("a message that the gateway refuses")
+            return closeAfterFlush("a message that the gateway refuses")
         }
         guard link.send(forwarded) else { return }
-        waiting = nil
-        isIntroduced = true
+        waitingBrokerMessage = nil
+        hasSentToBroker = true
     }
 
-    private func connect() {
-        guard retry == nil else { return }
+    private func connectToBroker() {
+        guard retryTimer == nil else { return }
         do {
             guard let role = key?.role else { return }
-            let descriptor = try UnixSocket.connect(to: gateway.path(of: role))
+            let descriptor = try UnixSocket.connect(to: gateway.brokerSocketPath(for: role))
             let stream = try MessageStream(
-                descriptor, as: .dealer, frameBytes: Self.brokerFrameBytes, mostMessages: Self.waitingMessages,
+                descriptor, as: .dealer, frameBytes: Self.maximumBrokerFrameBytes,
+                mostMessages: Self.maximumUnsentBrokerMessages,
                 loop: gateway.loop, onReady: { [unowned self] in requestTurn() })
             // A broker that started since the last event has sent its proof before it listened.
-            gateway.readProof()
+            gateway.readSupervisorLines()
             link = stream
             stream.flush()
         } catch {
-            reconnect()
+            reconnectToBroker()
         }
     }
 
     /// Tries again to reach the broker, which restarts in less than a second.
-    private func reconnect() {
-        guard retry == nil else { return }
-        guard retries < Gateway.mostRetries else { return close("no broker answers") }
-        retries += 1
-        retry = gateway.loop.setTimer(after: Gateway.retryPause) { [unowned self] in
-            retry = nil
+    private func reconnectToBroker() {
+        guard retryTimer == nil else { return }
+        guard retryCount < Gateway.maximumRetries else { return close("no broker answers") }
+        retryCount += 1
+        retryTimer = gateway.loop.setTimer(after: Gateway.retryPause) { [unowned self] in
+            retryTimer = nil
             requestTurn()
         }
     }
@@ -257,36 +262,36 @@ final class RemotePeer {
     // MARK: From the broker
 
     /// - Returns: whether the turn ended before the messages.
-    private func takeFromBroker() -> Bool {
+    private func receiveFromBroker() -> Bool {
         guard let link else { return false }
-        if link.isHungUp, heldMessage != nil || !gateway.memory.maySend(unsent: unsent) {
+        if link.isHungUp, heldClientMessage != nil || !gateway.relayMemory.maySend(unsent: unsentBytes) {
             // The client gets the rest from the next broker. The kernel would report this end until it is read.
-            part(nil)
+            closeAfterFlush(nil)
             return false
         }
-        if let message = heldMessage {
-            guard send(message) else { return false }
-            heldMessage = nil
+        if let message = heldClientMessage {
+            guard sendToClient(message) else { return false }
+            heldClientMessage = nil
         }
-        var turn = Turn(items: Self.messagesPerTurn, bytes: Self.bytesPerTurn)
-        while gateway.memory.maySend(unsent: unsent) {
+        var turn = Turn(items: Self.maximumMessagesPerTurn, bytes: Self.maximumBytesPerTurn)
+        while gateway.relayMemory.maySend(unsent: unsentBytes) {
             guard let message = link.next(&turn) else {
-                guard link.isEnded else { return turn.isOver && link.hasPending }
+                guard link.isEnded else { return turn.isOver && link.mayHavePendingMessage }
                 // Without an answer the broker has died before it took the HELLO.
-                part(nil)
+                closeAfterFlush(nil)
                 return false
             }
-            guard send(message) else {
-                heldMessage = message
+            guard sendToClient(message) else {
+                heldClientMessage = message
                 return false
             }
         }
         return false
     }
 
-    private func send(_ message: ZMTP.Message) -> Bool {
+    private func sendToClient(_ message: ZMTP.Message) -> Bool {
         guard let bytes = curve?.send(message) else { return false }
-        change(unsent: unsent + bytes)
+        setUnsentBytes(unsentBytes + bytes)
         return true
     }
 
@@ -295,50 +300,52 @@ final class RemotePeer {
     /// Counts the bytes that have moved.
     private func countMovedBytes() {
         let now = gateway.loop.now
-        let fedBytes = pump.takeFed()
+        let fedBytes = pump.takeFedBytes()
         if fedBytes > 0 {
-            let isHeartbeat = fedBytes <= Self.heartbeatBytes && now.since(fedAt) >= .seconds(1)
-            if phase != .handshaking, !isHeartbeat { change(undelivered: undelivered + fedBytes) }
-            fedAt = now
+            let isHeartbeat = fedBytes <= Self.heartbeatBytes && now.since(lastFedAt) >= .seconds(1)
+            if phase != .handshaking, !isHeartbeat { setUndeliveredBytes(undeliveredBytes + fedBytes) }
+            lastFedAt = now
         }
-        let drained = pump.takeDrained()
-        if drained > 0, unsent > 0 { change(unsent: max(0, unsent - drained)) }
+        let drained = pump.takeDrainedBytes()
+        if drained > 0, unsentBytes > 0 { setUnsentBytes(max(0, unsentBytes - drained)) }
     }
 
     /// Reads the client only within the bounds.
-    private func setReading() {
+    private func updateReading() {
         let isBlocked = isBlocked
-        if undelivered > Self.mostUndelivered, !isBlocked, !needsTurn { return close("a message longer than any") }
-        let mayRead = gateway.memory.mayRead(
-            number, undelivered: undelivered, isBlocked: isBlocked, now: gateway.loop.now)
-        gateway.setPaused(number, !mayRead)
-        pump.readsRemote = mayRead
+        if undeliveredBytes > Self.maximumUndeliveredBytes, !isBlocked, !needsTurn {
+            return close("a message longer than any")
+        }
+        let mayRead = gateway.relayMemory.mayRead(
+            number, undelivered: undeliveredBytes, isBlocked: isBlocked, now: gateway.loop.now)
+        gateway.setPeerPaused(number, !mayRead)
+        pump.readsFromRemote = mayRead
         // libzmq has the rest. The broker's messages wait in its own bounds.
-        link?.isReading = heldMessage == nil && gateway.memory.maySend(unsent: unsent)
+        link?.isReading = heldClientMessage == nil && gateway.relayMemory.maySend(unsent: unsentBytes)
     }
 
-    private func change(undelivered bytes: Int) {
-        gateway.memory.changed(undelivered: bytes - undelivered)
-        undelivered = bytes
+    private func setUndeliveredBytes(_ bytes: Int) {
+        gateway.relayMemory.adjustUndelivered(by: bytes - undeliveredBytes)
+        undeliveredBytes = bytes
     }
 
-    private func change(unsent bytes: Int) {
-        gateway.memory.changed(unsent: bytes - unsent)
-        unsent = bytes
+    private func setUnsentBytes(_ bytes: Int) {
+        gateway.relayMemory.adjustUnsent(by: bytes - unsentBytes)
+        unsentBytes = bytes
     }
 
     // MARK: The end
 
     /// Lets the last messages reach the client.
-    private func part(_ reason: String?) {
+    private func closeAfterFlush(_ reason: String?) {
         closeReason = reason
-        phase = .parting
+        phase = .flushingToClient
         link = nil
         if let curve {
-            curve.linger(milliseconds: Int32(Self.partingTime / .milliseconds(1)))
+            curve.linger(milliseconds: Int32(Self.flushToClientTimeout / .milliseconds(1)))
             self.curve = nil
         }
-        setTimer(Self.partingTime) { [unowned self] in close(nil) }
+        setTimer(Self.flushToClientTimeout) { [unowned self] in close(nil) }
     }
 
     /// Ends both connections at once.
@@ -346,16 +353,16 @@ final class RemotePeer {
         guard phase != .closed else { return }
         phase = .closed
         closeReason = closeReason ?? reason
-        change(undelivered: 0)
-        change(unsent: 0)
+        setUndeliveredBytes(0)
+        setUnsentBytes(0)
         pump.close()
         curve = nil
         link = nil
-        waiting = nil
-        heldMessage = nil
-        for timer in [timer, retry].compactMap(\.self) { gateway.loop.cancelTimer(timer) }
-        (timer, retry) = (nil, nil)
-        gateway.closed(self)
+        waitingBrokerMessage = nil
+        heldClientMessage = nil
+        for timer in [timer, retryTimer].compactMap(\.self) { gateway.loop.cancelTimer(timer) }
+        (timer, retryTimer) = (nil, nil)
+        gateway.peerClosed(self)
     }
 
     private func setTimer(_ time: Duration, _ handler: @escaping () -> Void) {

@@ -13,7 +13,7 @@ internal import ZeroMQ
 /// ```
 final class Gateway {
     /// Maximum number of connections: each costs six descriptors.
-    private static let mostConnections = 4_096
+    private static let maximumConnections = 4_096
     private static let descriptorsPerConnection = 6
     /// Descriptors for everything else: an idle gateway has 14.
     private static let (leastReserve, mostReserve) = (24, 64)
@@ -22,12 +22,12 @@ final class Gateway {
     private static let acceptsPerPass = 64
     private static let admissionsPerPass = 2
     /// Time without accepting connections after descriptors ran out.
-    private static let pause = Duration.milliseconds(100)
+    private static let acceptPause = Duration.milliseconds(100)
     /// Bytes of one connection that wait in the kernel unsent. A heartbeat waits behind them.
-    private static let kernelBytes: Int32 = 128 << 10
+    private static let kernelUnsentBytes: Int32 = 128 << 10
     /// Pause between two attempts to reach the broker, and their number.
     static let retryPause = Duration.milliseconds(50)
-    static let mostRetries = 200
+    static let maximumRetries = 200
     /// Interval of the check for long messages while memory is short.
     private static let memoryCheckInterval = Duration.seconds(1)
 
@@ -36,37 +36,37 @@ final class Gateway {
     private let workPath: String
     /// Secret for the present broker; nil before the supervisor has sent one. The broker knows this process by then, so no
     /// connection is accepted before.
-    var proof: GatewayProof? {
+    var brokerProof: GatewayProof? {
         didSet { resumeAccepting() }
     }
-    var memory = RelayMemory()
+    var relayMemory = RelayMemory()
     /// Reads pending lines of the supervisor.
-    var readProof: () -> Void = {}
+    var readSupervisorLines: () -> Void = {}
     /// Reports the principals of all valid keys of clients, at the start and after each change.
-    var onKeys: ([PrincipalName]) -> Void = { _ in }
+    var onPrincipalsChanged: ([PrincipalName]) -> Void = { _ in }
 
     private let logger: Logger
     private let context: Context
     private var authentication: Authentication
-    private let scratch = BytePump.Scratch()
+    private let scratchBuffer = BytePump.Scratch()
     /// Prefix of the abstract names of this process.
     private let namePrefix: String
     private let connectionLimit: Int
     private var keys: GatewayKeys
     private let listeners: [ConnectionListener]
     private var hasWaitingConnections = false
-    private var gate: AdmissionGate
+    private var admissionGate: AdmissionGate
     private var peers: [UInt64: RemotePeer] = [:]
     /// Connections of each key.
-    private var connections: [KeyName: Int] = [:]
-    private var readyPeers: Deque<UInt64> = []
+    private var connectionsByKey: [KeyName: Int] = [:]
+    private var peersAwaitingTurn: Deque<UInt64> = []
     /// Peers that are not read because of a bound.
-    private var paused: Set<UInt64> = []
+    private var pausedPeers: Set<UInt64> = []
     private var checksMemory = false
-    private var lastUndelivered = 0
-    private var lastNumber: UInt64 = 0
+    private var lastUndeliveredBytes = 0
+    private var lastPeerNumber: UInt64 = 0
     private var refusedCount = 0
-    private var nextWarning = LoopTime(nanoseconds: 0)
+    private var nextWarningTime = LoopTime(nanoseconds: 0)
     private var expiryTimer: TimerID?
     private var acceptTimer: TimerID?
     private var registration: EventLoop.Registration?
@@ -84,23 +84,24 @@ final class Gateway {
         self.logger = logger
         let descriptors = try ResourceLimits.raiseDescriptorLimit(
             atLeast: Self.leastReserve + 2 * Self.descriptorsPerConnection)
-        let reserve = ResourceLimits.reserve(of: descriptors, least: Self.leastReserve, most: Self.mostReserve)
-        connectionLimit = min(Self.mostConnections, (descriptors - reserve) / Self.descriptorsPerConnection)
+        let reserve = ResourceLimits.reservedDescriptors(
+            ofLimit: descriptors, minimum: Self.leastReserve, maximum: Self.mostReserve)
+        connectionLimit = min(Self.maximumConnections, (descriptors - reserve) / Self.descriptorsPerConnection)
         context = try Context.make(maximumSockets: Int32(connectionLimit) + 16)
         authentication = try Authentication.make(in: context)
-        gate = AdmissionGate(now: loop.now)
+        admissionGate = AdmissionGate(now: loop.now)
         var generator = SystemRandomNumberGenerator()
         namePrefix = "earshot-gateway-\(getpid())-\(String(generator.next(), radix: 16))"
         registration = try loop.add(authentication.descriptor, .readable) { _ in }
-        _ = loop.addHook { [unowned self] in pass() }
+        _ = loop.addHook { [unowned self] in runPass() }
         for listener in listeners {
             listener.onWaitingConnections = { [unowned self] in hasWaitingConnections = true }
         }
-        awaitExpiry()
+        scheduleExpiryCheck()
     }
 
     /// Path of the broker's socket for peers of a role.
-    func path(of role: ClientKey.Role) -> String {
+    func brokerSocketPath(for role: ClientKey.Role) -> String {
         switch role {
         case .client, .node: busPath
         case .worker: workPath
@@ -108,15 +109,15 @@ final class Gateway {
     }
 
     /// Replaces the keys. Connections of revoked, changed and expired keys are closed.
-    func take(_ keys: GatewayKeys) {
+    func replaceKeys(with keys: GatewayKeys) {
         self.keys = keys
-        closeInvalid()
+        closePeersWithInvalidKeys()
         reportKeys()
-        awaitExpiry()
+        scheduleExpiryCheck()
     }
 
     /// Reports the valid keys. The sessions of others end.
-    func reportKeys() { onKeys(keys.principals(at: calendarSeconds)) }
+    func reportKeys() { onPrincipalsChanged(keys.principals(at: calendarSeconds)) }
 
     /// Closes all connections. Precedes the end of this object.
     func close() {
@@ -126,63 +127,66 @@ final class Gateway {
 
     // MARK: The pass
 
-    private func pass() -> EventLoop.Rest {
-        authenticate()
-        acceptCallers()
-        for _ in 0..<readyPeers.count {
-            guard let number = readyPeers.popFirst(), let peer = peers[number] else { continue }
+    private func runPass() -> EventLoop.SleepLimit {
+        answerAuthentication()
+        acceptConnections()
+        for _ in 0..<peersAwaitingTurn.count {
+            guard let number = peersAwaitingTurn.popFirst(), let peer = peers[number] else { continue }
             peer.isReady = false
-            if peer.turn() { scheduleTurn(peer) }
+            if peer.runTurn() { scheduleTurn(peer) }
         }
-        if memory.undelivered < lastUndelivered { for number in paused { peers[number].map(scheduleTurn) } }
-        lastUndelivered = memory.undelivered
-        let isPending = !readyPeers.isEmpty || hasWaitingConnections || (try? authentication.isReadable()) == true
-        return isPending ? .none : .untilEvent
+        if relayMemory.totalUndeliveredBytes < lastUndeliveredBytes {
+            for number in pausedPeers { peers[number].map(scheduleTurn) }
+        }
+        lastUndeliveredBytes = relayMemory.totalUndeliveredBytes
+        let isPending =
+            !peersAwaitingTurn.isEmpty || hasWaitingConnections || (try? authentication.isReadable()) == true
+        return isPending ? .noSleep : .untilEvent
     }
 
     /// Gives a peer a turn in this pass or the next one.
     func scheduleTurn(_ peer: RemotePeer) {
         guard !peer.isReady, peer.phase != .closed else { return }
         peer.isReady = true
-        readyPeers.append(peer.number)
+        peersAwaitingTurn.append(peer.number)
     }
 
     // MARK: Keys
 
     private var calendarSeconds: Int64 { Int64(time(nil)) }
 
-    private func authenticate() {
+    private func answerAuthentication() {
         while let request = try? authentication.next() {
-            let decision = decide(request)
+            let decision = decideAuthentication(request)
             try? authentication.answer(request, decision)
         }
     }
 
-    private func decide(_ request: Authentication.Request) -> Authentication.Decision {
+    private func decideAuthentication(_ request: Authentication.Request) -> Authentication.Decision {
         // A socket asks once: it has one connection.
         guard let number = UInt64(request.domain), let peer = peers[number], peer.phase == .handshaking else {
             return .refused
         }
-        gate.ended(number)
+        admissionGate.handshakeEnded(number)
         resumeAccepting()
         guard let key = request.publicKey.flatMap({ keys.client($0, at: calendarSeconds) }) else {
-            refuse("a key that is unknown, revoked or expired", peer.address)
+            logRefusal("a key that is unknown, revoked or expired", peer.address)
             peer.keyRefused()
             return .refused
         }
-        let most = key.connections ?? ClientKey.usualConnections
-        guard connections[key.name, default: 0] < most else {
-            refuse("more than \(most) connections of key \(key.name)", peer.address)
+        let most = key.maximumConnections ?? ClientKey.defaultMaximumConnections
+        guard connectionsByKey[key.name, default: 0] < most else {
+            logRefusal("more than \(most) connections of key \(key.name)", peer.address)
             peer.keyRefused()
             return .busy
         }
-        connections[key.name, default: 0] += 1
+        connectionsByKey[key.name, default: 0] += 1
         peer.authenticated(as: key)
         logger.debug("client connected", metadata: ["key": "\(key.name)", "address": "\(peer.address)"])
         return .accepted
     }
 
-    private func closeInvalid() {
+    private func closePeersWithInvalidKeys() {
         let now = calendarSeconds
         for peer in Array(peers.values) {
             guard let key = peer.key else { continue }
@@ -193,47 +197,47 @@ final class Gateway {
     }
 
     /// Closes connections of keys when they expire. The calendar may be set, so the time is checked each hour.
-    private func awaitExpiry() {
+    private func scheduleExpiryCheck() {
         if let expiryTimer { loop.cancelTimer(expiryTimer) }
         expiryTimer = nil
         let now = calendarSeconds
         guard let next = keys.nextExpiry(after: now) else { return }
         expiryTimer = loop.setTimer(after: .seconds(min(3_600, next - now))) { [unowned self] in
-            closeInvalid()
+            closePeersWithInvalidKeys()
             reportKeys()
-            awaitExpiry()
+            scheduleExpiryCheck()
         }
     }
 
     // MARK: Connections
 
-    private func acceptCallers() {
+    private func acceptConnections() {
         guard hasWaitingConnections else { return }
         hasWaitingConnections = false
         for listener in listeners where listener.isAccepting {
             var admissions = Self.admissionsPerPass
             for _ in 0..<Self.acceptsPerPass where admissions > 0 {
                 guard peers.count < connectionLimit else {
-                    refuse("more than \(connectionLimit) connections", nil)
+                    logRefusal("more than \(connectionLimit) connections", nil)
                     return stopAccepting(until: nil)
                 }
-                switch gate.decision(now: loop.now) {
-                case .wait(let moment): return stopAccepting(until: moment)
+                switch admissionGate.decision(now: loop.now) {
+                case .waitUntil(let moment): return stopAccepting(until: moment)
                 case .admit: break
                 }
                 do throws(SystemError) {
                     guard let descriptor = try UnixSocket.accept(listener.descriptor) else { break }
                     hasWaitingConnections = true
                     // Connections that ended while they waited cost only this.
-                    guard let address = TCPSocket.peer(of: descriptor) else {
+                    guard let address = TCPSocket.peerAddress(of: descriptor) else {
                         UnixSocket.close(descriptor)
                         continue
                     }
                     admissions -= 1
-                    admit(descriptor, address)
+                    admitConnection(descriptor, address)
                 } catch {
-                    refuse("\(error)", nil)
-                    return stopAccepting(until: loop.now.advanced(by: Self.pause))
+                    logRefusal("\(error)", nil)
+                    return stopAccepting(until: loop.now.advanced(by: Self.acceptPause))
                 }
             }
         }
@@ -251,82 +255,82 @@ final class Gateway {
     }
 
     private func resumeAccepting() {
-        guard proof != nil, acceptTimer == nil, peers.count < connectionLimit else { return }
+        guard brokerProof != nil, acceptTimer == nil, peers.count < connectionLimit else { return }
         for listener in listeners { listener.isAccepting = true }
     }
 
-    private func admit(_ descriptor: Int32, _ address: TCPSocket.Address) {
-        lastNumber += 1
-        let number = lastNumber
-        TCPSocket.prepare(descriptor, unsentBytes: Self.kernelBytes)
+    private func admitConnection(_ descriptor: Int32, _ address: TCPSocket.Address) {
+        lastPeerNumber += 1
+        let number = lastPeerNumber
+        TCPSocket.configureConnection(descriptor, maximumUnsentBytes: Self.kernelUnsentBytes)
         do {
             let name = "\(namePrefix)-\(number)"
             let curve = try CurveEnd(number, name: name, secretKey: keys.secretKey, context, loop: loop) {
                 [unowned self] in if let peer = peers[number] { scheduleTurn(peer) }
             }
             let inner = try UnixSocket.connect(abstract: name)
-            let pump = try BytePump(remote: descriptor, inner: inner, scratch, loop: loop)
+            let pump = try BytePump(remote: descriptor, inner: inner, scratchBuffer, loop: loop)
             peers[number] = RemotePeer(number, address, pump, curve, of: self)
         } catch {
             UnixSocket.close(descriptor)
-            refuse("\(error)", address)
-            return stopAccepting(until: loop.now.advanced(by: Self.pause))
+            logRefusal("\(error)", address)
+            return stopAccepting(until: loop.now.advanced(by: Self.acceptPause))
         }
-        if let oldest = gate.connectionAccepted(number, from: address) {
-            refuse("too many handshakes of one network", address)
+        if let oldest = admissionGate.connectionAccepted(number, from: address) {
+            logRefusal("too many handshakes of one network", address)
             peers[oldest]?.close(nil)
         }
     }
 
     /// Handles the end of a peer.
-    func closed(_ peer: RemotePeer) {
+    func peerClosed(_ peer: RemotePeer) {
         peers[peer.number] = nil
-        gate.ended(peer.number)
-        memory.clientLeft(peer.number)
-        paused.remove(peer.number)
+        admissionGate.handshakeEnded(peer.number)
+        relayMemory.clientLeft(peer.number)
+        pausedPeers.remove(peer.number)
         if let name = peer.key?.name {
-            connections[name, default: 1] -= 1
-            if connections[name] == 0 { connections[name] = nil }
+            connectionsByKey[name, default: 1] -= 1
+            if connectionsByKey[name] == 0 { connectionsByKey[name] = nil }
             logger.debug(
                 "client disconnected",
                 metadata: ["key": "\(name)", "address": "\(peer.address)", "reason": "\(peer.closeReason ?? "closed")"])
         }
-        if let fault = peer.closeReason { refuse(fault, peer.address) }
+        if let fault = peer.closeReason { logRefusal(fault, peer.address) }
         resumeAccepting()
     }
 
     /// Records whether a peer is not read because of a bound.
-    func setPaused(_ number: UInt64, _ isPaused: Bool) {
+    func setPeerPaused(_ number: UInt64, _ isPaused: Bool) {
         guard isPaused else {
-            paused.remove(number)
+            pausedPeers.remove(number)
             return
         }
-        paused.insert(number)
+        pausedPeers.insert(number)
         guard !checksMemory else { return }
         checksMemory = true
-        loop.setTimer(after: Self.memoryCheckInterval) { [unowned self] in checkMemory() }
+        loop.setTimer(after: Self.memoryCheckInterval) { [unowned self] in evictOverdueClient() }
     }
 
     /// Closes the connection of a client that holds memory for too long, and lets others try.
-    private func checkMemory() {
+    private func evictOverdueClient() {
         checksMemory = false
-        if let number = memory.overdueClient(now: loop.now) {
+        if let number = relayMemory.overdueClient(now: loop.now) {
             peers[number]?.close("a long message that took too long")
         }
-        for number in paused { peers[number].map(scheduleTurn) }
-        guard !paused.isEmpty else { return }
+        for number in pausedPeers { peers[number].map(scheduleTurn) }
+        guard !pausedPeers.isEmpty else { return }
         checksMemory = true
-        loop.setTimer(after: Self.memoryCheckInterval) { [unowned self] in checkMemory() }
+        loop.setTimer(after: Self.memoryCheckInterval) { [unowned self] in evictOverdueClient() }
     }
 
     /// Logs refused and closed connections, at most once per second, because refused clients try again.
-    private func refuse(_ reason: String, _ address: TCPSocket.Address?) {
+    private func logRefusal(_ reason: String, _ address: TCPSocket.Address?) {
         refusedCount += 1
-        guard loop.now >= nextWarning else { return }
+        guard loop.now >= nextWarningTime else { return }
         var metadata: Logger.Metadata = ["count": "\(refusedCount)", "reason": "\(reason)"]
         if let address { metadata["address"] = "\(address)" }
         logger.warning("refused or closed connections", metadata: metadata)
         refusedCount = 0
-        nextWarning = loop.now.advanced(by: .seconds(1))
+        nextWarningTime = loop.now.advanced(by: .seconds(1))
     }
 }

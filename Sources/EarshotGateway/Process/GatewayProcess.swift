@@ -8,9 +8,9 @@ internal import ZeroMQ
 /// A gateway process: signals, limits and privileges around a `Gateway`.
 public final class GatewayProcess {
     /// Maximum address space in bytes: several times the bounds of all connections. It contains faults of libzmq.
-    private static let memoryBytes = 4 << 30
-    /// Number of principals in a line: with the longest ones it has less than `LineChannel.lineBytes`.
-    private static let namesPerLine = 200
+    private static let maximumAddressSpaceBytes = 4 << 30
+    /// Number of principals in a line: with the longest ones it has less than `LineChannel.maximumLineBytes`.
+    private static let principalsPerLine = 200
 
     private let options: GatewayOptions
     private let logger: Logger
@@ -29,21 +29,21 @@ public final class GatewayProcess {
     /// - Throws: `GatewayError` if libzmq is missing or an address cannot be used; the error of `readKeys`.
     public func run() throws -> Int32 {
         SignalSource.ignoreWriteSignals()
-        ProcessName.set("earshot-gateway")
+        ProcessName.setThreadName("earshot-gateway")
         try ParentProcess.forbidNewPrivileges()
         try ResourceLimits.forbidCoreDumps()
-        if let parent = options.parentPid, try !ParentProcess.bind(to: parent, signal: SIGKILL) {
+        if let parent = options.parentPid, try !ParentProcess.setParentDeathSignal(parentPid: parent, signal: SIGKILL) {
             logger.notice("the parent process has ended")
             return 0
         }
-        try ResourceLimits.limitMemory(of: getpid(), bytes: Self.memoryBytes)
+        try ResourceLimits.limitMemory(of: getpid(), bytes: Self.maximumAddressSpaceBytes)
         // In the sandbox no limit can be changed.
         try ResourceLimits.raiseDescriptorLimit()
         let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         let loop = try EventLoop()
         // Loads libzmq, whose files the sandbox would hide.
         let keys = try options.readKeys()
-        let listeners = try listen(loop)
+        let listeners = try openListeners(on: loop)
         enterSandbox()
         let gateway: Gateway
         do {
@@ -53,25 +53,25 @@ public final class GatewayProcess {
             throw GatewayError("cannot serve clients on the network: \(error)")
         }
         let channel = try options.supervisorDescriptor.map { descriptor throws(SystemError) in
-            try LineChannel(descriptor, loop: loop) { line in Self.take(line, gateway) }
+            try LineChannel(descriptor, loop: loop) { line in Self.handleSupervisorLine(line, gateway) }
         }
-        gateway.readProof = { channel?.takeLines() }
-        gateway.onKeys = { channel?.send(Self.lines(of: $0)) }
+        gateway.readSupervisorLines = { channel?.deliverPendingLines() }
+        gateway.onPrincipalsChanged = { channel?.send(Self.principalLines(of: $0)) }
         let registration = try loop.add(signals.descriptor, .readable) { [unowned self] _ in
-            while let signal = signals.next() {
+            while let signal = signals.nextSignal() {
                 if signal == SIGHUP { readKeys(for: gateway) } else { loop.stop() }
             }
         }
         defer { loop.remove(registration) }
-        for listener in listeners { logger.notice("listening", metadata: ["address": "\(listener.text)"]) }
-        channel?.send([SupervisorCommand.listening])
+        for listener in listeners { logger.notice("listening", metadata: ["address": "\(listener.addressText)"]) }
+        channel?.send([SupervisorCommand.gatewayListening])
         gateway.reportKeys()
         try loop.run()
         gateway.close()
         return 0
     }
 
-    private func listen(_ loop: EventLoop) throws(GatewayError) -> [ConnectionListener] {
+    private func openListeners(on loop: EventLoop) throws(GatewayError) -> [ConnectionListener] {
         var listeners: [ConnectionListener] = []
         for address in options.addresses {
             do throws(SystemError) {
@@ -91,9 +91,9 @@ public final class GatewayProcess {
         sandbox.mayConnect = false
         // The TCP sockets listen already. libzmq gets each connection over a Unix socket of this process.
         sandbox.mayListen = true
-        sandbox.allow(.read, options.keysFolder)
+        sandbox.allow(.read, path: options.keysFolder)
         let report = sandbox.enter()
-        if let obstacle = report.obstacle {
+        if let obstacle = report.missingPartReason {
             logger.warning("the gateway is not completely restricted", metadata: ["reason": "\(obstacle)"])
         }
     }
@@ -101,7 +101,7 @@ public final class GatewayProcess {
     private func readKeys(for gateway: Gateway) {
         do {
             let keys = try options.readKeys()
-            gateway.take(keys)
+            gateway.replaceKeys(with: keys)
             logger.notice("the keys were read again", metadata: ["clients": "\(keys.count)"])
         } catch {
             logger.error("cannot read the keys; they stay as they are", metadata: ["error": "\(error)"])
@@ -109,15 +109,52 @@ public final class GatewayProcess {
     }
 
     /// Returns lines that name the principals of all valid keys.
-    static func lines(of principals: [PrincipalName]) -> [String] {
+    static func principalLines(of principals: [PrincipalName]) -> [String] {
         let names = principals.map(\.description)
-        return stride(from: 0, to: names.count, by: namesPerLine).map { first in
-            ([SupervisorCommand.keys] + names[first..<min(first + namesPerLine, names.count)]).joined(separator: " ")
-        } + [SupervisorCommand.keysEnd]
+        return stride(from: 0, to: names.count, by: principalsPerLine).map { first in
+            ([SupervisorCommand.validKeyPrincipals] + names[first..<min(first + principalsPerLine, names.count)])
+                .joined(separator: " ")
+        } + [SupervisorCommand.endOfValidKeyPrincipals]
     }
 
-    private static func take(_ line: String, _ gateway: Gateway) {
-        guard line.hasPrefix(SupervisorCommand.proof + " ") else { return }
-        gateway.proof = GatewayProof(String(line.dropFirst(SupervisorCommand.proof.utf8.count + 1)))
+    private static func handleSupervisorLine(_ line: String, _ gateway: Gateway) {
+        guard line.hasPrefix(SupervisorCommand.gatewayProof + " ") else { return }
+        gateway.brokerProof = GatewayProof(String(line.dropFirst(SupervisorCommand.gatewayProof.utf8.count + 1)))
     }
+}
+
+/// Start options of a `GatewayProcess`, which the command `gateway` makes.
+public struct GatewayOptions: Sendable {
+    /// Addresses to listen at.
+    public var addresses: [GatewayAddress]
+    /// Path of the broker's socket for clients.
+    public var busPath: String
+    /// Path of the broker's socket for workers.
+    public var workPath: String
+    /// Reads the file of keys, at the start and after SIGHUP.
+    public var readKeys: @Sendable () throws -> GatewayKeys
+    /// Folder of the file of keys. The file can be replaced, so the process may read all files there.
+    public var keysFolder: String
+    /// Process ID of the parent, with which this process ends; nil for none.
+    public var parentPid: Int32?
+    /// One end of a `LineChannel` to the supervisor.
+    public var supervisorDescriptor: Int32?
+
+    public init(
+        addresses: [GatewayAddress], busPath: String, workPath: String, keysFolder: String,
+        readKeys: @escaping @Sendable () throws -> GatewayKeys
+    ) {
+        self.addresses = addresses
+        self.keysFolder = keysFolder
+        self.busPath = busPath
+        self.workPath = workPath
+        self.readKeys = readKeys
+    }
+}
+
+/// Reason why a gateway did not start, with advice for the user.
+public struct GatewayError: Error, CustomStringConvertible {
+    public let description: String
+
+    init(_ description: String) { self.description = description }
 }

@@ -13,16 +13,16 @@
 /// permits that network for all names. `allow *.example` permits no private address, because an administrator of that
 /// domain could then choose one.
 ///
-/// An IPv4 address embedded in an IPv6 address is checked as well, in all forms of `IPv6Address.embedded`; both must be
+/// An IPv4 address embedded in an IPv6 address is checked as well, in all forms of `IPv6Address.embeddedIPv4Addresses`; both must be
 /// allowed. A mapped address (`::ffff:a.b.c.d`) is checked only as the IPv4 address.
 public struct AddressPolicy: Hashable, Sendable {
     /// Policy that allows every address.
-    public static let all = AddressPolicy()
+    public static let allowAll = AddressPolicy()
 
     /// Policy that allows no address.
-    public static let nothing = AddressPolicy(
-        [IPAddress.v4(IPv4Address(value: 0)), .v6(IPv6Address(high: 0, low: 0))].map {
-            AddressRule(.network(IPNetwork(truncating: $0, prefix: 0)), isAllowing: false)
+    public static let denyAll = AddressPolicy(
+        [IPAddress.v4(IPv4Address(value: 0)), .v6(IPv6Address(highBits: 0, lowBits: 0))].map {
+            AddressRule(.network(IPNetwork(truncating: $0, prefixLength: 0)), isAllowing: false)
         })
 
     private let hostRules: [AddressRule]
@@ -56,15 +56,15 @@ public struct AddressPolicy: Hashable, Sendable {
     public func verdict(host: String, address: IPAddress) -> AddressVerdict {
         let lower = host.lowercased()
         let name = lower.utf8.last == UInt8(ascii: ".") ? String(lower.dropLast()) : lower
-        let hostRule = Self.first(hostRules) { rule in
+        let hostRule = Self.firstRule(in: hostRules) { rule in
             if case .host(let pattern) = rule.subject { pattern.matches(name) } else { false }
         }
         var allowing: AddressRule?
         for candidate in Self.addressesToCheck(address) {
-            let networkRule = Self.first(networkRules) { rule in
+            let networkRule = Self.firstRule(in: networkRules) { rule in
                 if case .network(let network) = rule.subject { network.contains(candidate) } else { false }
             }
-            guard let rule = Self.stronger(hostRule, networkRule) else { continue }
+            guard let rule = Self.prevailingRule(host: hostRule, network: networkRule) else { continue }
             guard rule.isAllowing else { return .denied(by: rule) }
             allowing = allowing ?? rule
         }
@@ -76,21 +76,21 @@ public struct AddressPolicy: Hashable, Sendable {
         switch address {
         case .v4: return [address]
         case .v6(let v6):
-            if let mapped = v6.mapped { return [.v4(mapped)] }
-            return [address] + v6.embedded.map { .v4($0) }
+            if let mapped = v6.mappedIPv4 { return [.v4(mapped)] }
+            return [address] + v6.embeddedIPv4Addresses.map { .v4($0) }
         }
     }
 
-    private static func first(_ rules: [AddressRule], matches: (AddressRule) -> Bool) -> AddressRule? {
+    private static func firstRule(in rules: [AddressRule], matching: (AddressRule) -> Bool) -> AddressRule? {
         var found: AddressRule?
-        for rule in rules where matches(rule) {
+        for rule in rules where matching(rule) {
             if let best = found, !rule.precedes(best) { continue }
             found = rule
         }
         return found
     }
 
-    private static func stronger(_ host: AddressRule?, _ network: AddressRule?) -> AddressRule? {
+    private static func prevailingRule(host: AddressRule?, network: AddressRule?) -> AddressRule? {
         guard let host, let network else { return host ?? network }
         if host.breadth != network.breadth { return host.breadth > network.breadth ? host : network }
         return host.isAllowing ? network : host
@@ -102,8 +102,8 @@ extension AddressPolicy {
     /// address.
     public static let publicOnly = AddressPolicy(publicOnlyRules)
 
-    /// Rules that deny `specialNetworks`.
-    static let publicOnlyRules: [AddressRule] = specialNetworks.compactMap { text in
+    /// Rules that deny `specialPurposeNetworks`.
+    static let publicOnlyRules: [AddressRule] = specialPurposeNetworks.compactMap { text in
         (try? IPNetwork(text)).map { AddressRule(.network($0), isAllowing: false, isPreset: true) }
     }
 
@@ -112,7 +112,7 @@ extension AddressPolicy {
     ///
     /// `::ffff:0:0/96`, `64:ff9b::/96` and `2002::/16` are absent, because the embedded IPv4 address is checked
     /// instead.
-    static let specialNetworks = [
+    static let specialPurposeNetworks = [
         // This network, RFC 791, section 3.2.
         "0.0.0.0/8",
         // Private use, RFC 1918.
@@ -183,6 +183,103 @@ public enum AddressPreset: String, CaseIterable, Sendable {
         switch self {
         case .all: []
         case .publicOnly: AddressPolicy.publicOnlyRules
+        }
+    }
+}
+
+/// Text of an address policy, as the setting `address-policy` and the message LIMITS have it.
+extension AddressPolicy {
+    /// Parses rules separated by line feeds or commas: `allow 10.0.0.0/8`, `deny *.internal`, and at most one preset,
+    /// `public-only` or `all`. `#` begins a comment.
+    public init(_ text: String) throws(ParseError) {
+        var rules: [AddressRule] = []
+        var preset: AddressPreset?
+        for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
+            let statement = line.prefix { $0 != "#" }
+            for part in statement.split(separator: ",") {
+                let words = part.split { $0 == " " || $0 == "\t" }.map(String.init)
+                guard let verb = words.first else { continue }
+                func fail(_ code: ParseError.Code) -> ParseError { ParseError(code: code, line: index + 1) }
+                if words.count == 1, let named = AddressPreset(rawValue: verb) {
+                    guard preset == nil || preset == named else { throw fail(.twoPresets) }
+                    preset = named
+                    continue
+                }
+                switch (verb, words.count) {
+                case ("allow", 2), ("deny", 2):
+                    guard rules.count < HTTPLimits.addressRules else { throw fail(.tooManyRules) }
+                    do {
+                        rules.append(AddressRule(try AddressRule.Subject(words[1]), isAllowing: verb == "allow"))
+                    } catch {
+                        throw fail(error)
+                    }
+                default: throw fail(.unknownRule)
+                }
+            }
+        }
+        self.init(rules + (preset?.rules ?? []))
+    }
+
+    /// Error in the text of a policy.
+    public struct ParseError: Error, Hashable, Sendable, CustomStringConvertible {
+        /// Kinds of errors.
+        public enum Code: Error, Hashable, Sendable {
+            /// Neither `allow` nor `deny` followed by one word, nor a preset.
+            case unknownRule
+            /// Neither a network, an address nor a host pattern.
+            case invalidSubject
+            /// An address with host bits set; contains the network that may be meant.
+            case nonzeroHostBits(IPNetwork)
+            /// Both presets.
+            case twoPresets
+            /// More than `HTTPLimits.addressRules`.
+            case tooManyRules
+        }
+
+        public let code: Code
+
+        /// Number of the faulty line, from 1.
+        public let line: Int
+
+        /// Message for the user, with the remedy.
+        public var description: String {
+            switch code {
+            case .unknownRule:
+                "Line \(line): write allow or deny and a network or host pattern, or public-only, or all."
+            case .invalidSubject:
+                """
+                Line \(line): write a network (10.0.0.0/8, 2001:db8::/32), an address, a host (example.org), the hosts \
+                below one (*.example.org), or *.
+                """
+            case .nonzeroHostBits(let network):
+                "Line \(line): the address is inside a network; write \(network), or the address without a slash."
+            case .twoPresets: "Line \(line): public-only and all exclude each other."
+            case .tooManyRules: "Line \(line): there are more than \(HTTPLimits.addressRules) rules."
+            }
+        }
+    }
+}
+
+extension AddressRule.Subject: CustomStringConvertible {
+    /// Parses a network, an address or a host pattern.
+    public init(_ word: String) throws(AddressPolicy.ParseError.Code) {
+        do {
+            self = .network(try IPNetwork(word))
+        } catch {
+            switch error {
+            case .nonzeroHostBits(let network): throw .nonzeroHostBits(network)
+            case .notANetwork:
+                guard let pattern = HostPattern(word) else { throw .invalidSubject }
+                self = .host(pattern)
+            }
+        }
+    }
+
+    /// Normalized text of the subject.
+    public var description: String {
+        switch self {
+        case .network(let network): network.description
+        case .host(let pattern): pattern.description
         }
     }
 }

@@ -30,7 +30,7 @@ public struct AddressRule: Hashable, Sendable, CustomStringConvertible {
         /// `*`, `0.0.0.0/0`, `::/0`.
         case everything
         /// Some hosts or some addresses.
-        case group
+        case multiple
         /// One host or one address.
         case single
 
@@ -39,23 +39,25 @@ public struct AddressRule: Hashable, Sendable, CustomStringConvertible {
 
     var breadth: Breadth {
         switch subject {
-        case .network(let network): network.isSingle ? .single : network.prefix == 0 ? .everything : .group
-        case .host(let pattern): pattern.isSingle ? .single : pattern.isEverything ? .everything : .group
+        case .network(let network):
+            network.isSingleAddress ? .single : network.prefixLength == 0 ? .everything : .multiple
+        case .host(let pattern):
+            pattern.matchesSingleHost ? .single : pattern.matchesEveryHost ? .everything : .multiple
         }
     }
 
     /// Returns whether this rule takes precedence over another matching rule of the same kind: the longer subject, then
     /// a user's rule, then a denial.
     func precedes(_ other: AddressRule) -> Bool {
-        if length != other.length { return length > other.length }
+        if subjectLength != other.subjectLength { return subjectLength > other.subjectLength }
         if isPreset != other.isPreset { return !isPreset }
         return !isAllowing && other.isAllowing
     }
 
-    private var length: Int {
+    private var subjectLength: Int {
         switch subject {
-        case .network(let network): network.prefix
-        case .host(let pattern): pattern.description.utf8.count + (pattern.isSingle ? HTTPLimits.hostBytes : 0)
+        case .network(let network): network.prefixLength
+        case .host(let pattern): pattern.description.utf8.count + (pattern.matchesSingleHost ? HTTPLimits.hostBytes : 0)
         }
     }
 }
@@ -85,17 +87,17 @@ public struct HostPattern: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Whether the pattern matches all hosts.
-    var isEverything: Bool { description == "*" }
+    var matchesEveryHost: Bool { description == "*" }
 
     /// Whether the pattern matches only one host.
-    var isSingle: Bool { !description.utf8.starts(with: "*".utf8) }
+    var matchesSingleHost: Bool { !description.utf8.starts(with: "*".utf8) }
 
     /// Returns whether the pattern matches `host`.
     ///
     /// - Parameter host: Host in lower case, without a trailing dot.
     func matches(_ host: String) -> Bool {
-        if isEverything { return true }
-        if isSingle { return host == description }
+        if matchesEveryHost { return true }
+        if matchesSingleHost { return host == description }
         let suffix = description.utf8.dropFirst()
         return host.utf8.suffix(suffix.count).elementsEqual(suffix)
     }

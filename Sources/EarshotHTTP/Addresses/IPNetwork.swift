@@ -6,41 +6,42 @@ public struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
     /// First address of the network.
     public let address: IPAddress
     /// Length of the prefix in bits: 0 to 32 for IPv4, 0 to 128 for IPv6.
-    public let prefix: Int
+    public let prefixLength: Int
 
     /// Parses `10.0.0.0/8`, `2001:db8::/32`, or a single address.
     public init(_ text: String) throws(ParseError) {
         let (address, prefix) = try Self.parse(text)
-        let network = Self(truncating: address, prefix: prefix)
-        guard network.address == address else { throw .hostBits(network) }
-        self.init(containing: address, prefix: prefix)
+        let network = Self(truncating: address, prefixLength: prefix)
+        guard network.address == address else { throw .nonzeroHostBits(network) }
+        self.init(containing: address, prefixLength: prefix)
     }
 
     /// Parses a network and clears its host bits, as routers do: `10.1.2.3/8` is `10.0.0.0/8`.
-    public init(masking text: String) throws(ParseError) {
+    public init(maskingHostBitsOf text: String) throws(ParseError) {
         let (address, prefix) = try Self.parse(text)
-        self.init(containing: address, prefix: prefix)
+        self.init(containing: address, prefixLength: prefix)
     }
 
     private static func parse(_ text: String) throws(ParseError) -> (IPAddress, prefix: Int) {
         let utf8 = Array(text.utf8)
         let slash = utf8.firstIndex(of: UInt8(ascii: "/")) ?? utf8.endIndex
         guard let address = IPAddress(String(decoding: utf8[..<slash], as: UTF8.self)) else { throw .notANetwork }
-        let longest = bits(of: address)
+        let longest = bitWidth(of: address)
         guard slash < utf8.endIndex else { return (address, longest) }
         let digits = utf8[(slash + 1)...]
-        guard digits.count <= 3, let number = decimal(digits.span, digits.span.indices, maximum: longest) else {
+        guard digits.count <= 3, let number = parseDecimal(digits.span, in: digits.span.indices, maximum: longest)
+        else {
             throw .notANetwork
         }
         return (address, number)
     }
 
     /// Creates the network that contains an address, of IPv4 for a mapped one.
-    private init(containing address: IPAddress, prefix: Int) {
-        if case .v6(let mapped) = address, let embedded = mapped.mapped, prefix >= 96 {
-            self.init(truncating: .v4(embedded), prefix: prefix - 96)
+    private init(containing address: IPAddress, prefixLength: Int) {
+        if case .v6(let mapped) = address, let embedded = mapped.mappedIPv4, prefixLength >= 96 {
+            self.init(truncating: .v4(embedded), prefixLength: prefixLength - 96)
         } else {
-            self.init(truncating: address, prefix: prefix)
+            self.init(truncating: address, prefixLength: prefixLength)
         }
     }
 
@@ -49,38 +50,40 @@ public struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
         /// Not an address, or a prefix length that is out of range.
         case notANetwork
         /// Host bits are set. Contains the network with these bits cleared.
-        case hostBits(IPNetwork)
+        case nonzeroHostBits(IPNetwork)
     }
 
     /// Creates the network that contains an address.
     ///
-    /// - Parameter prefix: 0 to the number of bits of the address.
-    init(truncating address: IPAddress, prefix: Int) {
-        self.prefix = prefix
+    /// - Parameter prefixLength: 0 to the number of bits of the address.
+    init(truncating address: IPAddress, prefixLength: Int) {
+        self.prefixLength = prefixLength
         switch address {
         case .v4(let v4):
-            self.address = .v4(IPv4Address(value: v4.value & ~(UInt32.max >> UInt32(prefix))))
+            self.address = .v4(IPv4Address(value: v4.value & ~(UInt32.max >> UInt32(prefixLength))))
         case .v6(let v6):
-            let (high, low) = (UInt64.max >> UInt64(min(prefix, 64)), UInt64.max >> UInt64(max(prefix - 64, 0)))
-            self.address = .v6(IPv6Address(high: v6.high & ~high, low: v6.low & ~low))
+            let (high, low) = (
+                UInt64.max >> UInt64(min(prefixLength, 64)), UInt64.max >> UInt64(max(prefixLength - 64, 0))
+            )
+            self.address = .v6(IPv6Address(highBits: v6.highBits & ~high, lowBits: v6.lowBits & ~low))
         }
     }
 
     /// Returns whether the network contains the address. An address of the other IP version is never contained.
     public func contains(_ other: IPAddress) -> Bool {
         switch (address, other) {
-        case (.v4, .v4), (.v6, .v6): Self(truncating: other, prefix: prefix).address == address
+        case (.v4, .v4), (.v6, .v6): Self(truncating: other, prefixLength: prefixLength).address == address
         case (.v4, .v6), (.v6, .v4): false
         }
     }
 
     /// Canonical address and prefix length, separated by a slash.
-    public var description: String { "\(address)/\(prefix)" }
+    public var description: String { "\(address)/\(prefixLength)" }
 
     /// Whether the network is a single address.
-    var isSingle: Bool { prefix == Self.bits(of: address) }
+    var isSingleAddress: Bool { prefixLength == Self.bitWidth(of: address) }
 
-    private static func bits(of address: IPAddress) -> Int {
+    private static func bitWidth(of address: IPAddress) -> Int {
         switch address {
         case .v4: 32
         case .v6: 128

@@ -23,7 +23,7 @@ public struct CacheControl: Hashable, Sendable {
     public private(set) var noStore = false
     public private(set) var mustRevalidate = false
     /// Whether a shared cache must revalidate a stale response: `proxy-revalidate`, or `s-maxage`, which implies it.
-    public private(set) var mustRevalidateShared = false
+    public private(set) var sharedCacheMustRevalidate = false
     /// Whether a response is for one user.
     public private(set) var isPrivate = false
     public private(set) var mustUnderstand = false
@@ -35,13 +35,13 @@ public struct CacheControl: Hashable, Sendable {
 
     /// Parses the fields of a response.
     public init(response fields: HeaderFields) {
-        self.init(values: fields.values(bytes: "cache-control"))
+        self.init(fieldValues: fields.valueBytes(named: "cache-control"))
     }
 
     /// Parses the values of the fields `Cache-Control`.
-    init(values: [ArraySlice<UInt8>]) {
-        for member in FieldList.members(values) {
-            if let directive = CacheDirective(member) { take(directive) }
+    init(fieldValues: [ArraySlice<UInt8>]) {
+        for member in FieldList.members(fieldValues) {
+            if let directive = CacheDirective(member) { addDirective(directive) }
         }
     }
 
@@ -50,37 +50,37 @@ public struct CacheControl: Hashable, Sendable {
     public init(request fields: HeaderFields) {
         self.init(response: fields)
         guard !fields.isEmpty, !fields.contains("cache-control") else { return }
-        for member in FieldList.members(fields.values(bytes: "pragma")) {
+        for member in FieldList.members(fields.valueBytes(named: "pragma")) {
             if CacheDirective(member)?.name.elementsEqual("no-cache".utf8) == true { noCache = true }
         }
     }
 
     /// Cache mode that these directives of a request mean; nil if no mode means the same.
-    var mode: CacheMode? {
+    var equivalentCacheMode: CacheMode? {
         guard maxStale == nil, minFresh == nil, staleIfError == nil, !onlyIfCached, maxAge ?? 0 == 0 else { return nil }
         if noStore { return .noStore }
         return noCache || maxAge != nil ? .noCache : .default
     }
 
-    private mutating func take(_ directive: CacheDirective) {
+    private mutating func addDirective(_ directive: CacheDirective) {
         switch String(decoding: directive.name, as: UTF8.self) {
-        case "max-age": Self.merge(directive.seconds, into: &maxAge, strictest: 0)
+        case "max-age": Self.mergeSeconds(directive.seconds, into: &maxAge, strictest: 0)
         case "s-maxage":
-            Self.merge(directive.seconds, into: &sharedMaxAge, strictest: 0)
-            mustRevalidateShared = true
-        case "min-fresh": Self.merge(directive.seconds, into: &minFresh, strictest: DeltaSeconds.longest)
+            Self.mergeSeconds(directive.seconds, into: &sharedMaxAge, strictest: 0)
+            sharedCacheMustRevalidate = true
+        case "min-fresh": Self.mergeSeconds(directive.seconds, into: &minFresh, strictest: DeltaSeconds.maximum)
         case "max-stale":
             if case .none = directive.argument {
-                Self.merge(DeltaSeconds.longest, into: &maxStale, strictest: 0)
+                Self.mergeSeconds(DeltaSeconds.maximum, into: &maxStale, strictest: 0)
             } else {
-                Self.merge(directive.seconds, into: &maxStale, strictest: 0)
+                Self.mergeSeconds(directive.seconds, into: &maxStale, strictest: 0)
             }
-        case "stale-while-revalidate": Self.merge(directive.seconds, into: &staleWhileRevalidate, strictest: 0)
-        case "stale-if-error": Self.merge(directive.seconds, into: &staleIfError, strictest: 0)
+        case "stale-while-revalidate": Self.mergeSeconds(directive.seconds, into: &staleWhileRevalidate, strictest: 0)
+        case "stale-if-error": Self.mergeSeconds(directive.seconds, into: &staleIfError, strictest: 0)
         case "no-cache": noCache = true
         case "no-store": noStore = true
         case "must-revalidate": mustRevalidate = true
-        case "proxy-revalidate": mustRevalidateShared = true
+        case "proxy-revalidate": sharedCacheMustRevalidate = true
         case "must-understand": mustUnderstand = true
         case "only-if-cached": onlyIfCached = true
         case "immutable": isImmutable = true
@@ -92,7 +92,7 @@ public struct CacheControl: Hashable, Sendable {
         }
     }
 
-    private static func merge(_ seconds: Int64?, into known: inout Int64?, strictest: Int64) {
+    private static func mergeSeconds(_ seconds: Int64?, into known: inout Int64?, strictest: Int64) {
         let seconds = seconds ?? strictest
         known = known == nil || known == seconds ? seconds : strictest
     }
@@ -106,7 +106,7 @@ struct CacheDirective {
         /// Token, or content of a quoted string.
         case value([UInt8])
         /// Malformed argument. The directive applies nonetheless, because its sender wanted a restriction.
-        case unreadable
+        case malformed
     }
 
     /// Name in lower case.
@@ -115,7 +115,7 @@ struct CacheDirective {
 
     /// Parses a list member; nil if it does not begin with a token.
     init?(_ member: ArraySlice<UInt8>) {
-        let token = member.prefix(while: \.isToken)
+        let token = member.prefix(while: \.isTokenByte)
         guard !token.isEmpty else { return nil }
         name = token.map(\.lowercased)
         let rest = member[token.endIndex...]
@@ -126,10 +126,10 @@ struct CacheDirective {
             if let content = FieldList.unquoted(text) {
                 argument = .value(content)
             } else {
-                argument = !text.isEmpty && text.allSatisfy(\.isToken) ? .value(Array(text)) : .unreadable
+                argument = !text.isEmpty && text.allSatisfy(\.isTokenByte) ? .value(Array(text)) : .malformed
             }
         } else {
-            argument = .unreadable
+            argument = .malformed
         }
     }
 

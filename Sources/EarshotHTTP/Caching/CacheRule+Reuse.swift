@@ -9,14 +9,14 @@ extension CacheRule {
     /// A response with `Vary` is preferred to one without, which may only lack it by mistake; then the newest one. A shared
     /// cache may hold responses for one user, from the time when it was private. With `decode: no` the client accepts
     /// the coding and type of the response.
-    public func selection(for request: HTTPRequest, from stored: [StoredResponse]) -> Int? {
+    public func selectedVariantIndex(for request: HTTPRequest, from stored: [StoredResponse]) -> Int? {
         guard request.method == .get || request.method == .head else { return nil }
         var chosen: (index: Int, rank: (Int64, Int64, Int64))?
         for (index, response) in stored.enumerated() {
             let key = response.hasVary ? VaryKey(response: response.fields, request: request.fields) : .empty
             guard let key, key == response.varyKey, !isShared || !response.isPersonal else { continue }
             // With `decode: no` the client gets the stored coding.
-            guard request.route.decodes || request.fields.accept(response.fields) else { continue }
+            guard request.route.decodesBody || request.fields.acceptResponse(response.fields) else { continue }
             let rank: (Int64, Int64, Int64) = (response.hasVary ? 1 : 0, response.date, response.responseTime)
             if let best = chosen, best.rank >= rank { continue }
             chosen = (index, rank)
@@ -33,31 +33,32 @@ extension CacheRule {
     public func decision(
         for request: HTTPRequest, mode: CacheMode, stored: [StoredResponse], now: Int64
     ) -> CacheDecision {
-        let adding = mode.fields(besides: request.fields)
+        let adding = mode.cacheControlFields(besides: request.fields)
         let requestDirectives = CacheControl(request: request.fields)
         let mayFetch = mode != .onlyIfCached && !requestDirectives.onlyIfCached
-        let isPartial = request.choosesItsAnswer
-        let range = isPartial ? request.range : nil
+        let isPartial = request.selectsResponse
+        let range = isPartial ? request.servableRange : nil
         guard mode != .noStore, mode != .reload, !isPartial || range != nil,
-            let index = selection(for: request, from: stored)
+            let index = selectedVariantIndex(for: request, from: stored)
         else { return mayFetch ? .fetch(adding: adding) : .notCached }
         let response = stored[index]
         if let range {
             // A stale response would need a condition beside the range, which few servers combine correctly.
             let isUsed =
-                response.hasRanges(for: request.fields)
-                && use(of: response, requestDirectives: requestDirectives, mode: mode, now: now) == .asItIs
-            if isUsed { return .use(index, range: range) }
+                response.canServeRange(for: request.fields)
+                && permittedUse(of: response, requestDirectives: requestDirectives, mode: mode, now: now)
+                    == .withoutValidation
+            if isUsed { return .useVariant(index, range: range) }
             return mayFetch ? .fetch(adding: adding) : .notCached
         }
-        var conditions = response.conditions
-        switch use(of: response, requestDirectives: requestDirectives, mode: mode, now: now) {
-        case .asItIs: return .use(index)
-        case .whileValidating: return mayFetch ? .useAndRevalidate(index, adding: conditions) : .use(index)
+        var conditions = response.revalidationConditions
+        switch permittedUse(of: response, requestDirectives: requestDirectives, mode: mode, now: now) {
+        case .withoutValidation: return .useVariant(index)
+        case .whileValidating: return mayFetch ? .useAndRevalidate(index, adding: conditions) : .useVariant(index)
         case .afterValidation:
             guard mayFetch else { return .notCached }
             guard !conditions.isEmpty else { return .fetch(adding: adding, stale: index) }
-            for field in adding { conditions.add(field.name, field.value) }
+            for field in adding { conditions.appendUnchecked(field.name, field.value) }
             return .validate(index, adding: conditions)
         }
     }
@@ -74,11 +75,11 @@ extension CacheRule {
         now: Int64
     ) -> Bool {
         let requestDirectives = CacheControl(request: request.fields)
-        guard mode == .default || mode == .explicit, !requestDirectives.noCache, !request.choosesItsAnswer,
-            !stored.isInvalidated, !stored.control.noCache, !mustRevalidate(stored),
+        guard mode == .default || mode == .explicit, !requestDirectives.noCache, !request.selectsResponse,
+            !stored.isInvalidated, !stored.cacheControl.noCache, !mustRevalidate(stored),
             failure.isServerFault(status: status)
         else { return false }
-        guard let allowed = [stored.control.staleIfError, requestDirectives.staleIfError].compactMap(\.self).max()
+        guard let allowed = [stored.cacheControl.staleIfError, requestDirectives.staleIfError].compactMap(\.self).max()
         else {
             return false
         }
@@ -87,26 +88,28 @@ extension CacheRule {
 
     /// Permitted use of a stored response.
     private enum Use {
-        case asItIs, whileValidating, afterValidation
+        case withoutValidation, whileValidating, afterValidation
     }
 
-    private func use(of response: StoredResponse, requestDirectives: CacheControl, mode: CacheMode, now: Int64) -> Use {
+    private func permittedUse(of response: StoredResponse, requestDirectives: CacheControl, mode: CacheMode, now: Int64)
+        -> Use
+    {
         guard !response.isInvalidated else { return .afterValidation }
-        if mode == .forceCache || mode == .onlyIfCached { return .asItIs }
-        guard !response.control.noCache, !requestDirectives.noCache else { return .afterValidation }
+        if mode == .forceCache || mode == .onlyIfCached { return .withoutValidation }
+        guard !response.cacheControl.noCache, !requestDirectives.noCache else { return .afterValidation }
         let age = response.age(now: now)
         let lifetime = lifetime(of: response, mode: mode)
         let isFresh = age < lifetime
-        let isSpared = isFresh && response.control.isImmutable
+        let isSpared = isFresh && response.cacheControl.isImmutable
         if mode == .noCache || age > requestDirectives.maxAge ?? .max, !isSpared { return .afterValidation }
         if DeltaSeconds.sum(age, requestDirectives.minFresh ?? 0) > lifetime, requestDirectives.minFresh != nil {
             return .afterValidation
         }
-        if isFresh { return .asItIs }
+        if isFresh { return .withoutValidation }
         guard !mustRevalidate(response) else { return .afterValidation }
         let staleness = age - lifetime
-        if let allowed = requestDirectives.maxStale, staleness <= allowed { return .asItIs }
-        if let allowed = response.control.staleWhileRevalidate, staleness <= allowed { return .whileValidating }
+        if let allowed = requestDirectives.maxStale, staleness <= allowed { return .withoutValidation }
+        if let allowed = response.cacheControl.staleWhileRevalidate, staleness <= allowed { return .whileValidating }
         return .afterValidation
     }
 }
@@ -114,10 +117,10 @@ extension CacheRule {
 extension StoredResponse {
     /// Whether ranges of the stored body are those of the response: it is a 200 without coding, and has the validator
     /// that the request's `If-Range` names, if any. RFC 9110, sections 13.1.5 and 14.2.
-    fileprivate func hasRanges(for request: HeaderFields) -> Bool {
-        guard status == 200, fields.isIdentity else { return false }
+    fileprivate func canServeRange(for request: HeaderFields) -> Bool {
+        guard status == 200, fields.hasIdentityCoding else { return false }
         guard request.contains("if-range") else { return true }
-        guard let condition = request.singleValue("if-range"), let text = validator.strongText else {
+        guard let condition = request.singleValue(named: "if-range"), let text = validator.strongValidatorText else {
             return false
         }
         return condition.elementsEqual(text)
@@ -135,15 +138,16 @@ extension FailureCode {
             default: false
             }
         case .connectRefused, .connectFailed, .unknownHost, .dnsFailed, .timeout, .connectTimeout, .proxyUnavailable,
-            .truncated, .reset, .protocolError, .originCooling, .workerLost:
+            .truncated, .connectionReset, .protocolError, .originCoolingDown, .workerLost:
             true
         case .addressRefused, .proxyRefused, .tooLarge, .tooCompressed, .tls, .redirectLoop, .tooManyRedirects,
             .redirectRefused,
             .unsupportedScheme,
-            .malformedURL, .badHeader, .unsupportedMethod, .encodingError, .spoolFull, .spoolFailed, .deadline,
+            .malformedURL, .badHeader, .unsupportedMethod, .encodingError, .spoolFull, .spoolFailed, .deadlineExceeded,
             .digestMismatch,
-            .removed, .cancelled, .queueFull, .quota, .workerFailed, .poisonous, .notCached, .notStored,
-            .expired, .stopping, .internalError:
+            .handlerRemoved, .cancelled, .queueFull, .quotaExceeded, .workerFailed, .poisonRequest, .notCached,
+            .notStored,
+            .retentionExpired, .brokerStopping, .internalError:
             false
         }
     }
@@ -152,7 +156,7 @@ extension FailureCode {
 /// Cache's decision about a request. Indices refer to the list of variants passed in.
 public enum CacheDecision: Hashable, Sendable {
     /// Respond with this variant, or with one range of its body.
-    case use(Int, range: RequestedRange? = nil)
+    case useVariant(Int, range: RequestedRange? = nil)
     /// Respond with this variant, and revalidate it in the background by the request with the fields `adding`.
     case useAndRevalidate(Int, adding: HeaderFields)
     /// Send the request with the fields `adding`. Respond with the server's response, or with this variant after a 304.

@@ -9,7 +9,7 @@ public struct EntityTag: Sendable {
     let isQuoted: Bool
 
     /// Text between the quotation marks; need not be UTF-8.
-    private let opaque: ArraySlice<UInt8>
+    private let opaqueTag: ArraySlice<UInt8>
 
     /// Parses the value of an `ETag` field; nil for other text and for more than `HTTPLimits.entityTagBytes`.
     public init?(_ text: String) {
@@ -24,9 +24,9 @@ public struct EntityTag: Sendable {
         guard quoted.count >= 2, quoted.first == UInt8(ascii: "\""), quoted.last == UInt8(ascii: "\"") else {
             return nil
         }
-        opaque = quoted.dropFirst().dropLast()
+        opaqueTag = quoted.dropFirst().dropLast()
         isQuoted = true
-        guard opaque.allSatisfy(Self.isTagByte) else { return nil }
+        guard opaqueTag.allSatisfy(Self.isTagByte) else { return nil }
     }
 
     /// Parses a tag that a server sent without quotation marks; nil for other text. Conditional requests send it with
@@ -37,7 +37,7 @@ public struct EntityTag: Sendable {
         else { return nil }
         isWeak = false
         isQuoted = false
-        opaque = bytes
+        opaqueTag = bytes
     }
 
     /// Matches the grammar's `etagc`: neither escapes nor blanks.
@@ -47,14 +47,14 @@ public struct EntityTag: Sendable {
 
     /// Returns whether both tags identify the same bytes.
     public func isStronglyEqual(to other: EntityTag) -> Bool {
-        !isWeak && !other.isWeak && opaque == other.opaque
+        !isWeak && !other.isWeak && opaqueTag == other.opaqueTag
     }
 
     /// Returns whether both tags identify equivalent representations.
-    public func isWeaklyEqual(to other: EntityTag) -> Bool { opaque == other.opaque }
+    public func isWeaklyEqual(to other: EntityTag) -> Bool { opaqueTag == other.opaqueTag }
 
     /// Tag as written in a field.
     var bytes: [UInt8] {
-        Array(isWeak ? "W/\"".utf8 : "\"".utf8) + opaque + [UInt8(ascii: "\"")]
+        Array(isWeak ? "W/\"".utf8 : "\"".utf8) + opaqueTag + [UInt8(ascii: "\"")]
     }
 }

@@ -14,7 +14,7 @@ public struct StoredResponse: Sendable {
     /// Whether it must be revalidated before any use, even while fresh: RFC 9111, section 4.4.
     public let isInvalidated: Bool
 
-    let control: CacheControl
+    let cacheControl: CacheControl
     let validator: Validator
     /// Whether there is a `Vary` field.
     let hasVary: Bool
@@ -32,11 +32,12 @@ public struct StoredResponse: Sendable {
     ) {
         let fields = ParsedFields(fields)
         self.init(
-            status: status, fields, CacheControl(values: fields.values("cache-control")), requestTime: requestTime,
+            status: status, fields, CacheControl(fieldValues: fields.values(named: "cache-control")),
+            requestTime: requestTime,
             responseTime: responseTime, varyKey: varyKey, isInvalidated: isInvalidated)
     }
 
-    /// - Parameter control: Directives of `fields`.
+    /// - Parameter control: Directives of `responseFields`.
     init(
         status: Int, _ fields: ParsedFields, _ control: CacheControl, requestTime: Int64, responseTime: Int64,
         varyKey: VaryKey, isInvalidated: Bool = false
@@ -47,7 +48,7 @@ public struct StoredResponse: Sendable {
         self.responseTime = responseTime
         self.varyKey = varyKey
         self.isInvalidated = isInvalidated
-        self.control = control
+        self.cacheControl = control
         validator = Validator(fields, now: responseTime)
         hasVary = fields.contains("vary")
         date = validator.date ?? responseTime
@@ -55,13 +56,13 @@ public struct StoredResponse: Sendable {
             explicitLifetime = maxAge
         } else if fields.contains("expires") {
             // An invalid date, most often `0`, is in the past: RFC 9111, section 5.3.
-            let end = fields.singleValue("expires").flatMap { HTTPDate(bytes: $0.span, now: responseTime) }
+            let end = fields.singleValue(named: "expires").flatMap { HTTPDate(bytes: $0.span, now: responseTime) }
             explicitLifetime = end.map { [date] in DeltaSeconds.between(date, $0.secondsSince1970) } ?? 0
         } else {
             explicitLifetime = nil
         }
         // The first list member counts; an invalid number is ignored: RFC 9111, section 5.1.
-        let age = FieldList.members(fields.values("age")).first.flatMap { DeltaSeconds.parse($0) } ?? 0
+        let age = FieldList.members(fields.values(named: "age")).first.flatMap { DeltaSeconds.parse($0) } ?? 0
         let delay = DeltaSeconds.between(requestTime, responseTime)
         initialAge = max(DeltaSeconds.between(date, responseTime), DeltaSeconds.sum(age, delay))
     }
@@ -70,22 +71,22 @@ public struct StoredResponse: Sendable {
     ///
     /// - Returns: 2^31 before `responseTime`, because the age is unknown after the clock was set back.
     public func age(now: Int64) -> Int64 {
-        guard now >= responseTime else { return DeltaSeconds.longest }
+        guard now >= responseTime else { return DeltaSeconds.maximum }
         return DeltaSeconds.sum(initialAge, DeltaSeconds.between(responseTime, now))
     }
 
     /// Whether it is for one user. Computed, because private caches do not ask.
-    var isPersonal: Bool { CacheRule.isPersonal(ParsedFields(fields), control) }
+    var isPersonal: Bool { CacheRule.isPersonal(ParsedFields(fields), cacheControl) }
 
     /// Whether it can be revalidated.
     public var hasValidator: Bool { !validator.isEmpty }
 
     /// Conditional request fields for revalidation; empty without a validator: RFC 9111, section 4.3.1.
-    public var conditions: HeaderFields {
+    public var revalidationConditions: HeaderFields {
         var conditions = HeaderFields()
-        if let tag = validator.entityTag { conditions.add("if-none-match".utf8, tag.bytes) }
+        if let tag = validator.entityTag { conditions.appendUnchecked("if-none-match".utf8, tag.bytes) }
         if validator.lastModified != nil {
-            conditions.add("if-modified-since".utf8, validator.lastModifiedText)
+            conditions.appendUnchecked("if-modified-since".utf8, validator.lastModifiedText)
         }
         return conditions
     }
@@ -102,10 +103,10 @@ extension StoredResponse: Equatable {
 
 extension StoredResponse {
     /// Returns the fields of a response from the cache, with a current `Age`: RFC 9111, section 4.
-    public func fields(usedAt now: Int64) -> HeaderFields {
+    public func responseFields(usedAt now: Int64) -> HeaderFields {
         var used = fields
-        used.remove("age")
-        used.add("age".utf8, String(age(now: now)).utf8)
+        used.removeAll(named: "age")
+        used.appendUnchecked("age".utf8, String(age(now: now)).utf8)
         return used
     }
 
@@ -113,13 +114,13 @@ extension StoredResponse {
     /// sections 15.3.7 and 15.5.17.
     ///
     /// - Parameter length: Length of the whole body in bytes.
-    public func fields(ofRange range: Range<Int>?, length: Int, usedAt now: Int64) -> HeaderFields {
-        var used = fields(usedAt: now)
-        used.remove("content-range")
-        used.remove("content-length")
+    public func responseFields(ofRange range: Range<Int>?, length: Int, usedAt now: Int64) -> HeaderFields {
+        var used = responseFields(usedAt: now)
+        used.removeAll(named: "content-range")
+        used.removeAll(named: "content-length")
         let bytes = range.map { "\($0.lowerBound)-\($0.upperBound - 1)" } ?? "*"
-        used.add("content-range".utf8, "bytes \(bytes)/\(length)".utf8)
-        used.add("content-length".utf8, String(range?.count ?? 0).utf8)
+        used.appendUnchecked("content-range".utf8, "bytes \(bytes)/\(length)".utf8)
+        used.appendUnchecked("content-length".utf8, String(range?.count ?? 0).utf8)
         return used
     }
 }

@@ -25,12 +25,12 @@ public struct Validator: Sendable {
     }
 
     init(_ fields: ParsedFields, now: Int64) {
-        entityTag = fields.singleValue("etag").flatMap { EntityTag(bytes: $0) ?? EntityTag(unquoted: $0) }
+        entityTag = fields.singleValue(named: "etag").flatMap { EntityTag(bytes: $0) ?? EntityTag(unquoted: $0) }
         hasEntityTagField = fields.contains("etag")
-        let text = fields.singleValue("last-modified")
+        let text = fields.singleValue(named: "last-modified")
         lastModified = text.flatMap { HTTPDate(bytes: $0.span, now: now)?.secondsSince1970 }
         lastModifiedText = lastModified == nil ? [] : text ?? []
-        date = fields.singleValue("date").flatMap { HTTPDate(bytes: $0.span, now: now)?.secondsSince1970 }
+        date = fields.singleValue(named: "date").flatMap { HTTPDate(bytes: $0.span, now: now)?.secondsSince1970 }
     }
 
     /// Parses the result of `ifRange` of a strong validator.
@@ -56,7 +56,7 @@ public struct Validator: Sendable {
     /// Text of the validator for `If-Range` and for other parts of Earshot; nil for a weak validator or a tag that is
     /// not ASCII.
     public var ifRange: String? {
-        guard let text = strongText, text.allSatisfy({ (0x20...0x7e).contains($0) }) else { return nil }
+        guard let text = strongValidatorText, text.allSatisfy({ (0x20...0x7e).contains($0) }) else { return nil }
         return String(decoding: text, as: UTF8.self)
     }
 
@@ -65,13 +65,13 @@ public struct Validator: Sendable {
 
     /// Text permitted in `If-Range`: a strong entity tag or, without any tag, a strong date (RFC 9110, section 13.1.5);
     /// nil otherwise.
-    var strongText: [UInt8]? {
+    var strongValidatorText: [UInt8]? {
         if let entityTag { return entityTag.isWeak || !entityTag.isQuoted ? nil : entityTag.bytes }
         return isLastModifiedStrong ? Array(lastModifiedText) : nil
     }
 
     /// Whether the validator is strong, so that equal validators imply equal bytes.
-    public var isStrong: Bool { strongText != nil }
+    public var isStrong: Bool { strongValidatorText != nil }
 
     /// Returns whether both validators are strong and equal.
     public func isStronglyEqual(to other: Validator) -> Bool {

@@ -1,9 +1,9 @@
 /// Cookies of one client according to RFC 6265bis, section 5. SameSite and partitions are irrelevant without pages.
 ///
-/// Limits: `HTTPLimits.cookiesPerDomain`, `HTTPLimits.cookies`, `HTTPLimits.cookieBytes`; the least recently used
+/// Limits: `HTTPLimits.cookiesPerDomain`, `HTTPLimits.cookiesPerJar`, `HTTPLimits.cookieBytes`; the least recently used
 /// cookies are evicted first.
 public struct CookieJar: Hashable, Sendable {
-    private var domains: [String: [Cookie]] = [:]
+    private var cookiesByDomain: [String: [Cookie]] = [:]
 
     /// Number of cookies in the jar, including expired ones not yet removed.
     public private(set) var count = 0
@@ -15,7 +15,7 @@ public struct CookieJar: Hashable, Sendable {
     private var secureCount = 0
 
     /// Logical clock, advanced by each operation.
-    private var clock: UInt64 = 0
+    private var logicalClock: UInt64 = 0
 
     public init() {}
 
@@ -29,7 +29,7 @@ public struct CookieJar: Hashable, Sendable {
 
     /// Returns all unexpired cookies in no particular order. O(cookies).
     public func cookies(now: Int64) -> [Cookie] {
-        domains.values.joined().filter { !$0.isExpired(now: now) }
+        cookiesByDomain.values.joined().filter { !$0.isExpired(now: now) }
     }
 
     /// Stores the cookies of a response, from at most `HTTPLimits.setCookieFields` `Set-Cookie` fields: RFC 6265bis,
@@ -38,12 +38,14 @@ public struct CookieJar: Hashable, Sendable {
     /// - Parameters:
     ///   - url: URL of the request. Only http and https have cookies.
     ///   - now: Seconds since 1970.
-    public mutating func store(
-        _ response: HeaderFields, from url: FetchURL, by source: Source = .server, suffixes: PublicSuffixes, now: Int64
+    public mutating func storeCookies(
+        of response: HeaderFields, from url: FetchURL, by source: Source = .server, suffixes: PublicSuffixes, now: Int64
     ) {
         guard url.isHTTP else { return }
-        for text in response.values(bytes: "set-cookie").prefix(HTTPLimits.setCookieFields) {
-            guard let new = SetCookie(text, now: now), let cookie = cookie(new, from: url, by: source, suffixes) else {
+        for text in response.valueBytes(named: "set-cookie").prefix(HTTPLimits.setCookieFields) {
+            guard let new = SetCookie(text, now: now),
+                let cookie = acceptedCookie(new, from: url, by: source, suffixes: suffixes)
+            else {
                 continue
             }
             insert(cookie, now: now)
@@ -58,37 +60,37 @@ public struct CookieJar: Hashable, Sendable {
     public mutating func cookieField(for url: FetchURL, now: Int64) -> HeaderFields {
         guard url.isHTTP else { return HeaderFields() }
         let host = url.origin.host
-        clock += 1
+        logicalClock += 1
         var found: [Cookie] = []
-        for domain in Self.domains(of: host) {
+        for domain in Self.hostAndParentDomains(of: host) {
             removeExpired(of: domain, now: now)
-            guard var cookies = domains[domain] else { continue }
-            for index in cookies.indices where isFor(url, host, cookies[index]) {
-                cookies[index].lastUse = clock
+            guard var cookies = cookiesByDomain[domain] else { continue }
+            for index in cookies.indices where matches(url: url, host: host, cookie: cookies[index]) {
+                cookies[index].lastUse = logicalClock
                 found.append(cookies[index])
             }
-            domains[domain] = cookies
+            cookiesByDomain[domain] = cookies
         }
         found.sort { $0.path.count == $1.path.count ? $0.created < $1.created : $0.path.count > $1.path.count }
         var value: [UInt8] = []
         for cookie in found {
-            let pair = cookie.pair
+            let pair = cookie.nameValuePair
             guard value.count + 2 + pair.count <= HTTPLimits.cookieFieldBytes else { continue }
             if !value.isEmpty { value += "; ".utf8 }
             value += pair
         }
         var fields = HeaderFields()
-        if !value.isEmpty { fields.add("cookie".utf8, value) }
+        if !value.isEmpty { fields.appendUnchecked("cookie".utf8, value) }
         return fields
     }
 
-    private func isFor(_ url: FetchURL, _ host: String, _ cookie: Cookie) -> Bool {
+    private func matches(url: FetchURL, host: String, cookie: Cookie) -> Bool {
         (!cookie.isHostOnly || cookie.domain == host) && (!cookie.isSecure || url.scheme == "https")
             && Cookie.path(url.path.utf8, matches: cookie.path)
     }
 
     /// Returns the host and its parent domains; for an address only the address.
-    private static func domains(of host: String) -> [String] {
+    private static func hostAndParentDomains(of host: String) -> [String] {
         guard IPAddress(host: host) == nil else { return [host] }
         var names = [host]
         var rest = host[...]
@@ -100,8 +102,8 @@ public struct CookieJar: Hashable, Sendable {
     }
 
     /// Returns the cookie that a response from `url` sets; nil if it must be rejected.
-    private func cookie(
-        _ new: SetCookie, from url: FetchURL, by source: Source, _ suffixes: PublicSuffixes
+    private func acceptedCookie(
+        _ new: SetCookie, from url: FetchURL, by source: Source, suffixes: PublicSuffixes
     ) -> Cookie? {
         let host = url.origin.host
         let isSafe = url.scheme == "https"
@@ -120,11 +122,11 @@ public struct CookieJar: Hashable, Sendable {
             isHostOnly: domain.isEmpty, path: path, isSecure: new.isSecure, isHTTPOnly: new.isHTTPOnly,
             expires: new.expires, created: 0, lastUse: 0)
         if cookie.isSecure, !isSafe { return nil }
-        if !cookie.isSecure, !isSafe, hidesSecure(cookie) { return nil }
-        if new.begins(with: "__secure-") || new.begins(with: "__host-") {
+        if !cookie.isSecure, !isSafe, shadowsSecureCookie(cookie) { return nil }
+        if new.nameBegins(with: "__secure-") || new.nameBegins(with: "__host-") {
             guard !cookie.name.isEmpty, cookie.isSecure else { return nil }
         }
-        if new.begins(with: "__host-") {
+        if new.nameBegins(with: "__host-") {
             guard cookie.isHostOnly, new.path?.elementsEqual("/".utf8) == true else { return nil }
         }
         return cookie
@@ -139,9 +141,9 @@ public struct CookieJar: Hashable, Sendable {
 
     /// Returns whether a cookie set without TLS would shadow a secure cookie: RFC 6265bis, section 5.7, step 16.
     /// O(cookies) in a jar with secure ones.
-    private func hidesSecure(_ new: Cookie) -> Bool {
+    private func shadowsSecureCookie(_ new: Cookie) -> Bool {
         secureCount > 0
-            && domains.contains { domain, cookies in
+            && cookiesByDomain.contains { domain, cookies in
                 (Cookie.host(domain, matches: new.domain) || Cookie.host(new.domain, matches: domain))
                     && cookies.contains {
                         $0.isSecure && $0.name == new.name && Cookie.path(new.path, matches: $0.path)
@@ -150,33 +152,33 @@ public struct CookieJar: Hashable, Sendable {
     }
 
     private mutating func insert(_ new: Cookie, now: Int64) {
-        clock += 1
+        logicalClock += 1
         removeExpired(of: new.domain, now: now)
         var new = new
-        (new.created, new.lastUse) = (clock, clock)
-        var cookies = domains[new.domain] ?? []
+        (new.created, new.lastUse) = (logicalClock, logicalClock)
+        var cookies = cookiesByDomain[new.domain] ?? []
         if let index = cookies.firstIndex(where: { $0.isReplaced(by: new) }) {
             let old = cookies.remove(at: index)
             new.created = old.created
-            count(old, -1)
+            adjustTotals(for: old, by: -1)
         }
         if !new.isExpired(now: now) {
             cookies.append(new)
-            count(new, 1)
+            adjustTotals(for: new, by: 1)
         }
         if cookies.count > HTTPLimits.cookiesPerDomain {
             // Cookies that are not secure are evicted first: RFC 6265bis, section 5.7.
             let open = cookies.indices.filter { !cookies[$0].isSecure }
             let among = open.isEmpty ? Array(cookies.indices) : open
             if let index = among.min(by: { cookies[$0].lastUse < cookies[$1].lastUse }) {
-                count(cookies.remove(at: index), -1)
+                adjustTotals(for: cookies.remove(at: index), by: -1)
             }
         }
-        domains[new.domain] = cookies.isEmpty ? nil : cookies
-        if count > HTTPLimits.cookies + HTTPLimits.surplusCookies { makeRoom(now: now) }
+        cookiesByDomain[new.domain] = cookies.isEmpty ? nil : cookies
+        if count > HTTPLimits.cookiesPerJar + HTTPLimits.surplusCookies { makeRoom(now: now) }
     }
 
-    private mutating func count(_ cookie: Cookie, _ change: Int) {
+    private mutating func adjustTotals(for cookie: Cookie, by change: Int) {
         count += change
         byteCount += change * cookie.byteCount
         if cookie.isSecure { secureCount += change }
@@ -185,8 +187,8 @@ public struct CookieJar: Hashable, Sendable {
     /// Removes expired cookies. If the jar is still too full, evicts the least recently used ones. O(cookies · log cookies),
     /// once for `HTTPLimits.surplusCookies` insertions.
     private mutating func makeRoom(now: Int64) {
-        for domain in Array(domains.keys) { removeExpired(of: domain, now: now) }
-        evict { $0.count > HTTPLimits.cookies }
+        for domain in Array(cookiesByDomain.keys) { removeExpired(of: domain, now: now) }
+        evict { $0.count > HTTPLimits.cookiesPerJar }
     }
 
     /// Evicts the least recently used cookies until the others have at most this many bytes. O(cookies · log cookies).
@@ -196,41 +198,42 @@ public struct CookieJar: Hashable, Sendable {
     private mutating func evict(while isTooFull: (CookieJar) -> Bool) {
         guard isTooFull(self) else { return }
         var evicted: [String: Set<UInt64>] = [:]
-        for cookie in domains.values.joined().sorted(by: { ($0.lastUse, $0.created) < ($1.lastUse, $1.created) }) {
+        for cookie in cookiesByDomain.values.joined().sorted(by: { ($0.lastUse, $0.created) < ($1.lastUse, $1.created) }
+        ) {
             guard isTooFull(self) else { break }
-            count(cookie, -1)
+            adjustTotals(for: cookie, by: -1)
             evicted[cookie.domain, default: []].insert(cookie.created)
         }
         for (domain, created) in evicted {
-            domains[domain]?.removeAll { created.contains($0.created) }
-            if domains[domain]?.isEmpty == true { domains[domain] = nil }
+            cookiesByDomain[domain]?.removeAll { created.contains($0.created) }
+            if cookiesByDomain[domain]?.isEmpty == true { cookiesByDomain[domain] = nil }
         }
     }
 
     private mutating func removeExpired(of domain: String, now: Int64) {
-        remove(of: domain) { $0.isExpired(now: now) }
+        removeCookies(of: domain) { $0.isExpired(now: now) }
     }
 
-    private mutating func remove(of domain: String, where isUnwanted: (Cookie) -> Bool) {
-        guard var cookies = domains[domain], cookies.contains(where: isUnwanted) else { return }
-        for cookie in cookies where isUnwanted(cookie) { count(cookie, -1) }
+    private mutating func removeCookies(of domain: String, where isUnwanted: (Cookie) -> Bool) {
+        guard var cookies = cookiesByDomain[domain], cookies.contains(where: isUnwanted) else { return }
+        for cookie in cookies where isUnwanted(cookie) { adjustTotals(for: cookie, by: -1) }
         cookies.removeAll(where: isUnwanted)
-        domains[domain] = cookies.isEmpty ? nil : cookies
+        cookiesByDomain[domain] = cookies.isEmpty ? nil : cookies
     }
 }
 
 /// Public suffixes: domains such as `com` and `co.uk`, below which names belong to different owners. Servers must not set
 /// cookies for them: RFC 6265bis, section 5.7.
 public struct PublicSuffixes: Sendable {
-    private let lookUp: @Sendable (String) -> Bool?
+    private let isPublicSuffix: @Sendable (String) -> Bool?
 
     /// No list.
-    public static let unknown = PublicSuffixes { _ in nil }
+    public static let unavailable = PublicSuffixes { _ in nil }
 
     /// - Parameter lookUp: Returns whether a domain with a dot, in lower-case ASCII, is a public suffix; nil without a
     ///   list.
     public init(_ lookUp: @escaping @Sendable (String) -> Bool?) {
-        self.lookUp = lookUp
+        self.isPublicSuffix = lookUp
     }
 
     /// Returns whether a domain in lower-case ASCII is a public suffix; nil if that is unknown. A domain without an inner
@@ -238,6 +241,6 @@ public struct PublicSuffixes: Sendable {
     func contains(_ domain: String) -> Bool? {
         // A dot at the end makes another host, and no other suffix.
         let name = domain.utf8.last == UInt8(ascii: ".") ? String(domain.dropLast()) : domain
-        return name.utf8.contains(UInt8(ascii: ".")) ? lookUp(name) : true
+        return name.utf8.contains(UInt8(ascii: ".")) ? isPublicSuffix(name) : true
     }
 }

@@ -31,27 +31,27 @@ extension HeaderFields {
     /// Content codings to decode, the one applied last first. Empty if one is unknown or there are more than
     /// `HTTPLimits.contentCodings`: the body is not decoded then. Nor is a gzip archive, which the server sends as a coded
     /// body of that type.
-    public var codingsToUndo: [ContentCoding] {
+    public var codingsToDecode: [ContentCoding] {
         var codings: [ContentCoding] = []
-        for name in FieldList.members(values(bytes: "content-encoding")) {
+        for name in FieldList.members(valueBytes(named: "content-encoding")) {
             if name.map(\.lowercased).elementsEqual("identity".utf8) { continue }
             guard let coding = ContentCoding(name), codings.count < HTTPLimits.contentCodings else { return [] }
             codings.append(coding)
         }
-        return codings == [.gzip] && isGzipArchive ? [] : codings.reversed()
+        return codings == [.gzip] && hasGzipMediaType ? [] : codings.reversed()
     }
 
     /// Whether the media type is that of gzip: RFC 6713, and its older name.
-    private var isGzipArchive: Bool {
-        let type = values(bytes: "content-type").last?.prefix { $0 != UInt8(ascii: ";") } ?? []
+    private var hasGzipMediaType: Bool {
+        let type = valueBytes(named: "content-type").last?.prefix { $0 != UInt8(ascii: ";") } ?? []
         let name = String(decoding: type.filter { !$0.isBlank }.map(\.lowercased), as: UTF8.self)
         return name == "application/gzip" || name == "application/x-gzip"
     }
 
     /// Whether a response has a transfer coding other than `chunked`, which workers never request: RFC 9112, section
     /// 7.4.
-    public var hasUnaskedTransferCoding: Bool {
-        !FieldList.members(values(bytes: "transfer-encoding")).allSatisfy { name in
+    public var hasUnrequestedTransferCoding: Bool {
+        !FieldList.members(valueBytes(named: "transfer-encoding")).allSatisfy { name in
             let name = name.map(\.lowercased)
             return name.elementsEqual("chunked".utf8) || name.elementsEqual("identity".utf8)
         }

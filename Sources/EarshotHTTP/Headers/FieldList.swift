@@ -25,11 +25,11 @@ enum FieldList {
             } else if byte == UInt8(ascii: "\"") {
                 isQuoted.toggle()
             } else if !isQuoted, byte == separator {
-                append(value[start..<index], to: &parts)
+                appendNonempty(value[start..<index], to: &parts)
                 start = index + 1
             }
         }
-        append(value[start...], to: &parts)
+        appendNonempty(value[start...], to: &parts)
         return parts
     }
 
@@ -51,7 +51,7 @@ enum FieldList {
         return isEscaped ? nil : content
     }
 
-    private static func append(_ part: ArraySlice<UInt8>, to parts: inout [ArraySlice<UInt8>]) {
+    private static func appendNonempty(_ part: ArraySlice<UInt8>, to parts: inout [ArraySlice<UInt8>]) {
         let part = part.trimmed
         if !part.isEmpty { parts.append(part) }
     }

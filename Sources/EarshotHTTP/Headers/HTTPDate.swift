@@ -25,16 +25,17 @@ public struct HTTPDate: Hashable, Sendable {
         let time: Int
         if bytes.count == 24 {
             // Sun Nov  6 08:49:37 1994
-            guard Self.isDay(bytes, 0..<3, Self.shortDays), Self.matches("___ ___ __ __:__:__ ____", bytes, at: 0),
-                let dayNumber = decimal(bytes, (bytes[8] == UInt8(ascii: " ") ? 9 : 8)..<10, maximum: 31),
-                let yearNumber = decimal(bytes, 20..<24, maximum: 9999)
+            guard Self.isDayName(bytes, in: 0..<3, of: Self.shortDayNames),
+                Self.matchesPattern("___ ___ __ __:__:__ ____", bytes, at: 0),
+                let dayNumber = parseDecimal(bytes, in: (bytes[8] == UInt8(ascii: " ") ? 9 : 8)..<10, maximum: 31),
+                let yearNumber = parseDecimal(bytes, in: 20..<24, maximum: 9999)
             else { return nil }
             (year, day, month, time) = (yearNumber, dayNumber, 4, 11)
         } else {
             // Sun, 06 Nov 1994 08:49:37 GMT, or Sunday, 06-Nov-94 08:49:37 GMT
             let isShort = bytes[3] == UInt8(ascii: ",")
             guard let comma = isShort ? 3 : (6...9).first(where: { bytes[$0] == UInt8(ascii: ",") }),
-                Self.isDay(bytes, 0..<comma, isShort ? Self.shortDays : Self.longDays)
+                Self.isDayName(bytes, in: 0..<comma, of: isShort ? Self.shortDayNames : Self.longDayNames)
             else { return nil }
             let first = comma + 2
             let end = Self.endOfNumber(bytes, at: first)
@@ -42,17 +43,19 @@ public struct HTTPDate: Hashable, Sendable {
             month = end + 1
             time = month + 5 + yearDigits
             let pattern = isShort ? " ___ ____ " : "-___-__ "
-            guard bytes[comma + 1] == UInt8(ascii: " "), let dayNumber = decimal(bytes, first..<end, maximum: 31),
-                Self.matches(pattern + "__:__:__ GMT", bytes, at: end),
-                let yearNumber = decimal(bytes, month + 4..<month + 4 + yearDigits, maximum: 9999)
+            guard bytes[comma + 1] == UInt8(ascii: " "),
+                let dayNumber = parseDecimal(bytes, in: first..<end, maximum: 31),
+                Self.matchesPattern(pattern + "__:__:__ GMT", bytes, at: end),
+                let yearNumber = parseDecimal(bytes, in: month + 4..<month + 4 + yearDigits, maximum: 9999)
             else { return nil }
             (year, day) = (isShort ? yearNumber : Self.fullYear(yearNumber, now: now), dayNumber)
         }
-        guard let monthNumber = Self.month(bytes, at: month), day > 0, day <= Self.days(in: monthNumber, of: year),
-            let hour = decimal(bytes, time..<time + 2, maximum: 23),
-            let minute = decimal(bytes, time + 3..<time + 5, maximum: 59),
+        guard let monthNumber = Self.month(bytes, at: month), day > 0,
+            day <= Self.dayCount(inMonth: monthNumber, ofYear: year),
+            let hour = parseDecimal(bytes, in: time..<time + 2, maximum: 23),
+            let minute = parseDecimal(bytes, in: time + 3..<time + 5, maximum: 59),
             // 60 is a leap second.
-            let second = decimal(bytes, time + 6..<time + 8, maximum: 60)
+            let second = parseDecimal(bytes, in: time + 6..<time + 8, maximum: 60)
         else { return nil }
         let days = Self.daysSince1970(year: year, month: monthNumber, day: day)
         secondsSince1970 = Int64(days * 86_400 + hour * 3600 + minute * 60 + second)
@@ -63,14 +66,14 @@ public struct HTTPDate: Hashable, Sendable {
         start + 1 < bytes.count && bytes[start + 1].isDigit ? start + 2 : start + 1
     }
 
-    private static let shortDays = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
-    private static let longDays = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
-    private static let months = [
+    private static let shortDayNames = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+    private static let longDayNames = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+    private static let monthNames = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ]
 
     /// Returns whether `bytes` from `start` on match `pattern` in any case. `_` matches any byte.
-    private static func matches(_ pattern: String, _ bytes: Span<UInt8>, at start: Int) -> Bool {
+    private static func matchesPattern(_ pattern: String, _ bytes: Span<UInt8>, at start: Int) -> Bool {
         let utf8 = pattern.utf8
         let wanted = utf8.span
         guard bytes.count == start + wanted.count else { return false }
@@ -81,17 +84,17 @@ public struct HTTPDate: Hashable, Sendable {
         return true
     }
 
-    private static func isDay(_ bytes: Span<UInt8>, _ range: Range<Int>, _ names: [String]) -> Bool {
-        names.contains { isEqual(bytes, range, $0) }
+    private static func isDayName(_ bytes: Span<UInt8>, in range: Range<Int>, of names: [String]) -> Bool {
+        names.contains { isEqual(bytes, in: range, ignoringCaseTo: $0) }
     }
 
     /// Returns the month, 1 to 12, whose abbreviation is at `start`.
     private static func month(_ bytes: Span<UInt8>, at start: Int) -> Int? {
-        months.firstIndex { isEqual(bytes, start..<start + 3, $0) }.map { $0 + 1 }
+        monthNames.firstIndex { isEqual(bytes, in: start..<start + 3, ignoringCaseTo: $0) }.map { $0 + 1 }
     }
 
     /// Returns whether `bytes` in `range` are equal to `name`, ignoring case.
-    private static func isEqual(_ bytes: Span<UInt8>, _ range: Range<Int>, _ name: String) -> Bool {
+    private static func isEqual(_ bytes: Span<UInt8>, in range: Range<Int>, ignoringCaseTo name: String) -> Bool {
         range.count == name.utf8.count
             && zip(range, name.utf8).allSatisfy { bytes[$0].lowercased == $1.lowercased }
     }
@@ -99,13 +102,13 @@ public struct HTTPDate: Hashable, Sendable {
     /// Returns the year that ends in `twoDigits`, from 49 years before to 50 years after that of `now`.
     private static func fullYear(_ twoDigits: Int, now: Int64) -> Int {
         // Restricts the clock to the years 1970 to 9999, for which the calculation is valid.
-        let thisYear = year(of: Int(min(max(now, 0), 253_402_300_799)) / 86_400)
+        let thisYear = year(ofDaySince1970: Int(min(max(now, 0), 253_402_300_799)) / 86_400)
         let year = thisYear - thisYear % 100 + twoDigits
         if year > thisYear + 50 { return year - 100 }
         return year <= thisYear - 50 ? year + 100 : year
     }
 
-    private static func days(in month: Int, of year: Int) -> Int {
+    private static func dayCount(inMonth month: Int, ofYear year: Int) -> Int {
         switch month {
         case 2: year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) ? 29 : 28
         case 4, 6, 9, 11: 30
@@ -123,7 +126,7 @@ public struct HTTPDate: Hashable, Sendable {
     }
 
     /// Returns the year that contains a day, counted since 1970-01-01.
-    private static func year(of day: Int) -> Int {
+    private static func year(ofDaySince1970 day: Int) -> Int {
         var year = 1970 + day / 366
         while daysSince1970(year: year + 1, month: 1, day: 1) <= day { year += 1 }
         return year

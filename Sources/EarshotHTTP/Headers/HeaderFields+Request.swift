@@ -25,10 +25,10 @@ extension HeaderFields {
     /// the same name keep their order, which is significant (RFC 9110, section 5.3).
     ///
     /// O(n log n) in the number of fields.
-    public var canonical: [UInt8] { canonical { _ in true } }
+    public var canonicalBytes: [UInt8] { canonicalBytes { _ in true } }
 
-    /// Returns `canonical` of the fields that satisfy `isWanted`.
-    func canonical(where isWanted: (HeaderField) -> Bool) -> [UInt8] {
+    /// Returns `canonicalBytes` of the fields that satisfy `isWanted`.
+    func canonicalBytes(where isWanted: (HeaderField) -> Bool) -> [UInt8] {
         let fields = filter(isWanted).map { (name: $0.name.map(\.lowercased), value: $0.value) }
         var canonical: [UInt8] = []
         let order = fields.indices.sorted { left, right in
@@ -58,10 +58,10 @@ extension HeaderFields {
 
     static func checkLine(_ bytes: Span<UInt8>, _ range: Range<Int>, number: Int) throws(HeaderFieldError) {
         let line = try HeaderLine(bytes, range, number: number)
-        for index in line.value where bytes[index].isControl && bytes[index] != UInt8(ascii: "\t") {
+        for index in line.valueRange where bytes[index].isControl && bytes[index] != UInt8(ascii: "\t") {
             throw HeaderFieldError(code: .invalidValue, line: number)
         }
-        for name in reservedNames where matches(bytes, line.name, lowercase: name) {
+        for name in reservedNames where matchesIgnoringCase(bytes, in: line.nameRange, lowercase: name) {
             throw HeaderFieldError(code: .reservedName, line: number, name: name)
         }
     }

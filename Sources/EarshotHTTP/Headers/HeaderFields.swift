@@ -28,28 +28,28 @@ public struct HeaderFields: Hashable, Sendable {
     public func contains(_ name: String) -> Bool { line(named: name, from: 0) != nil }
 
     /// Returns the value of the first field of this name; bytes that are not UTF-8 become U+FFFD.
-    public func first(_ name: String) -> String? {
-        line(named: name, from: 0).map { String(decoding: bytes[$0.value], as: UTF8.self) }
+    public func firstValue(named name: String) -> String? {
+        line(named: name, from: 0).map { String(decoding: bytes[$0.valueRange], as: UTF8.self) }
     }
 
     /// Returns the values of all fields of this name, in order.
-    public func values(_ name: String) -> [String] {
-        values(bytes: name).map { String(decoding: $0, as: UTF8.self) }
+    public func values(named name: String) -> [String] {
+        valueBytes(named: name).map { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// Returns `values(_:)` as bytes.
-    func values(bytes name: String) -> [ArraySlice<UInt8>] {
+    /// Returns `values(named:)` as bytes.
+    func valueBytes(named name: String) -> [ArraySlice<UInt8>] {
         var values: [ArraySlice<UInt8>] = []
         var start = 0
         while let line = line(named: name, from: start) {
-            values.append(bytes[line.value])
-            start = line.line.upperBound + 1
+            values.append(bytes[line.valueRange])
+            start = line.lineRange.upperBound + 1
         }
         return values
     }
 
     /// Removes the fields of this name.
-    public mutating func remove(_ name: String) {
+    public mutating func removeAll(named name: String) {
         guard contains(name) else { return }
         removeAll { $0.isNamed(name) }
     }
@@ -59,9 +59,9 @@ public struct HeaderFields: Hashable, Sendable {
         var kept: [UInt8] = []
         var start = 0
         var hasRemoved = false
-        for line in lines where isUnwanted(field(line)) {
-            kept += bytes[start..<line.line.lowerBound]
-            start = Swift.min(line.line.upperBound + 1, bytes.count)
+        for line in lines where isUnwanted(field(at: line)) {
+            kept += bytes[start..<line.lineRange.lowerBound]
+            start = Swift.min(line.lineRange.upperBound + 1, bytes.count)
             hasRemoved = true
         }
         guard hasRemoved else { return }
@@ -81,7 +81,7 @@ public struct HeaderFields: Hashable, Sendable {
         lines += value.utf8
         // A LF in the value or a colon in the name would change the structure of the block.
         let number = self.lines.count + 1
-        guard name.utf8.allSatisfy(\.isToken) else { throw HeaderFieldError(code: .invalidName, line: number) }
+        guard name.utf8.allSatisfy(\.isTokenByte) else { throw HeaderFieldError(code: .invalidName, line: number) }
         guard !value.utf8.contains(UInt8(ascii: "\n")) else {
             throw HeaderFieldError(code: .invalidValue, line: number)
         }
@@ -94,15 +94,15 @@ public struct HeaderFields: Hashable, Sendable {
     var lines: [HeaderLine] {
         var lines: [HeaderLine] = []
         var start = 0
-        while let line = HeaderLine.next(bytes.span, from: start) {
+        while let line = HeaderLine.firstWellFormed(in: bytes.span, from: start) {
             lines.append(line)
-            start = line.line.upperBound + 1
+            start = line.lineRange.upperBound + 1
         }
         return lines
     }
 
-    func field(_ line: HeaderLine) -> HeaderField {
-        HeaderField(name: bytes[line.name], value: bytes[line.value])
+    func field(at line: HeaderLine) -> HeaderField {
+        HeaderField(name: bytes[line.nameRange], value: bytes[line.valueRange])
     }
 
     private func line(named name: String, from start: Int) -> HeaderLine? {
@@ -121,20 +121,20 @@ public struct HeaderFields: Hashable, Sendable {
         let length = name.utf8.count
         // Fast path: the length and the name are compared before the line is parsed.
         guard line.count > length, bytes[line.lowerBound + length] == UInt8(ascii: ":"),
-            matches(bytes, line.lowerBound..<line.lowerBound + length, lowercase: name)
+            matchesIgnoringCase(bytes, in: line.lowerBound..<line.lowerBound + length, lowercase: name)
         else { return nil }
         return try? HeaderLine(bytes, line, number: 0)
     }
 
-    /// Returns `values(bytes:)` of a field in a single scan; nil if the field `other` is present.
-    func values(bytes name: String, unless other: String) -> [ArraySlice<UInt8>]? {
+    /// Returns `valueBytes(named:)` of a field in a single scan; nil if the field `other` is present.
+    func valueBytes(named name: String, unlessPresent other: String) -> [ArraySlice<UInt8>]? {
         var values: [ArraySlice<UInt8>] = []
         let span = bytes.span
         var start = 0
         while start < span.count {
             let end = HeaderLine.lineEnd(span, from: start)
             if Self.line(span, start..<end, named: other) != nil { return nil }
-            if let line = Self.line(span, start..<end, named: name) { values.append(bytes[line.value]) }
+            if let line = Self.line(span, start..<end, named: name) { values.append(bytes[line.valueRange]) }
             start = end + 1
         }
         return values
@@ -152,9 +152,9 @@ extension HeaderFields: Sequence {
         }
 
         public mutating func next() -> HeaderField? {
-            guard let line = HeaderLine.next(fields.bytes.span, from: position) else { return nil }
-            position = line.line.upperBound + 1
-            return fields.field(line)
+            guard let line = HeaderLine.firstWellFormed(in: fields.bytes.span, from: position) else { return nil }
+            position = line.lineRange.upperBound + 1
+            return fields.field(at: line)
         }
     }
 
@@ -163,8 +163,8 @@ extension HeaderFields: Sequence {
 
 extension HeaderFields {
     /// Returns the value of a field that should occur once; nil if it is absent or several values differ.
-    func singleValue(_ name: String) -> ArraySlice<UInt8>? {
-        let values = values(bytes: name)
+    func singleValue(named name: String) -> ArraySlice<UInt8>? {
+        let values = valueBytes(named: name)
         guard let first = values.first, values.allSatisfy({ $0 == first }) else { return nil }
         return first
     }
@@ -174,7 +174,7 @@ extension HeaderFields {
     /// - Parameters:
     ///   - name: Valid token.
     ///   - value: Valid value without LF, which would begin another line.
-    mutating func add(_ name: some Sequence<UInt8>, _ value: some Sequence<UInt8>) {
+    mutating func appendUnchecked(_ name: some Sequence<UInt8>, _ value: some Sequence<UInt8>) {
         var lines = bytes
         if !lines.isEmpty { lines.append(UInt8(ascii: "\n")) }
         lines += name

@@ -25,22 +25,22 @@ struct ParsedFields {
     func contains(_ name: String) -> Bool { index(of: name, from: 0) != nil }
 
     /// Returns the values of all fields of this name, in order.
-    func values(_ name: String) -> [ArraySlice<UInt8>] {
+    func values(named name: String) -> [ArraySlice<UInt8>] {
         var values: [ArraySlice<UInt8>] = []
         var start = 0
         while let index = index(of: name, from: start) {
-            values.append(fields.bytes[lines[index].value])
+            values.append(fields.bytes[lines[index].valueRange])
             start = index + 1
         }
         return values
     }
 
     /// Returns the value of a field that should occur once; nil if it is absent or several values differ.
-    func singleValue(_ name: String) -> ArraySlice<UInt8>? {
+    func singleValue(named name: String) -> ArraySlice<UInt8>? {
         guard var index = index(of: name, from: 0) else { return nil }
-        let value = fields.bytes[lines[index].value]
+        let value = fields.bytes[lines[index].valueRange]
         while let next = self.index(of: name, from: index + 1) {
-            guard fields.bytes[lines[next].value] == value else { return nil }
+            guard fields.bytes[lines[next].valueRange] == value else { return nil }
             index = next
         }
         return value
@@ -48,19 +48,19 @@ struct ParsedFields {
 
     /// Returns whether a line of this block has this name.
     func isNamed(_ line: HeaderLine, _ name: String) -> Bool {
-        matches(fields.bytes.span, line.name, lowercase: name)
+        matchesIgnoringCase(fields.bytes.span, in: line.nameRange, lowercase: name)
     }
 
     /// Returns whether there is a field of the same name as a line of another block.
-    func hasName(of line: HeaderLine, in other: ParsedFields) -> Bool {
-        let name = other.fields.bytes[line.name]
+    func hasField(namedAs line: HeaderLine, in other: ParsedFields) -> Bool {
+        let name = other.fields.bytes[line.nameRange]
         return lines.contains { isNamed($0, name) }
     }
 
     /// Returns whether a line of this block has this name, in any case.
     func isNamed(_ line: HeaderLine, _ name: ArraySlice<UInt8>) -> Bool {
-        line.name.count == name.count
-            && zip(fields.bytes[line.name], name).allSatisfy { $0.lowercased == $1.lowercased }
+        line.nameRange.count == name.count
+            && zip(fields.bytes[line.nameRange], name).allSatisfy { $0.lowercased == $1.lowercased }
     }
 
     private func index(of name: String, from start: Int) -> Int? {
@@ -77,7 +77,7 @@ struct ParsedFields {
     /// Returns the fields that satisfy `isWanted`, without malformed lines.
     func selecting(_ isWanted: (HeaderLine) -> Bool) -> ParsedFields {
         let wanted = lines.filter(isWanted)
-        let count = wanted.reduce(-1) { $0 + $1.line.count + 1 }
+        let count = wanted.reduce(-1) { $0 + $1.lineRange.count + 1 }
         return count == fields.bytes.count ? self : ParsedFields([], []).adding(wanted, of: self)
     }
 
@@ -87,11 +87,11 @@ struct ParsedFields {
     private func adding(_ added: [HeaderLine], of other: ParsedFields) -> ParsedFields {
         var (bytes, lines) = (fields.bytes, lines)
         lines.reserveCapacity(lines.count + added.count)
-        bytes.reserveCapacity(added.reduce(bytes.count) { $0 + $1.line.count + 1 })
+        bytes.reserveCapacity(added.reduce(bytes.count) { $0 + $1.lineRange.count + 1 })
         for line in added {
             if !bytes.isEmpty { bytes.append(UInt8(ascii: "\n")) }
-            lines.append(line.moved(by: bytes.count - line.line.lowerBound))
-            bytes += other.fields.bytes[line.line]
+            lines.append(line.moved(by: bytes.count - line.lineRange.lowerBound))
+            bytes += other.fields.bytes[line.lineRange]
         }
         return ParsedFields(bytes, lines)
     }
@@ -102,11 +102,11 @@ extension ParsedFields {
     ///
     /// A `Connection` field cannot remove the fields that control caching: RFC 9110, section 7.6.1, forbids that, and a
     /// sender could otherwise remove a `no-cache`.
-    var storable: ParsedFields {
-        let named = FieldList.members(values("connection"))
+    var storableFields: ParsedFields {
+        let named = FieldList.members(values(named: "connection"))
         return selecting { line in
-            !Self.transientNames.contains { isNamed(line, $0) }
-                && (!named.contains { isNamed(line, $0) } || Self.cachingNames.contains { isNamed(line, $0) })
+            !Self.unstorableFieldNames.contains { isNamed(line, $0) }
+                && (!named.contains { isNamed(line, $0) } || Self.cachingFieldNames.contains { isNamed(line, $0) })
         }
     }
 
@@ -119,26 +119,26 @@ extension ParsedFields {
     ///
     /// - Parameter keepsEntityTag: Whether the stored tag stays even if the newer response has another.
     func updated(by newer: ParsedFields, keepsEntityTag: Bool) -> ParsedFields {
-        let storable = newer.storable
+        let storable = newer.storableFields
         let newer = storable.selecting { line in
-            !Self.bodyNames.contains { storable.isNamed(line, $0) }
+            !Self.bodyFieldNames.contains { storable.isNamed(line, $0) }
                 && !(keepsEntityTag && storable.isNamed(line, "etag"))
         }
         let kept = selecting { line in
-            !isNamed(line, "date") && !isNamed(line, "age") && !newer.hasName(of: line, in: self)
+            !isNamed(line, "date") && !isNamed(line, "age") && !newer.hasField(namedAs: line, in: self)
         }
         return kept.adding(newer)
     }
 
     /// Connection-specific fields (RFC 9110, section 7.6.1), and fields for a proxy, which is not part of a `CacheKey`.
-    private static let transientNames = [
+    private static let unstorableFieldNames = [
         "connection", "keep-alive", "proxy-authenticate", "proxy-authentication-info", "proxy-authorization",
         "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
     ]
 
     /// Fields that control caching.
-    private static let cachingNames = ["age", "cache-control", "date", "etag", "expires", "last-modified", "vary"]
+    private static let cachingFieldNames = ["age", "cache-control", "date", "etag", "expires", "last-modified", "vary"]
 
     /// Fields that describe the stored body.
-    private static let bodyNames = ["content-encoding", "content-length", "content-range"]
+    private static let bodyFieldNames = ["content-encoding", "content-length", "content-range"]
 }

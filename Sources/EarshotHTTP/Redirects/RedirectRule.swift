@@ -8,15 +8,15 @@ public struct RedirectRule: Hashable, Sendable {
     /// Maximum number of redirects per request.
     public var hopLimit: Int
     /// Credentials, which must not leave their origin.
-    public var credentials: CredentialRule
+    public var credentialRule: CredentialRule
 
     public init(
         mode: RedirectMode = .follow, hopLimit: Int = HTTPLimits.redirectHops,
-        credentials: CredentialRule = .standard
+        credentialRule: CredentialRule = .standard
     ) {
         self.mode = mode
         self.hopLimit = hopLimit
-        self.credentials = credentials
+        self.credentialRule = credentialRule
     }
 
     /// Evaluates the response to `request`.
@@ -38,31 +38,32 @@ public struct RedirectRule: Hashable, Sendable {
     ) -> RedirectOutcome {
         guard [301, 302, 303, 307, 308].contains(status), mode != .manual else { return .notARedirect }
         guard mode == .follow else { return .refused(.redirectRefused) }
-        let locations = response.values(bytes: "location")
+        let locations = response.valueBytes(named: "location")
         guard let location = locations.first else { return .notARedirect }
         guard locations.allSatisfy({ $0 == location }) else { return .refused(.redirectRefused) }
 
         var next = request
         do throws(FetchURL.ParseError) {
-            next.url = try request.url.resolve(location.span, hosts: hosts)
+            next.url = try request.url.resolve(location.span, hostEncoder: hosts)
             guard next.url.isHTTP else { return .refused(.redirectRefused) }
             let isSameOrigin = next.url.origin == request.url.origin
             next.url = try next.url.withUserinfo(of: isSameOrigin ? request.url : nil)
             if !isSameOrigin {
-                next.fields = credentials.withoutCredentials(request.fields)
-                next.route = credentials.withoutCredentials(request.route)
+                next.fields = credentialRule.withoutCredentials(request.fields)
+                next.route = credentialRule.withoutCredentials(request.route)
             }
         } catch {
             return .invalidTarget(error)
         }
         if changesToGet(status, request.method) {
             next.method = .get
-            next.fields.removeAll { field in Self.bodyFields.contains { field.isNamed($0) } }
+            next.fields.removeAll { field in Self.bodyFieldNames.contains { field.isNamed($0) } }
         }
         next = withCookies(next)
         func isNext(_ visited: HTTPRequest) -> Bool {
             visited.method == next.method && visited.url == next.url
-                && (next.jar == nil || visited.fields.values(bytes: "cookie") == next.fields.values(bytes: "cookie"))
+                && (next.cookieJarOwner == nil
+                    || visited.fields.valueBytes(named: "cookie") == next.fields.valueBytes(named: "cookie"))
         }
         guard !isNext(request), !ancestors.contains(where: isNext) else { return .refused(.redirectLoop) }
         guard hops < hopLimit else { return .refused(.tooManyRedirects) }
@@ -70,7 +71,7 @@ public struct RedirectRule: Hashable, Sendable {
     }
 
     /// Fields that describe a body: "request-body-header name" of the Fetch standard.
-    private static let bodyFields = ["content-encoding", "content-language", "content-location", "content-type"]
+    private static let bodyFieldNames = ["content-encoding", "content-language", "content-location", "content-type"]
 
     /// Returns whether the next request becomes a GET.
     private func changesToGet(_ status: Int, _ method: HTTPMethod) -> Bool {

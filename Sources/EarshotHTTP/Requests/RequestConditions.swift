@@ -7,7 +7,7 @@ public struct RequestConditions: Hashable, Sendable {
     public let fields: HeaderFields
 
     /// Maximum size of conditions that are evaluated, in bytes. Longer ones go to the server.
-    private static let mostBytes = 512
+    private static let maximumBytes = 512
 
     /// Returns whether the conditions make the response a 304: RFC 9110, section 13.2.2, and RFC 9111, section 4.3.2.
     ///
@@ -19,7 +19,7 @@ public struct RequestConditions: Hashable, Sendable {
     ///   - now: Seconds since 1970.
     public func areMet(by response: HeaderFields, now: Int64) -> Bool {
         let validator = Validator(response: response, now: now)
-        let tags = fields.values(bytes: "if-none-match")
+        let tags = fields.valueBytes(named: "if-none-match")
         guard tags.isEmpty else {
             return FieldList.members(tags).contains { member in
                 if member.elementsEqual("*".utf8) { return true }
@@ -27,7 +27,7 @@ public struct RequestConditions: Hashable, Sendable {
                 return candidate.isWeaklyEqual(to: present)
             }
         }
-        guard let text = fields.singleValue("if-modified-since"),
+        guard let text = fields.singleValue(named: "if-modified-since"),
             let since = HTTPDate(bytes: text.span, now: now)?.secondsSince1970,
             let modified = validator.lastModified ?? validator.date
         else { return false }
@@ -36,7 +36,7 @@ public struct RequestConditions: Hashable, Sendable {
 
     /// Returns the fields of a 304 in place of a response: those of the response without the ones that describe its
     /// body.
-    public static func notModified(_ response: HeaderFields) -> HeaderFields {
+    public static func notModifiedFields(_ response: HeaderFields) -> HeaderFields {
         var fields = response
         fields.removeAll {
             $0.name.prefix(8).map(\.lowercased).elementsEqual("content-".utf8) && !$0.isNamed("content-location")
@@ -46,16 +46,18 @@ public struct RequestConditions: Hashable, Sendable {
 
     /// Returns a request without its conditions, and these. Nil for a request without conditions, and for one with another
     /// field that selects the response, whose combination with conditions only the server evaluates.
-    public static func separated(from request: HTTPRequest) -> (plain: HTTPRequest, conditions: RequestConditions)? {
+    public static func separateConditions(from request: HTTPRequest) -> (
+        plain: HTTPRequest, conditions: RequestConditions
+    )? {
         guard request.method.canCoalesce, request.url.isHTTP,
             request.fields.contains(where: isCondition)
         else { return nil }
         var plain = request
         plain.fields.removeAll(where: isCondition)
-        guard !plain.choosesItsAnswer else { return nil }
+        guard !plain.selectsResponse else { return nil }
         var conditions = HeaderFields()
-        for field in request.fields where isCondition(field) { conditions.add(field.name, field.value) }
-        guard conditions.bytes.count <= mostBytes else { return nil }
+        for field in request.fields where isCondition(field) { conditions.appendUnchecked(field.name, field.value) }
+        guard conditions.bytes.count <= maximumBytes else { return nil }
         return (plain, RequestConditions(fields: conditions))
     }
 

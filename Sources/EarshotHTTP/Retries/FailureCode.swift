@@ -31,7 +31,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     /// The body ended before its announced length, or without a valid end.
     case truncated
     /// The connection broke.
-    case reset
+    case connectionReset = "reset"
     /// No worker registered the scheme.
     case unsupportedScheme = "unsupported-scheme"
     case malformedURL = "malformed-url"
@@ -45,29 +45,29 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     /// The body's file could not be created or written, for a reason other than a full disk.
     case spoolFailed = "spool-failed"
     /// The request's own deadline has passed.
-    case deadline
+    case deadlineExceeded = "deadline"
     case digestMismatch = "digest-mismatch"
     /// The handler was removed.
-    case removed
+    case handlerRemoved = "removed"
     case cancelled
     case queueFull = "queue-full"
     /// The user of the request has reached its part of what all users of the bus share. The detail names it.
-    case quota
+    case quotaExceeded = "quota"
     /// The server's `Retry-After` exceeds the configured maximum.
-    case originCooling = "origin-cooling"
+    case originCoolingDown = "origin-cooling"
     case workerLost = "worker-lost"
     /// A custom worker reported a failure of its own.
     case workerFailed = "worker-failed"
     /// Two workers died while they executed the request alone.
-    case poisonous
+    case poisonRequest = "poisonous"
     /// The request permits only a response from the cache, and there is none.
     case notCached = "not-cached"
     /// A durable request or its result could not be written, or durable requests are disabled.
     case notStored = "not-stored"
     /// A durable request was not acknowledged within its retention period.
-    case expired
+    case retentionExpired = "expired"
     /// The broker is shutting down.
-    case stopping
+    case brokerStopping = "stopping"
     /// Internal error of Earshot.
     case internalError = "internal"
 
@@ -82,30 +82,32 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
             default: false
             }
         case .connectRefused, .connectFailed, .dnsFailed, .timeout, .connectTimeout, .proxyUnavailable, .truncated,
-            .reset, .workerLost, .spoolFailed:
+            .connectionReset, .workerLost, .spoolFailed:
             true
         case .addressRefused, .unknownHost, .proxyRefused, .tooLarge, .tooCompressed, .tls, .redirectLoop,
             .tooManyRedirects,
             .redirectRefused,
             .unsupportedScheme,
-            .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull, .deadline,
-            .digestMismatch, .removed, .cancelled, .queueFull, .quota, .originCooling, .workerFailed, .poisonous,
+            .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull,
+            .deadlineExceeded,
+            .digestMismatch, .handlerRemoved, .cancelled, .queueFull, .quotaExceeded, .originCoolingDown, .workerFailed,
+            .poisonRequest,
             .notCached,
-            .notStored, .expired, .stopping, .internalError:
+            .notStored, .retentionExpired, .brokerStopping, .internalError:
             false
         }
     }
 
     /// Whether a server's HTTP/2 implementation may cause the failure, so that another attempt should use HTTP/1.1.
-    public var mayComeFromHTTP2: Bool {
+    public var mayBeCausedByHTTP2: Bool {
         switch self {
-        case .timeout, .truncated, .reset: true
+        case .timeout, .truncated, .connectionReset: true
         default: false
         }
     }
 
     /// Message for the user. It contains no text from a peer.
-    public var sentence: String {
+    public var userMessage: String {
         switch self {
         case .httpStatus: "The server answered with an error status."
         case .connectRefused: "The server refused the connection."
@@ -124,7 +126,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .tooManyRedirects: "There are too many redirects."
         case .redirectRefused: "The server sent a redirect that this request forbids."
         case .truncated: "The body ended before its announced length."
-        case .reset: "The connection broke."
+        case .connectionReset: "The connection broke."
         case .unsupportedScheme: "No worker fetches URLs of this scheme."
         case .malformedURL: "The URL is malformed."
         case .badHeader: "The request's header fields are malformed or not allowed."
@@ -133,20 +135,20 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
         case .encodingError: "The body is damaged in its content coding."
         case .spoolFull: "The spool has no room for the body."
         case .spoolFailed: "The spool is unusable."
-        case .deadline: "The deadline of the request passed."
+        case .deadlineExceeded: "The deadline of the request passed."
         case .digestMismatch: "The body does not have the expected digest."
-        case .removed: "The handler was removed."
+        case .handlerRemoved: "The handler was removed."
         case .cancelled: "The request was cancelled."
         case .queueFull: "The queue is full."
-        case .quota: "The user of this request has reached a quota."
-        case .originCooling: "The server requested a cool-down longer than permitted."
+        case .quotaExceeded: "The user of this request has reached a quota."
+        case .originCoolingDown: "The server requested a cool-down longer than permitted."
         case .workerLost: "The worker of this request died."
         case .workerFailed: "The worker for this scheme failed."
-        case .poisonous: "Workers died repeatedly while they ran this request alone."
+        case .poisonRequest: "Workers died repeatedly while they ran this request alone."
         case .notCached: "The cache has no response, and the request permits no transfer."
         case .notStored: "The request could not be stored on disk."
-        case .expired: "The durable request expired."
-        case .stopping: "The broker is stopping."
+        case .retentionExpired: "The durable request expired."
+        case .brokerStopping: "The broker is stopping."
         case .internalError: "An internal error occurred."
         }
     }

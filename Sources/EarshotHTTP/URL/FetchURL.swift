@@ -39,7 +39,7 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
         let utf8 = text.utf8
         let bytes = utf8.span
         let parts = try URLParts(bytes)
-        if parts.isNormal {
+        if parts.isNormalized {
             description = text
             layout = parts.layout
         } else {
@@ -49,19 +49,19 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
 
     /// Parses an absolute URL with a possibly internationalized host name.
     ///
-    /// - Parameter hosts: Called only for such names, so that ASCII URLs cost nothing extra. Without it such names are
+    /// - Parameter hostEncoder: Called only for such names, so that ASCII URLs cost nothing extra. Without it such names are
     ///   rejected.
-    public init(_ text: String, hosts: HostNameEncoder?) throws(ParseError) {
+    public init(_ text: String, hostEncoder: HostNameEncoder?) throws(ParseError) {
         do throws(ParseError) { try self.init(text) } catch {
             let utf8 = text.utf8
-            try self.init(encodingHost: utf8.span, hosts, after: error)
+            try self.init(encodingHost: utf8.span, hostEncoder, after: error)
         }
     }
 
     /// Parses bytes, which need not be UTF-8, for example those of a `Location`.
-    init(bytes: Span<UInt8>, hosts: HostNameEncoder? = nil) throws(ParseError) {
+    init(bytes: Span<UInt8>, hostEncoder: HostNameEncoder? = nil) throws(ParseError) {
         do throws(ParseError) { try self.init(serializing: bytes) } catch {
-            try self.init(encodingHost: bytes, hosts, after: error)
+            try self.init(encodingHost: bytes, hostEncoder, after: error)
         }
     }
 
@@ -70,7 +70,7 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
         encodingHost bytes: Span<UInt8>, _ hosts: HostNameEncoder?, after error: ParseError
     ) throws(ParseError) {
         guard let hosts, error == .nonASCIIHost || error == .escapedHost,
-            let ascii = try hosts.encodingHost(of: bytes)
+            let ascii = try hosts.urlWithASCIIHost(bytes)
         else { throw error }
         try self.init(serializing: ascii.span)
     }
@@ -80,7 +80,7 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Scheme in lower case, without the colon.
-    public var scheme: Substring { slice(0, layout.schemeEnd) }
+    public var scheme: Substring { slice(from: 0, to: layout.schemeEnd) }
 
     /// Whether the scheme is http or https, which implies a host.
     public var isHTTP: Bool { layout.isHTTP }
@@ -90,7 +90,7 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
 
     /// User name and, after a colon, password, as written; nil if absent.
     public var userinfo: Substring? {
-        hasUserinfo ? slice(layout.schemeEnd + 3, layout.hostStart - 1) : nil
+        hasUserinfo ? slice(from: layout.schemeEnd + 3, to: layout.hostStart - 1) : nil
     }
 
     /// Whether the URL contains a user name or password.
@@ -99,7 +99,9 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
     /// Host in lower case, without the brackets of an IPv6 address; empty if absent. The zone of an address follows it
     /// after `%25`, as written.
     public var host: Substring {
-        hasBrackets ? slice(layout.hostStart + 1, layout.hostEnd - 1) : slice(layout.hostStart, layout.hostEnd)
+        hasBracketedHost
+            ? slice(from: layout.hostStart + 1, to: layout.hostEnd - 1)
+            : slice(from: layout.hostStart, to: layout.hostEnd)
     }
 
     /// Address of a numeric host, without its zone; nil for a name.
@@ -109,12 +111,12 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
     public var port: UInt16? { layout.port }
 
     /// Path; begins with `/` unless the URL is opaque.
-    public var path: Substring { slice(layout.pathStart, layout.queryStart) }
+    public var path: Substring { slice(from: layout.pathStart, to: layout.queryStart) }
 
     /// Query without its question mark; nil if absent, as opposed to empty.
     public var query: Substring? {
         let end = UInt16(description.utf8.count)
-        return layout.queryStart < end ? slice(layout.queryStart + 1, end) : nil
+        return layout.queryStart < end ? slice(from: layout.queryStart + 1, to: end) : nil
     }
 
     /// Scheme, host and port.
@@ -122,8 +124,8 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
 
     /// Canonical name of the origin: equal for two URLs if and only if they have the same origin.
     public var originName: String {
-        if let end = originNameEnd { return String(slice(0, end)) }
-        return String(slice(0, layout.schemeEnd + 3) + slice(layout.hostStart, layout.pathStart))
+        if let end = originNameEnd { return String(slice(from: 0, to: end)) }
+        return String(slice(from: 0, to: layout.schemeEnd + 3) + slice(from: layout.hostStart, to: layout.pathStart))
     }
 
     /// Hash of `originName` with the process's seed.
@@ -133,7 +135,7 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Returns whether `name` is equal to `originName`, usually without an allocation.
-    public func isOf(originNamed name: String) -> Bool {
+    public func hasOrigin(named name: String) -> Bool {
         guard let end = originNameEnd else { return originName == name }
         guard name.utf8.count == Int(end) else { return false }
         let (own, wanted) = (description.utf8, name.utf8)
@@ -170,7 +172,7 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
     /// URL without user information and query, which may contain passwords and tokens: the form for logs.
     public var redacted: String {
         let authority = layout.hasAuthority ? layout.schemeEnd + 3 : layout.pathStart
-        return String(slice(0, authority)) + slice(layout.hostStart, layout.queryStart)
+        return String(slice(from: 0, to: authority)) + slice(from: layout.hostStart, to: layout.queryStart)
     }
 
     /// Returns the URL with the user information of `other`, or without any if `other` is nil or has none.
@@ -178,7 +180,8 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
         guard layout.hasAuthority, userinfo != other?.userinfo else { return self }
         let userinfo = other?.userinfo.map { $0 + "@" } ?? ""
         let end = UInt16(description.utf8.count)
-        return try FetchURL(String(slice(0, layout.schemeEnd + 3)) + userinfo + slice(layout.hostStart, end))
+        return try FetchURL(
+            String(slice(from: 0, to: layout.schemeEnd + 3)) + userinfo + slice(from: layout.hostStart, to: end))
     }
 
     public static func == (left: FetchURL, right: FetchURL) -> Bool { left.description == right.description }
@@ -189,24 +192,24 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
     ///
     /// - Parameter reference: Relative reference, not empty. A shortened form of RFC 3986, section 5.2.2: the result is
     ///   parsed again, which removes dot segments.
-    func base(for reference: Span<UInt8>) -> Substring {
+    func basePrefix(for reference: Span<UInt8>) -> Substring {
         let solidus = UInt8(ascii: "/")
-        if reference[0] == UInt8(ascii: "?") { return slice(0, layout.queryStart) }
+        if reference[0] == UInt8(ascii: "?") { return slice(from: 0, to: layout.queryStart) }
         guard reference[0] == solidus else {
             let file = path.utf8.reversed().prefix { $0 != solidus }.count
-            return slice(0, layout.queryStart - UInt16(file))
+            return slice(from: 0, to: layout.queryStart - UInt16(file))
         }
         let isNetworkPath = reference.count > 1 && reference[1] == solidus
-        return slice(0, isNetworkPath ? layout.schemeEnd + 1 : layout.pathStart)
+        return slice(from: 0, to: isNetworkPath ? layout.schemeEnd + 1 : layout.pathStart)
     }
 
-    private var hasBrackets: Bool {
+    private var hasBracketedHost: Bool {
         let utf8 = description.utf8
         return layout.hostEnd > layout.hostStart
             && utf8[utf8.index(utf8.startIndex, offsetBy: Int(layout.hostStart))] == UInt8(ascii: "[")
     }
 
-    private func slice(_ start: UInt16, _ end: UInt16) -> Substring {
+    private func slice(from start: UInt16, to end: UInt16) -> Substring {
         // Slices the UTF-8 view, which needs no search for character boundaries: all of it is ASCII.
         let utf8 = description.utf8
         let first = utf8.index(utf8.startIndex, offsetBy: Int(start))
@@ -219,32 +222,32 @@ extension FetchURL {
     ///
     /// RFC 3986, section 5.2, not strict: a reference with this URL's own scheme and no authority (`http:g`) is
     /// relative, as in the URL standard for http and https.
-    public func resolve(_ reference: String, hosts: HostNameEncoder? = nil) throws(ParseError) -> FetchURL {
+    public func resolve(_ reference: String, hostEncoder: HostNameEncoder? = nil) throws(ParseError) -> FetchURL {
         let utf8 = reference.utf8
-        return try resolve(utf8.span, hosts: hosts)
+        return try resolve(utf8.span, hostEncoder: hostEncoder)
     }
 
     /// Implements `resolve(_:)` for bytes, which need not be UTF-8.
     ///
-    /// - Parameter hosts: Encoder of an internationalized host name in `reference`.
-    func resolve(_ reference: Span<UInt8>, hosts: HostNameEncoder? = nil) throws(ParseError) -> FetchURL {
+    /// - Parameter hostEncoder: Encoder of an internationalized host name in `reference`.
+    func resolve(_ reference: Span<UInt8>, hostEncoder: HostNameEncoder? = nil) throws(ParseError) -> FetchURL {
         var reference = reference
         if let colon = URLParts.schemeEnd(reference) {
             let rest = reference.extracting(colon + 1..<reference.count)
             let isAbsolute = rest.count > 1 && rest[0] == UInt8(ascii: "/") && rest[1] == UInt8(ascii: "/")
-            guard isHTTP, !isAbsolute, matches(reference, 0..<colon, lowercase: String(scheme)) else {
-                return try FetchURL(bytes: reference, hosts: hosts)
+            guard isHTTP, !isAbsolute, matchesIgnoringCase(reference, in: 0..<colon, lowercase: String(scheme)) else {
+                return try FetchURL(bytes: reference, hostEncoder: hostEncoder)
             }
             reference = rest
         }
         // A bare fragment is parsed as well, because it must not contain controls.
         if reference.isEmpty { return self }
         guard !isOpaque || reference[0] == UInt8(ascii: "#") else { throw .opaqueBase }
-        let base = reference[0] == UInt8(ascii: "#") ? description[...] : base(for: reference)
+        let base = reference[0] == UInt8(ascii: "#") ? description[...] : basePrefix(for: reference)
         guard reference.count <= HTTPLimits.urlBytes else { throw .tooLong }
         var target = Array(base.utf8)
         for index in reference.indices { target.append(reference[index]) }
-        return try FetchURL(bytes: target.span, hosts: hosts)
+        return try FetchURL(bytes: target.span, hostEncoder: hostEncoder)
     }
 }
 
@@ -254,7 +257,7 @@ extension FetchURL {
         /// Longer than `HTTPLimits.urlBytes`, as given or normalized.
         case tooLong
         /// C0 control or DEL, including tab, CR, LF and NUL.
-        case control
+        case controlCharacter
         /// Backslash, which some programs read as `/` and others do not: a known attack.
         case backslash
         /// No scheme.
@@ -282,7 +285,7 @@ extension FetchURL {
         public var description: String {
             switch self {
             case .tooLong: "The URL is longer than \(HTTPLimits.urlBytes) bytes."
-            case .control: "The URL holds a control character."
+            case .controlCharacter: "The URL holds a control character."
             case .backslash: "The URL holds a backslash; write / or %5C."
             case .missingScheme: "The URL does not begin with a scheme such as https:."
             case .missingHost: "The URL has no host."

@@ -9,15 +9,15 @@ struct URLAuthority {
     let port: UInt16?
     /// Index at which the path begins.
     let end: Int
-    let isNormal: Bool
+    let isNormalized: Bool
 
     /// Parses the bytes from `start`, after `//`, to the next `/`, `?` or the end of `bytes`.
     ///
     /// - Parameter defaultPort: Default port of the scheme; nil for any but http and https. Only http and https require
     ///   a host and interpret a numeric name as an address.
     init(_ bytes: Span<UInt8>, from start: Int, defaultPort: UInt16?) throws(FetchURL.ParseError) {
-        let (userinfo, hostRange, end) = try Self.split(bytes, from: start)
-        for index in userinfo where !bytes[index].isUserinfo { throw .invalidUserinfo }
+        let (userinfo, hostRange, end) = try Self.partRanges(in: bytes, from: start)
+        for index in userinfo where !bytes[index].isUserinfoByte { throw .invalidUserinfo }
         let isBlank = userinfo.isEmpty || (userinfo.count == 1 && bytes[start] == UInt8(ascii: ":"))
         let hasSeparator = hostRange.lowerBound > start
         guard defaultPort == nil || !hostRange.isEmpty else { throw .missingHost }
@@ -29,20 +29,20 @@ struct URLAuthority {
         self.end = end
         if hostRange.upperBound == end {
             port = nil
-            isNormal = isHostNormal && !(isBlank && hasSeparator)
+            isNormalized = isHostNormal && !(isBlank && hasSeparator)
         } else {
             let digits = hostRange.upperBound + 1..<end
-            let given = try Self.port(bytes, digits)
+            let given = try Self.parsePort(bytes, digits)
             port = given == defaultPort ? nil : given
-            isNormal =
+            isNormalized =
                 isHostNormal && !(isBlank && hasSeparator) && port != nil
                 && bytes[digits.lowerBound] != UInt8(ascii: "0")
         }
     }
 
     /// Finds user information, host and end of the authority that begins at `start`.
-    static func split(
-        _ bytes: Span<UInt8>, from start: Int
+    static func partRanges(
+        in bytes: Span<UInt8>, from start: Int
     ) throws(FetchURL.ParseError) -> (userinfo: Range<Int>, host: Range<Int>, end: Int) {
         var end = start
         var at: Int?
@@ -67,9 +67,9 @@ struct URLAuthority {
     }
 
     /// Parses a port; nil if it is empty, as RFC 3986, section 3.2.3, allows.
-    private static func port(_ bytes: Span<UInt8>, _ digits: Range<Int>) throws(FetchURL.ParseError) -> UInt16? {
+    private static func parsePort(_ bytes: Span<UInt8>, _ digits: Range<Int>) throws(FetchURL.ParseError) -> UInt16? {
         guard !digits.isEmpty else { return nil }
-        guard let number = decimal(bytes, digits, maximum: 65_535), number > 0 else { throw .invalidPort }
+        guard let number = parseDecimal(bytes, in: digits, maximum: 65_535), number > 0 else { throw .invalidPort }
         return UInt16(number)
     }
 }

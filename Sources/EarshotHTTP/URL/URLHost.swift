@@ -19,7 +19,7 @@ enum URLHost {
     ) throws(FetchURL.ParseError) -> (host: URLHost, isNormal: Bool) {
         guard let first = range.first else { return (.name, true) }
         if bytes[first] == UInt8(ascii: "[") {
-            return try literal(bytes, first + 1..<range.upperBound - 1)
+            return try parseIPv6Literal(bytes, first + 1..<range.upperBound - 1)
         }
         var isNormal = true
         var label = first
@@ -40,27 +40,27 @@ enum URLHost {
             throw .invalidHost
         }
         guard allowsLegacyIPv4, endsInNumber(bytes, name) else { return (.name, isNormal) }
-        guard let address = IPv4Address(legacy: bytes.extracting(name)) else { throw .invalidAddress }
-        return (.address(.v4(address)), isSpelled(address.description, bytes.extracting(range)))
+        guard let address = IPv4Address(legacyForm: bytes.extracting(name)) else { throw .invalidAddress }
+        return (.address(.v4(address)), isEqual(address.description, toBytes: bytes.extracting(range)))
     }
 
     /// Parses an IPv6 address, in the URL between brackets, possibly with a zone: RFC 4007, section 11.
     ///
     /// The normal form of a zone is that of RFC 6874, `%25eth0`. Programs also write `%eth0`.
-    private static func literal(
+    private static func parseIPv6Literal(
         _ bytes: Span<UInt8>, _ range: Range<Int>
     ) throws(FetchURL.ParseError) -> (host: URLHost, isNormal: Bool) {
         var end = range.lowerBound
         while end < range.upperBound, bytes[end] != UInt8(ascii: "%") { end += 1 }
         guard let address = IPv6Address(bytes.extracting(range.lowerBound..<end)) else { throw .invalidAddress }
-        let isNormal = isSpelled(address.description, bytes.extracting(range.lowerBound..<end))
+        let isNormal = isEqual(address.description, toBytes: bytes.extracting(range.lowerBound..<end))
         guard end < range.upperBound else { return (.address(.v6(address)), isNormal) }
         let isEscaped =
             range.upperBound - end > 3 && bytes[end + 1] == UInt8(ascii: "2") && bytes[end + 2] == UInt8(ascii: "5")
         let zone = end + (isEscaped ? 3 : 1)..<range.upperBound
         // Addresses of global scope have no zones: a zone would only give them other names.
         guard address.isLinkLocal, !zone.isEmpty, zone.count <= HTTPLimits.zoneBytes else { throw .invalidAddress }
-        for index in zone where !bytes[index].isZone { throw .invalidAddress }
+        for index in zone where !bytes[index].isZoneByte { throw .invalidAddress }
         return (.address(.v6(address), zone: zone), isNormal && isEscaped)
     }
 
@@ -79,11 +79,71 @@ enum URLHost {
     }
 
     /// Returns whether `bytes` are equal to the text of `address`.
-    private static func isSpelled(_ address: String, _ bytes: Span<UInt8>) -> Bool {
+    private static func isEqual(_ address: String, toBytes bytes: Span<UInt8>) -> Bool {
         let utf8 = address.utf8
         let text = utf8.span
         guard text.count == bytes.count else { return false }
         for index in text.indices where text[index] != bytes[index] { return false }
         return true
+    }
+}
+
+/// Conversion of internationalized host names to ASCII by UTS 46, as `xn--` labels.
+///
+/// The Unicode tables belong to a C library, which this module does not link, so the shell supplies the function. Its
+/// result depends only on the name, and is validated like any host of a URL.
+public struct HostNameEncoder: Sendable {
+    /// Reason why a name has no ASCII form.
+    public struct Failure: Error, Hashable, Sendable {
+        /// Phrase for the user that contains no part of the name.
+        public let reason: String
+
+        public init(_ reason: String) { self.reason = reason }
+    }
+
+    private let encodeName: @Sendable (String) throws(Failure) -> String
+
+    /// - Parameter function: Called on any thread with a name that is not ASCII.
+    public init(_ function: @escaping @Sendable (String) throws(Failure) -> String) { self.encodeName = function }
+
+    /// Returns the URL in `bytes` with its http or https host converted to ASCII; nil if that host is already ASCII.
+    ///
+    /// Percent-escapes of bytes above 7F in the host are decoded first, as the URL standard does.
+    func urlWithASCIIHost(_ bytes: Span<UInt8>) throws(FetchURL.ParseError) -> [UInt8]? {
+        guard let range = URLParts.httpHost(of: bytes) else { return nil }
+        let host = bytes.extracting(range)
+        var name: [UInt8] = []
+        var index = 0
+        while index < host.count {
+            if let escaped = Self.escapedByte(host, index) {
+                name.append(escaped)
+                index += 3
+            } else {
+                name.append(host[index])
+                index += 1
+            }
+        }
+        guard name.contains(where: { $0 >= 0x80 }) else { return nil }
+        guard let text = String(validating: name, as: UTF8.self) else { throw .invalidHostName("it is not UTF-8") }
+        let ascii: String
+        do throws(Failure) { ascii = try encodeName(text) } catch { throw .invalidHostName(error.reason) }
+        // A mapped character may be a delimiter of URLs, such as a solidus.
+        guard ascii.utf8.allSatisfy({ ByteSet.host.contains($0) || $0 == UInt8(ascii: ".") }) else {
+            throw .invalidHostName("string contains a disallowed character")
+        }
+        var encoded: [UInt8] = []
+        encoded.reserveCapacity(bytes.count + ascii.utf8.count)
+        for index in 0..<range.lowerBound { encoded.append(bytes[index]) }
+        encoded += ascii.utf8
+        for index in range.upperBound..<bytes.count { encoded.append(bytes[index]) }
+        return encoded
+    }
+
+    /// Decodes the percent-escape of a byte above 7F at `index`; nil for anything else.
+    private static func escapedByte(_ bytes: Span<UInt8>, _ index: Int) -> UInt8? {
+        guard index + 2 < bytes.count, bytes[index] == UInt8(ascii: "%"), let high = bytes[index + 1].hexValue,
+            let low = bytes[index + 2].hexValue, high >= 8
+        else { return nil }
+        return high << 4 | low
     }
 }

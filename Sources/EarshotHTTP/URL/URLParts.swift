@@ -12,11 +12,11 @@ struct URLParts {
     /// Query without its question mark.
     let query: Range<Int>?
     /// Whether the bytes are already normalized.
-    let isNormal: Bool
+    let isNormalized: Bool
 
     /// Parses `bytes`. Reads each byte of a normalized URL once, and of any other URL up to three times.
     init(_ bytes: Span<UInt8>) throws(FetchURL.ParseError) {
-        if let normal = Self(normal: bytes) {
+        if let normal = Self(normalized: bytes) {
             self = normal
             return
         }
@@ -32,7 +32,7 @@ struct URLParts {
         var index = schemeEnd + 1
         if index + 1 < end, bytes[index] == UInt8(ascii: "/"), bytes[index + 1] == UInt8(ascii: "/") {
             let authority = try URLAuthority(bytes, from: index + 2, defaultPort: defaultPort)
-            if !authority.isNormal { isNormal = false }
+            if !authority.isNormalized { isNormal = false }
             index = authority.end
             self.authority = authority
         } else {
@@ -45,23 +45,23 @@ struct URLParts {
         if isHierarchical, index == end || bytes[index] == UInt8(ascii: "?") { isNormal = false }
         while index < end, bytes[index] != UInt8(ascii: "?") {
             let byte = bytes[index]
-            if !byte.isPath { isNormal = false }
+            if !byte.isPathByte { isNormal = false }
             if byte == UInt8(ascii: "/"), isHierarchical, Self.isDotSegment(bytes, index + 1) { isNormal = false }
             index += 1
         }
         path = pathStart..<index
         if index < end {
             query = index + 1..<end
-            for index in index + 1..<end where !bytes[index].isQuery { isNormal = false }
+            for index in index + 1..<end where !bytes[index].isQueryByte { isNormal = false }
         } else {
             query = nil
         }
-        self.isNormal = isNormal
+        self.isNormalized = isNormal
     }
 
     /// Fast path for a normalized URL with an authority, as nearly all are; nil for any other URL. `init(_:)` then
     /// checks step by step and determines the error.
-    private init?(normal bytes: Span<UInt8>) {
+    private init?(normalized bytes: Span<UInt8>) {
         guard bytes.count <= HTTPLimits.urlBytes, let schemeEnd = Self.schemeEnd(bytes) else { return nil }
         let start = schemeEnd + 3
         guard bytes.count > start, bytes[start - 2] == UInt8(ascii: "/"), bytes[start - 1] == UInt8(ascii: "/") else {
@@ -69,13 +69,13 @@ struct URLParts {
         }
         for index in 0..<schemeEnd where bytes[index].isUppercase { return nil }
         let defaultPort = Self.defaultPort(bytes, 0..<schemeEnd)
-        guard let authority = try? URLAuthority(bytes, from: start, defaultPort: defaultPort), authority.isNormal,
+        guard let authority = try? URLAuthority(bytes, from: start, defaultPort: defaultPort), authority.isNormalized,
             authority.end < bytes.count, bytes[authority.end] == UInt8(ascii: "/")
         else { return nil }
         var index = authority.end
         while index < bytes.count {
             let byte = bytes[index]
-            if ByteSet.segment.contains(byte) {
+            if ByteSet.pathSegment.contains(byte) {
                 index &+= 1
             } else if byte == UInt8(ascii: "/") {
                 index &+= 1
@@ -100,7 +100,7 @@ struct URLParts {
         self.schemeEnd = schemeEnd
         self.defaultPort = defaultPort
         self.authority = authority
-        isNormal = true
+        isNormalized = true
     }
 
     /// Layout of the bytes, which must be normalized.
@@ -137,8 +137,8 @@ struct URLParts {
     }
 
     private static func defaultPort(_ bytes: Span<UInt8>, _ scheme: Range<Int>) -> UInt16? {
-        if matches(bytes, scheme, lowercase: "https") { return 443 }
-        return matches(bytes, scheme, lowercase: "http") ? 80 : nil
+        if matchesIgnoringCase(bytes, in: scheme, lowercase: "https") { return 443 }
+        return matchesIgnoringCase(bytes, in: scheme, lowercase: "http") ? 80 : nil
     }
 
     /// Returns the host of an http or https URL; nil for any other text, and for an empty or bracketed host.
@@ -148,7 +148,7 @@ struct URLParts {
         else { return nil }
         let start = schemeEnd + 3
         guard start < end, bytes[start - 2] == UInt8(ascii: "/"), bytes[start - 1] == UInt8(ascii: "/"),
-            let host = try? URLAuthority.split(bytes.extracting(0..<end), from: start).host,
+            let host = try? URLAuthority.partRanges(in: bytes.extracting(0..<end), from: start).host,
             !host.isEmpty, bytes[host.lowerBound] != UInt8(ascii: "[")
         else { return nil }
         return host
@@ -160,7 +160,7 @@ struct URLParts {
         var end = bytes.count
         for index in bytes.indices {
             let byte = bytes[index]
-            if byte.isControl { throw .control }
+            if byte.isControl { throw .controlCharacter }
             if byte == UInt8(ascii: "\\") { throw .backslash }
             if byte == UInt8(ascii: "#"), index < end { end = index }
         }
@@ -173,5 +173,100 @@ struct URLParts {
         var end = index + 1
         while end < bytes.count, end - index < 2, bytes[end] == UInt8(ascii: ".") { end += 1 }
         return end == bytes.count || bytes[end] == UInt8(ascii: "/") || bytes[end] == UInt8(ascii: "?")
+    }
+}
+
+/// Normal form of a parsed URL, for `FetchURL`.
+extension URLParts {
+    /// Returns the normalized URL and its layout.
+    func serialized(
+        _ bytes: Span<UInt8>
+    ) throws(FetchURL.ParseError) -> (text: String, layout: FetchURL.Layout) {
+        var text: [UInt8] = []
+        text.reserveCapacity(bytes.count + 16)
+        Self.appendLowercase(bytes, 0..<schemeEnd, to: &text)
+        text.append(UInt8(ascii: ":"))
+        var host = text.count..<text.count
+        if let authority {
+            text += [UInt8(ascii: "/"), UInt8(ascii: "/")]
+            host = Self.appendAuthority(authority, bytes, to: &text)
+        }
+        let pathStart = text.count
+        if authority == nil {
+            Self.appendEscaped(bytes, path, to: &text, isLegal: \.isPathByte)
+        } else {
+            Self.appendPath(bytes, path, to: &text)
+        }
+        let queryStart = text.count
+        if let query {
+            text.append(UInt8(ascii: "?"))
+            Self.appendEscaped(bytes, query, to: &text, isLegal: \.isQueryByte)
+        }
+        guard text.count <= HTTPLimits.urlBytes else { throw .tooLong }
+        var layout = layout
+        layout.hostStart = UInt16(host.lowerBound)
+        layout.hostEnd = UInt16(host.upperBound)
+        layout.pathStart = UInt16(pathStart)
+        layout.queryStart = UInt16(queryStart)
+        return (String(decoding: text, as: UTF8.self), layout)
+    }
+
+    /// Appends an authority without its `//`. Returns the position of the host.
+    private static func appendAuthority(_ authority: URLAuthority, _ bytes: Span<UInt8>, to text: inout [UInt8])
+        -> Range<Int>
+    {
+        if !authority.userinfo.isEmpty {
+            for index in authority.userinfo { text.append(bytes[index]) }
+            text.append(UInt8(ascii: "@"))
+        }
+        let start = text.count
+        switch authority.host {
+        case .name: appendLowercase(bytes, authority.hostRange, to: &text)
+        case .address(.v4(let address), _): text += address.description.utf8
+        case .address(.v6(let address), let zone):
+            text += "[\(address)\(zone.isEmpty ? "" : "%25")".utf8
+            for index in zone { text.append(bytes[index]) }
+            text.append(UInt8(ascii: "]"))
+        }
+        let end = text.count
+        if let port = authority.port { text += ":\(port)".utf8 }
+        return start..<end
+    }
+
+    /// Appends a path that begins with `/` or is empty, and removes its dot segments: RFC 3986, section 5.2.4.
+    private static func appendPath(_ bytes: Span<UInt8>, _ path: Range<Int>, to text: inout [UInt8]) {
+        let solidus = UInt8(ascii: "/")
+        let root = text.count
+        var index = path.lowerBound
+        while index < path.upperBound {
+            // `index` is at a `/`; the segment follows it.
+            let start = index + 1
+            index = start
+            while index < path.upperBound, bytes[index] != solidus { index += 1 }
+            guard isDotSegment(bytes.extracting(start..<index), 0) else {
+                text.append(solidus)
+                appendEscaped(bytes, start..<index, to: &text, isLegal: \.isPathByte)
+                continue
+            }
+            if index - start == 2 {
+                while text.count > root, text.removeLast() != solidus {}
+            }
+            if index == path.upperBound { text.append(solidus) }
+        }
+        if text.count == root { text.append(solidus) }
+    }
+
+    private static func appendLowercase(_ bytes: Span<UInt8>, _ range: Range<Int>, to text: inout [UInt8]) {
+        for index in range { text.append(bytes[index].lowercased) }
+    }
+
+    /// Appends the bytes of `range`, with illegal ones percent-escaped.
+    private static func appendEscaped(
+        _ bytes: Span<UInt8>, _ range: Range<Int>, to text: inout [UInt8], isLegal: (UInt8) -> Bool
+    ) {
+        for index in range {
+            let byte = bytes[index]
+            if isLegal(byte) { text.append(byte) } else { PercentEncoding.appendEscape(of: byte, to: &text) }
+        }
     }
 }

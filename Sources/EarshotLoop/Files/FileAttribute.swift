@@ -13,9 +13,9 @@ public struct FileAttribute: Sendable {
     }
 
     /// Returns the value of a file; nil without one.
-    public func value(of path: String) -> [UInt8]? {
+    public func value(ofFile path: String) -> [UInt8]? {
         var bytes = [UInt8](repeating: 0, count: mostBytes)
-        let count = unsafe lgetxattr(ByteText.path(path), name, &bytes, bytes.count)
+        let count = unsafe lgetxattr(ByteText.cString(path), name, &bytes, bytes.count)
         return count < 0 ? nil : Array(bytes[..<count])
     }
 
@@ -23,8 +23,8 @@ public struct FileAttribute: Sendable {
     ///
     /// - Returns: whether the file system did so.
     @discardableResult
-    public func set(_ value: [UInt8]?, of path: String) -> Bool {
-        let path = ByteText.path(path)
+    public func setValue(_ value: [UInt8]?, ofFile path: String) -> Bool {
+        let path = ByteText.cString(path)
         guard let value else { return unsafe lremovexattr(path, name) == 0 }
         return unsafe lsetxattr(path, name, value, value.count, 0) == 0
     }
@@ -33,7 +33,7 @@ public struct FileAttribute: Sendable {
     ///
     /// - Returns: whether the file system did so.
     @discardableResult
-    public func set(_ value: [UInt8]?, of descriptor: Int32) -> Bool {
+    public func setValue(_ value: [UInt8]?, ofDescriptor descriptor: Int32) -> Bool {
         guard let value else { return unsafe fremovexattr(descriptor, name) == 0 }
         return unsafe fsetxattr(descriptor, name, value, value.count, 0) == 0
     }

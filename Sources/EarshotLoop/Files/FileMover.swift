@@ -4,30 +4,30 @@ internal import Glibc
 /// Moves files into an output folder by rename, so that nothing is copied.
 public final class FileMover {
     /// Permissions of a new file: 0666 without the bits of the process's umask.
-    private let mode: mode_t
+    private let newFileMode: mode_t
     /// Device number of the output folder's file system.
-    private let device: dev_t
+    private let folderDevice: dev_t
     /// Whether renames can succeed. False after the first source on another file system.
-    private var isUseful = true
+    private var canRename = true
 
     /// - Returns: nil for a folder whose new files inherit more than the umask gives: a set-group-ID folder, or one
     ///   with a default access control list.
     public init?(into folder: String) {
         var status = stat()
-        let path = ByteText.path(folder)
+        let path = ByteText.cString(folder)
         guard unsafe stat(path, &status) == 0, status.st_mode & S_ISGID == 0,
             unsafe getxattr(path, "system.posix_acl_default", nil, 0) < 0
         else { return nil }
         let mask = umask(0o077)
         umask(mask)
-        mode = 0o666 & ~mask
-        device = status.st_dev
+        newFileMode = 0o666 & ~mask
+        folderDevice = status.st_dev
     }
 
     /// Returns whether `folder` is on the same file system, so that a rename from it can succeed.
-    public func reaches(_ folder: String) -> Bool {
+    public func sharesFileSystem(with folder: String) -> Bool {
         var status = stat()
-        return unsafe stat(folder, &status) == 0 && status.st_dev == device
+        return unsafe stat(folder, &status) == 0 && status.st_dev == folderDevice
     }
 
     /// Renames a file, or names an unnamed one, and gives it the permissions of a new file. Replaces an existing file of
@@ -42,24 +42,24 @@ public final class FileMover {
     public func move(_ path: String, open source: Int32, to name: String, in folder: Int32, mode: UInt32? = nil) -> Bool
     {
         var status = stat()
-        guard isUseful, unsafe fstat(source, &status) == 0, status.st_nlink <= 1,
-            fchmod(source, mode ?? self.mode) == 0
+        guard canRename, unsafe fstat(source, &status) == 0, status.st_nlink <= 1,
+            fchmod(source, mode ?? self.newFileMode) == 0
         else { return false }
         let isMoved =
             status.st_nlink == 0
-            ? link(source, to: name, in: folder)
-            : unsafe renameat(AT_FDCWD, path, folder, ByteText.path(name)) == 0
-        if !isMoved, errno == EXDEV { isUseful = false }
+            ? linkUnnamedFile(source, as: name, in: folder)
+            : unsafe renameat(AT_FDCWD, path, folder, ByteText.cString(name)) == 0
+        if !isMoved, errno == EXDEV { canRename = false }
         return isMoved
     }
 
     /// Names an unnamed file. Only a rename can replace a file, so the file then has a temporary name for a moment.
-    private func link(_ source: Int32, to name: String, in folder: Int32) -> Bool {
-        let path = ByteText.path(name)
+    private func linkUnnamedFile(_ source: Int32, as name: String, in folder: Int32) -> Bool {
+        let path = ByteText.cString(name)
         if UnnamedFile.name(source, path, in: folder) { return true }
         guard errno == EEXIST else { return false }
         let parent = name.utf8.lastIndex(of: UInt8(ascii: "/")).map { String(name[...$0]) } ?? ""
-        let temporary = ByteText.path("\(parent).earshot-\(String(UInt64.random(in: 0 ... .max), radix: 36)).part")
+        let temporary = ByteText.cString("\(parent).earshot-\(String(UInt64.random(in: 0 ... .max), radix: 36)).part")
         guard UnnamedFile.name(source, temporary, in: folder) else { return false }
         if unsafe renameat(folder, temporary, folder, path) == 0 { return true }
         unsafe unlinkat(folder, temporary, 0)

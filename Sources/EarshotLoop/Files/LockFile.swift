@@ -13,7 +13,7 @@ public final class LockFile: Sendable {
 
     /// Releases the lock explicitly, because a program being started may share the descriptor until its exec.
     deinit {
-        var request = Self.wholeFile
+        var request = Self.wholeFileRange
         request.l_type = Int16(F_UNLCK)
         _ = unsafe fcntl(descriptor, linux_f_ofd_setlk, &request)
         close(descriptor)
@@ -26,20 +26,22 @@ public final class LockFile: Sendable {
     /// that the file names counts as the holder.
     ///
     /// - Returns: nil if that process goes on, or if the file does not name it.
-    public static func take(_ path: String, afterHolder milliseconds: Int32) throws(SystemError) -> LockFile? {
-        if let lock = try take(path) { return lock }
-        try named(path)?.process.awaitEnd(milliseconds: milliseconds)
-        return try take(path)
+    public static func acquire(_ path: String, maximumWaitMilliseconds milliseconds: Int32) throws(SystemError)
+        -> LockFile?
+    {
+        if let lock = try acquire(path) { return lock }
+        try namedProcess(inLock: path)?.process.awaitEnd(milliseconds: milliseconds)
+        return try acquire(path)
     }
 
     /// Acquires the lock. Creates the file with mode 0600 if it does not exist.
     ///
     /// - Returns: nil if another process, or another descriptor of this process, holds the lock.
-    public static func take(_ path: String) throws(SystemError) -> LockFile? {
+    public static func acquire(_ path: String) throws(SystemError) -> LockFile? {
         let descriptor = unsafe open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else { throw SystemError("open lock file") }
         let lock = LockFile(descriptor: descriptor)
-        var request = wholeFile
+        var request = wholeFileRange
         guard unsafe fcntl(descriptor, linux_f_ofd_setlk, &request) != 0 else {
             writeProcessID(descriptor)
             return lock
@@ -50,7 +52,7 @@ public final class LockFile: Sendable {
     }
 
     /// Returns whether the path still names this lock's file. If so, no other process can lock that path.
-    public func isAt(_ path: String) -> Bool { FileIdentity(path: path) == FileIdentity(descriptor: descriptor) }
+    public func isInPlace(at path: String) -> Bool { FileIdentity(path: path) == FileIdentity(descriptor: descriptor) }
 
     /// Returns whether the lock is held, without acquiring it. False if the file does not exist.
     public static func isHeld(_ path: String) throws(SystemError) -> Bool {
@@ -61,19 +63,19 @@ public final class LockFile: Sendable {
             throw error
         }
         defer { close(descriptor) }
-        var request = wholeFile
+        var request = wholeFileRange
         guard unsafe fcntl(descriptor, linux_f_ofd_getlk, &request) == 0 else { throw SystemError("query lock file") }
         return request.l_type != Int16(F_UNLCK)
     }
 
-    private static var wholeFile: flock {
+    private static var wholeFileRange: flock {
         flock(l_type: Int16(F_WRLCK), l_whence: Int16(SEEK_SET), l_start: 0, l_len: 0, l_pid: 0)
     }
 }
 
 extension LockFile {
     /// Maximum length of a process ID in the file, in bytes.
-    private static let mostBytes = 16
+    private static let maximumProcessIDBytes = 16
 
     /// Writes the ID of this process into the file, for ``holder(_:)``. On a full disk the file may stay empty.
     static func writeProcessID(_ descriptor: Int32) {
@@ -86,21 +88,21 @@ extension LockFile {
     /// The file names the process. An earlier holder may have written it, so the process must also have the file open.
     ///
     /// - Returns: nil if no process holds the lock, or the file does not name the holder.
-    public static func holder(_ path: String) throws(SystemError) -> ProcessDescriptor? {
-        guard try isHeld(path), let (process, pid, file) = try named(path) else { return nil }
-        return hasOpen(file, pid: pid) && !process.hasEnded ? process : nil
+    public static func holder(ofLock path: String) throws(SystemError) -> ProcessDescriptor? {
+        guard try isHeld(path), let (process, pid, file) = try namedProcess(inLock: path) else { return nil }
+        return isFileOpen(file, pid: pid) && !process.hasEnded ? process : nil
     }
 
     /// Opens the process whose ID is in a lock file.
     ///
     /// - Returns: nil if there is no such process, or if the file has no ID.
-    static func named(
-        _ path: String
+    static func namedProcess(
+        inLock path: String
     ) throws(SystemError) -> (process: ProcessDescriptor, pid: Int32, file: FileIdentity?)? {
         let file = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
         guard file >= 0 else { throw SystemError("open lock file") }
         defer { close(file) }
-        var bytes = [UInt8](repeating: 0, count: mostBytes)
+        var bytes = [UInt8](repeating: 0, count: maximumProcessIDBytes)
         let count = unsafe pread(file, &bytes, bytes.count, 0)
         guard count > 0 else { return nil }
         let digits = String(decoding: bytes.prefix(count).prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
@@ -114,7 +116,7 @@ extension LockFile {
     }
 
     /// Whether a process has a file open, proc(5). False if another user's process hides it.
-    private static func hasOpen(_ file: FileIdentity?, pid: Int32) -> Bool {
+    private static func isFileOpen(_ file: FileIdentity?, pid: Int32) -> Bool {
         let folder = "/proc/\(pid)/fd"
         guard let file, let entries = unsafe opendir(folder) else { return false }
         defer { unsafe closedir(entries) }

@@ -20,29 +20,29 @@ public final class RemovalWatch {
 
     /// Watches for the removal of entries of a folder, and of the folder itself.
     public func watchEntries(of folder: String) {
-        add(folder, IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF)
+        addWatch(folder, events: IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF)
     }
 
     /// Watches a file for removal: unlinking a name changes the link count.
-    public func watchFile(_ path: String) { add(path, IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) }
+    public func watchFile(_ path: String) { addWatch(path, events: IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) }
 
     /// Watches for moves of a folder and of its readable ancestors.
     public func watchMoves(of folder: String) {
         var path = Substring(folder)
         while !path.isEmpty {
-            add(String(path), IN_DELETE_SELF | IN_MOVE_SELF)
+            addWatch(String(path), events: IN_DELETE_SELF | IN_MOVE_SELF)
             path = path.lastIndex(of: "/").map { path[..<$0] } ?? ""
         }
     }
 
     /// Ignores failures: the loss of an unwatched path is noticed at its next use.
-    private func add(_ path: String, _ events: Int32) {
+    private func addWatch(_ path: String, events: Int32) {
         let mask = events | IN_DONT_FOLLOW | IN_MASK_ADD
         _ = unsafe inotify_add_watch(descriptor, path, UInt32(bitPattern: Int32(mask)))
     }
 
     /// Discards all pending events.
-    public func takeNotices() {
+    public func discardPendingEvents() {
         var buffer = [UInt8](repeating: 0, count: Self.bufferBytes)
         while unsafe read(descriptor, &buffer, buffer.count) > 0 {}
     }

@@ -10,12 +10,12 @@ public struct SmallFile: Sendable {
         private let inode: UInt
         private let size: Int
         /// Times of the last change of the content and of the inode, in nanoseconds.
-        private let changes: [Int]
+        private let changeTimes: [Int]
 
         /// The version of the file at a path, following links; nil if it cannot be examined.
         public init?(path: String) {
             var status = stat()
-            guard unsafe stat(ByteText.path(path), &status) == 0 else { return nil }
+            guard unsafe stat(ByteText.cString(path), &status) == 0 else { return nil }
             self.init(status)
         }
 
@@ -23,50 +23,51 @@ public struct SmallFile: Sendable {
             device = UInt(status.st_dev)
             inode = UInt(status.st_ino)
             size = Int(status.st_size)
-            changes = [status.st_mtim, status.st_ctim].map { $0.tv_sec * 1_000_000_000 + $0.tv_nsec }
+            changeTimes = [status.st_mtim, status.st_ctim].map { $0.tv_sec * 1_000_000_000 + $0.tv_nsec }
         }
 
         /// Whether a later change would change the version. The clock of a file system advances by steps of some milliseconds, so
         /// two changes within a step are one version.
-        fileprivate var isStable: Bool {
+        fileprivate var distinguishesNextChange: Bool {
             var now = timespec()
             guard unsafe clock_gettime(CLOCK_REALTIME, &now) == 0 else { return false }
-            let latestStable = now.tv_sec * 1_000_000_000 + now.tv_nsec - SmallFile.stableNanoseconds
-            return changes.allSatisfy { $0 < latestStable }
+            let latestStable = now.tv_sec * 1_000_000_000 + now.tv_nsec - SmallFile.coarsestTimestampNanoseconds
+            return changeTimes.allSatisfy { $0 < latestStable }
         }
     }
 
     /// Reason why a file cannot be read.
     public enum Fault: Error, Equatable, CustomStringConvertible {
-        case system(number: Int32)
-        case notRegular
-        case size(most: Int)
+        case systemError(number: Int32)
+        case notRegularFile
+        case sizeOutOfRange(most: Int)
 
         public var description: String {
             switch self {
-            case .system(let number): unsafe String(cString: strerror(number))
-            case .notRegular: "it is not a regular file"
-            case .size(let most): "it is empty or longer than \(most) bytes"
+            case .systemError(let number): unsafe String(cString: strerror(number))
+            case .notRegularFile: "it is not a regular file"
+            case .sizeOutOfRange(let most): "it is empty or longer than \(most) bytes"
             }
         }
     }
 
     /// Age of a change after which no other change has the same time: the granularity of FAT, the coarsest in use.
-    fileprivate static let stableNanoseconds = 2_000_000_000
+    fileprivate static let coarsestTimestampNanoseconds = 2_000_000_000
 
-    public let bytes: [UInt8]
+    /// Bytes of the whole file.
+    public let content: [UInt8]
     /// Version of the file; nil if it may not tell the next change from the last one.
     public let version: Version?
 
-    /// Reads a file of 1 to `most` bytes.
-    public static func read(_ path: String, most: Int) throws(Fault) -> SmallFile {
-        let descriptor = unsafe open(ByteText.path(path), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)
-        guard descriptor >= 0 else { throw .system(number: errno) }
+    /// Reads a file of 1 to `maximumBytes` bytes.
+    public static func read(_ path: String, maximumBytes: Int) throws(Fault) -> SmallFile {
+        let descriptor = unsafe open(ByteText.cString(path), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)
+        guard descriptor >= 0 else { throw .systemError(number: errno) }
         defer { close(descriptor) }
         var status = stat()
-        guard unsafe fstat(descriptor, &status) == 0 else { throw .system(number: errno) }
-        guard status.st_mode & S_IFMT == S_IFREG else { throw .notRegular }
-        guard status.st_size > 0, status.st_size <= most else { throw .size(most: most) }
+        guard unsafe fstat(descriptor, &status) == 0 else { throw .systemError(number: errno) }
+        guard status.st_mode & S_IFMT == S_IFREG else { throw .notRegularFile }
+        guard status.st_size > 0, status.st_size <= maximumBytes else { throw .sizeOutOfRange(most: maximumBytes) }
         let version = Version(status)
         var bytes = [UInt8](repeating: 0, count: Int(status.st_size))
         var count = 0
@@ -74,12 +75,12 @@ public struct SmallFile: Sendable {
             let read = unsafe bytes.withUnsafeMutableBytes { place in
                 unsafe Glibc.read(descriptor, place.baseAddress?.advanced(by: count), place.count - count)
             }
-            guard read >= 0 || errno == EINTR else { throw .system(number: errno) }
+            guard read >= 0 || errno == EINTR else { throw .systemError(number: errno) }
             // The file was truncated after `fstat`.
             guard read != 0 else { break }
             count += max(read, 0)
         }
-        return SmallFile(bytes: Array(bytes[..<count]), version: version.isStable ? version : nil)
+        return SmallFile(content: Array(bytes[..<count]), version: version.distinguishesNextChange ? version : nil)
     }
 }
 

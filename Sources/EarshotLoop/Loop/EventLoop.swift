@@ -18,7 +18,7 @@ internal import Glibc
         public static let readable = Interest(rawValue: EPOLLIN.rawValue)
         public static let writable = Interest(rawValue: EPOLLOUT.rawValue)
         /// The peer of a stream has ended its output. Unlike `readable`, unread input does not report it.
-        public static let peerEnd = Interest(rawValue: EPOLLRDHUP.rawValue)
+        public static let peerClosedOutput = Interest(rawValue: EPOLLRDHUP.rawValue)
     }
 
     /// Events that a descriptor is ready for. Level-triggered: reported again in each pass until handled.
@@ -28,7 +28,7 @@ internal import Glibc
 
         public static let readable = Readiness(rawValue: EPOLLIN.rawValue)
         public static let writable = Readiness(rawValue: EPOLLOUT.rawValue)
-        public static let peerEnd = Readiness(rawValue: EPOLLRDHUP.rawValue)
+        public static let peerClosedOutput = Readiness(rawValue: EPOLLRDHUP.rawValue)
         /// An error is pending. Reported regardless of the interest.
         public static let error = Readiness(rawValue: EPOLLERR.rawValue)
         /// The peer has closed the connection. Reported regardless of the interest.
@@ -40,17 +40,17 @@ internal import Glibc
         fileprivate let slot: UInt32
         fileprivate let generation: UInt32
 
-        fileprivate var key: UInt64 { UInt64(generation) << 32 | UInt64(slot) }
+        fileprivate var epollKey: UInt64 { UInt64(generation) << 32 | UInt64(slot) }
     }
 
     /// Limit that a hook sets on the next sleep.
-    public enum Rest: Equatable, Sendable {
+    public enum SleepLimit: Equatable, Sendable {
         /// No limit: sleep until an event or timer.
         case untilEvent
         /// Sleep until the given time at the latest.
         case until(LoopTime)
         /// Work is pending that no descriptor reports: poll the descriptors without sleeping.
-        case none
+        case noSleep
     }
 
     /// Handle of an added hook.
@@ -65,35 +65,35 @@ internal import Glibc
     }
 
     /// Maximum number of events taken from the kernel per call.
-    private static let batch = 256
+    private static let maximumEventsPerWait = 256
 
     /// Time at which this pass began.
-    public var now: LoopTime { time }
+    public var now: LoopTime { passTime }
     /// Value of ``now``. Accesses to a public stored property have exclusivity checks at run time.
-    private var time = LoopTime.read()
+    private var passTime = LoopTime.readClock()
 
-    private let epoll: Int32
-    private let events: UnsafeMutablePointer<epoll_event>
+    private let epollDescriptor: Int32
+    private let eventBuffer: UnsafeMutablePointer<epoll_event>
     private var slots: [Slot] = []
     private var freeSlots: [UInt32] = []
-    private var registrations: [Int32: Registration] = [:]
+    private var registrationsByDescriptor: [Int32: Registration] = [:]
     private var timers = TimerQueue()
-    private var hooks: [(id: HookID, call: () -> Rest)] = []
-    private var lastHook: UInt64 = 0
-    private var isPassDue = false
+    private var hooks: [(id: HookID, call: () -> SleepLimit)] = []
+    private var lastHookNumber: UInt64 = 0
+    private var isPassRequested = false
     private var isStopping = false
     private var isRunning = false
 
     /// - Throws: `SystemError` if no descriptor is available.
     public init() throws(SystemError) {
-        epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
-        unsafe events = .allocate(capacity: EventLoop.batch)
-        guard epoll >= 0 else { throw SystemError("epoll_create1") }
+        epollDescriptor = epoll_create1(Int32(EPOLL_CLOEXEC))
+        unsafe eventBuffer = .allocate(capacity: EventLoop.maximumEventsPerWait)
+        guard epollDescriptor >= 0 else { throw SystemError("epoll_create1") }
     }
 
     deinit {
-        if epoll >= 0 { close(epoll) }
-        unsafe events.deallocate()
+        if epollDescriptor >= 0 { close(epollDescriptor) }
+        unsafe eventBuffer.deallocate()
     }
 
     // MARK: Descriptors
@@ -106,37 +106,37 @@ internal import Glibc
     public func add(
         _ descriptor: Int32, _ interest: Interest, _ handler: @escaping (Readiness) -> Void
     ) throws(SystemError) -> Registration {
-        if let old = registrations.removeValue(forKey: descriptor) { vacate(old) }
+        if let old = registrationsByDescriptor.removeValue(forKey: descriptor) { freeSlot(of: old) }
         let slot = freeSlots.popLast() ?? UInt32(slots.count)
         if slot == slots.count { slots.append(Slot()) }
         let registration = Registration(slot: slot, generation: slots[Int(slot)].generation)
         slots[Int(slot)].descriptor = descriptor
         slots[Int(slot)].handler = handler
         do throws(SystemError) {
-            try control(descriptor, registration, interest)
+            try updateEpoll(descriptor, registration, interest)
         } catch {
-            vacate(registration)
+            freeSlot(of: registration)
             throw error
         }
-        registrations[descriptor] = registration
+        registrationsByDescriptor[descriptor] = registration
         return registration
     }
 
     /// Changes the interest. An empty interest still reports errors and hang-ups.
-    public func change(_ registration: Registration, to interest: Interest) throws(SystemError) {
-        guard isCurrent(registration) else { return }
-        try control(slots[Int(registration.slot)].descriptor, registration, interest)
+    public func changeInterest(of registration: Registration, to interest: Interest) throws(SystemError) {
+        guard isActive(registration) else { return }
+        try updateEpoll(slots[Int(registration.slot)].descriptor, registration, interest)
     }
 
     /// Ends a registration. Its handler is not called again, not even for events this pass has already taken from the
     /// kernel. No effect if it has already ended.
     public func remove(_ registration: Registration) {
-        guard isCurrent(registration) else { return }
+        guard isActive(registration) else { return }
         let descriptor = slots[Int(registration.slot)].descriptor
-        registrations[descriptor] = nil
-        vacate(registration)
+        registrationsByDescriptor[descriptor] = nil
+        freeSlot(of: registration)
         // ENOENT and EBADF: the descriptor was closed first, which took it out of epoll.
-        linux_epoll_control(epoll, EPOLL_CTL_DEL, descriptor, 0, 0)
+        linux_epoll_control(epollDescriptor, EPOLL_CTL_DEL, descriptor, 0, 0)
     }
 
     // MARK: Timers and hooks
@@ -145,13 +145,13 @@ internal import Glibc
     /// pass, so that a timer which rearms itself cannot block the loop.
     @discardableResult
     public func setTimer(at deadline: LoopTime, _ handler: @escaping () -> Void) -> TimerID {
-        timers.set(deadline, handler)
+        timers.insert(deadline: deadline, handler: handler)
     }
 
     /// Calls `handler` once, `delay` after ``now``.
     @discardableResult
     public func setTimer(after delay: Duration, _ handler: @escaping () -> Void) -> TimerID {
-        timers.set(now.advanced(by: delay), handler)
+        timers.insert(deadline: now.advanced(by: delay), handler: handler)
     }
 
     /// Number of timers that are set.
@@ -161,10 +161,10 @@ internal import Glibc
     public func cancelTimer(_ timer: TimerID) { timers.cancel(timer) }
 
     /// Calls `hook` at the end of each pass and before the first sleep, in the order of addition.
-    public func addHook(_ hook: @escaping () -> Rest) -> HookID {
-        lastHook += 1
-        hooks.append((HookID(number: lastHook), hook))
-        return HookID(number: lastHook)
+    public func addHook(_ hook: @escaping () -> SleepLimit) -> HookID {
+        lastHookNumber += 1
+        hooks.append((HookID(number: lastHookNumber), hook))
+        return HookID(number: lastHookNumber)
     }
 
     /// Removes a hook. No effect if it was already removed.
@@ -191,12 +191,12 @@ internal import Glibc
     /// - Returns: Last result of `isDone`.
     @discardableResult
     public func run(for limit: Duration, until isDone: () -> Bool) throws(SystemError) -> Bool {
-        try run(until: isDone, deadline: LoopTime.read().advanced(by: limit))
+        try run(until: isDone, deadline: LoopTime.readClock().advanced(by: limit))
     }
 
     /// Calls the hooks again before the next sleep. For work that arises after the hooks of a pass, as in the condition of
     /// ``run(until:)``.
-    public func passAgain() { isPassDue = true }
+    public func requestAnotherPass() { isPassRequested = true }
 
     /// Makes ``run()`` return at the end of this pass.
     public func stop() { isStopping = true }
@@ -208,22 +208,22 @@ internal import Glibc
             isRunning = false
             isStopping = false
         }
-        time = LoopTime.read()
+        passTime = LoopTime.readClock()
         while true {
             let rest = callHooks()
             if isDone() { return true }
             if isStopping { return false }
             if let deadline, now >= deadline { return false }
-            try takeReady(sleep(isPassDue ? .none : rest, deadline))
+            try takeReady(sleepMilliseconds(isPassRequested ? .noSleep : rest, deadline: deadline))
             fireTimers()
         }
     }
 
     /// Returns the maximum sleep in milliseconds, rounded up; -1 without a limit.
-    private func sleep(_ rest: Rest, _ deadline: LoopTime?) -> Int32 {
-        var moment = [timers.next(), deadline].compactMap(\.self).min()
+    private func sleepMilliseconds(_ rest: SleepLimit, deadline: LoopTime?) -> Int32 {
+        var moment = [timers.nextDeadline(), deadline].compactMap(\.self).min()
         switch rest {
-        case .none: return 0
+        case .noSleep: return 0
         case .until(let other): moment = min(moment ?? other, other)
         case .untilEvent: break
         }
@@ -235,23 +235,23 @@ internal import Glibc
 
     /// Sleeps, then calls the handlers of all ready descriptors.
     private func takeReady(_ milliseconds: Int32) throws(SystemError) {
-        var ready = try wait(milliseconds)
-        time = LoopTime.read()
-        dispatch(ready)
+        var ready = try waitForEvents(milliseconds: milliseconds)
+        passTime = LoopTime.readClock()
+        dispatchEvents(count: ready)
         var taken = ready
         // The kernel rotates its ready list, so the next call returns other descriptors first.
-        while ready == EventLoop.batch, taken < registrations.count {
-            ready = try wait(0)
-            dispatch(ready)
+        while ready == EventLoop.maximumEventsPerWait, taken < registrationsByDescriptor.count {
+            ready = try waitForEvents(milliseconds: 0)
+            dispatchEvents(count: ready)
             taken += ready
         }
     }
 
-    private func wait(_ milliseconds: Int32) throws(SystemError) -> Int {
-        var count = unsafe epoll_wait(epoll, events, Int32(EventLoop.batch), milliseconds)
+    private func waitForEvents(milliseconds: Int32) throws(SystemError) -> Int {
+        var count = unsafe epoll_wait(epollDescriptor, eventBuffer, Int32(EventLoop.maximumEventsPerWait), milliseconds)
         if count < 0, errno == EINTR {
             // A stopped process wakes with EINTR even if events are ready.
-            count = unsafe epoll_wait(epoll, events, Int32(EventLoop.batch), 0)
+            count = unsafe epoll_wait(epollDescriptor, eventBuffer, Int32(EventLoop.maximumEventsPerWait), 0)
         }
         guard count < 0 else { return Int(count) }
         let error = SystemError("epoll_wait")
@@ -259,42 +259,42 @@ internal import Glibc
         return 0
     }
 
-    private func dispatch(_ ready: Int) {
+    private func dispatchEvents(count ready: Int) {
         for index in 0..<ready {
-            let key = unsafe linux_epoll_data(events, Int32(index))
+            let key = unsafe linux_epoll_data(eventBuffer, Int32(index))
             let registration = Registration(slot: UInt32(truncatingIfNeeded: key), generation: UInt32(key >> 32))
-            guard isCurrent(registration), let handler = slots[Int(registration.slot)].handler else { continue }
-            handler(Readiness(rawValue: unsafe linux_epoll_events(events, Int32(index))))
+            guard isActive(registration), let handler = slots[Int(registration.slot)].handler else { continue }
+            handler(Readiness(rawValue: unsafe linux_epoll_events(eventBuffer, Int32(index))))
         }
     }
 
     private func fireTimers() {
         let newest = timers.newestSequence
-        while let handler = timers.takeDue(now, through: newest) { handler() }
+        while let handler = timers.takeDueHandler(now: now, throughSequence: newest) { handler() }
     }
 
-    private func callHooks() -> Rest {
-        isPassDue = false
-        let newest = lastHook
-        var rest = Rest.untilEvent
+    private func callHooks() -> SleepLimit {
+        isPassRequested = false
+        let newest = lastHookNumber
+        var rest = SleepLimit.untilEvent
         for hook in hooks where hooks.contains(where: { $0.id == hook.id }) {
             switch (hook.call(), rest) {
-            case (.none, _), (_, .none): rest = .none
+            case (.noSleep, _), (_, .noSleep): rest = .noSleep
             case (.until(let moment), .until(let other)): rest = .until(min(moment, other))
             case (.until(let moment), .untilEvent): rest = .until(moment)
             case (.untilEvent, _): break
             }
         }
         // A hook added by a hook may have pending work.
-        return lastHook == newest ? rest : .none
+        return lastHookNumber == newest ? rest : .noSleep
     }
 
-    private func isCurrent(_ registration: Registration) -> Bool {
+    private func isActive(_ registration: Registration) -> Bool {
         slots.indices.contains(Int(registration.slot))
             && slots[Int(registration.slot)].generation == registration.generation
     }
 
-    private func vacate(_ registration: Registration) {
+    private func freeSlot(of registration: Registration) {
         slots[Int(registration.slot)].generation &+= 1
         slots[Int(registration.slot)].descriptor = -1
         slots[Int(registration.slot)].handler = nil
@@ -302,15 +302,18 @@ internal import Glibc
     }
 
     /// Adds the descriptor to epoll, or modifies its entry if it has one.
-    private func control(
+    private func updateEpoll(
         _ descriptor: Int32, _ registration: Registration, _ interest: Interest
     ) throws(SystemError) {
-        let isAdded = registrations[descriptor] == registration
+        let isAdded = registrationsByDescriptor[descriptor] == registration
         let (first, second) = isAdded ? (EPOLL_CTL_MOD, EPOLL_CTL_ADD) : (EPOLL_CTL_ADD, EPOLL_CTL_MOD)
-        if linux_epoll_control(epoll, first, descriptor, interest.rawValue, registration.key) == 0 { return }
+        if linux_epoll_control(epollDescriptor, first, descriptor, interest.rawValue, registration.epollKey) == 0 {
+            return
+        }
         let error = SystemError("epoll_ctl")
         guard error.number == EEXIST || error.number == ENOENT else { throw error }
-        guard linux_epoll_control(epoll, second, descriptor, interest.rawValue, registration.key) == 0 else {
+        guard linux_epoll_control(epollDescriptor, second, descriptor, interest.rawValue, registration.epollKey) == 0
+        else {
             throw SystemError("epoll_ctl")
         }
     }

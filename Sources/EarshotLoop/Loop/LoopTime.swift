@@ -10,7 +10,7 @@ public struct LoopTime: Comparable, Hashable, Sendable {
     }
 
     /// Reads the clock. A loop does this once per pass: see ``EventLoop/now``.
-    public static func read() -> LoopTime {
+    public static func readClock() -> LoopTime {
         var time = timespec()
         // Cannot fail: the clock exists and the pointer is valid.
         unsafe clock_gettime(CLOCK_MONOTONIC, &time)

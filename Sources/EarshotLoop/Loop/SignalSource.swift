@@ -9,13 +9,15 @@ public final class SignalSource {
 
     /// Blocks `signals` permanently and receives them.
     ///
-    /// - Parameter respectsIgnored: Whether signals that this process ignores stay ignored. The parent may have
+    /// - Parameter skipsIgnoredSignals: Whether signals that this process ignores stay ignored. The parent may have
     ///   disabled them, as nohup(1) does, and shells for background jobs of scripts. A blocked signal would arrive all
     ///   the same.
-    public init(_ signals: [Int32], respectsIgnored: Bool = false) throws(SystemError) {
+    public init(_ signals: [Int32], skipsIgnoredSignals: Bool = false) throws(SystemError) {
         var set = sigset_t()
         unsafe sigemptyset(&set)
-        for signal in signals where !respectsIgnored || linux_is_ignored(signal) == 0 { unsafe sigaddset(&set, signal) }
+        for signal in signals where !skipsIgnoredSignals || linux_is_ignored(signal) == 0 {
+            unsafe sigaddset(&set, signal)
+        }
         let code = unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
         descriptor = unsafe signalfd(-1, &set, Int32(SFD_CLOEXEC | SFD_NONBLOCK))
         guard descriptor >= 0 else { throw SystemError("signalfd") }
@@ -25,7 +27,7 @@ public final class SignalSource {
     deinit { if descriptor >= 0 { close(descriptor) } }
 
     /// Returns the next pending signal, or nil. A signal sent twice before it is read may be reported once.
-    public func next() -> Int32? {
+    public func nextSignal() -> Int32? {
         var info = signalfd_siginfo()
         while true {
             let count = unsafe read(descriptor, &info, MemoryLayout<signalfd_siginfo>.size)

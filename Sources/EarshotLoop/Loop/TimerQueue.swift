@@ -11,13 +11,13 @@ struct TimerQueue {
         let timer: TimerID
 
         static func < (left: Entry, right: Entry) -> Bool {
-            (left.deadline, left.timer.number) < (right.deadline, right.timer.number)
+            (left.deadline, left.timer.sequenceNumber) < (right.deadline, right.timer.sequenceNumber)
         }
     }
 
     private struct Slot {
         /// Sequence number of its timer; 0 while the slot is free.
-        var number: UInt64 = 0
+        var sequenceNumber: UInt64 = 0
         var handler: (() -> Void)?
     }
 
@@ -30,12 +30,12 @@ struct TimerQueue {
     /// Number of timers that are set.
     var count: Int { slots.count - freeSlots.count }
 
-    mutating func set(_ deadline: LoopTime, _ handler: @escaping () -> Void) -> TimerID {
+    mutating func insert(deadline: LoopTime, handler: @escaping () -> Void) -> TimerID {
         newestSequence += 1
         let slot = freeSlots.popLast() ?? slots.count
         if slot == slots.count { slots.append(Slot()) }
-        slots[slot] = Slot(number: newestSequence, handler: handler)
-        let timer = TimerID(number: newestSequence, slot: slot)
+        slots[slot] = Slot(sequenceNumber: newestSequence, handler: handler)
+        let timer = TimerID(sequenceNumber: newestSequence, slotIndex: slot)
         heap.insert(Entry(deadline: deadline, timer: timer))
         return timer
     }
@@ -43,13 +43,13 @@ struct TimerQueue {
     /// Cancels a timer. No effect if it has fired or was cancelled.
     mutating func cancel(_ timer: TimerID) {
         guard isSet(timer) else { return }
-        vacate(timer.slot)
+        freeSlot(timer.slotIndex)
         guard heap.count > 64, heap.count > 2 * count else { return }
         heap = Heap(heap.unordered.filter { isSet($0.timer) })
     }
 
     /// Deadline of the earliest timer.
-    mutating func next() -> LoopTime? {
+    mutating func nextDeadline() -> LoopTime? {
         while let first = heap.min {
             if isSet(first.timer) { return first.deadline }
             heap.removeMin()
@@ -58,18 +58,19 @@ struct TimerQueue {
     }
 
     /// Removes the earliest timer that is due at `now` and has a number of at most `last`. Returns its handler.
-    mutating func takeDue(_ now: LoopTime, through last: UInt64) -> (() -> Void)? {
-        guard let deadline = next(), deadline <= now, let timer = heap.min?.timer, timer.number <= last else {
+    mutating func takeDueHandler(now: LoopTime, throughSequence last: UInt64) -> (() -> Void)? {
+        guard let deadline = nextDeadline(), deadline <= now, let timer = heap.min?.timer, timer.sequenceNumber <= last
+        else {
             return nil
         }
         heap.removeMin()
-        defer { vacate(timer.slot) }
-        return slots[timer.slot].handler
+        defer { freeSlot(timer.slotIndex) }
+        return slots[timer.slotIndex].handler
     }
 
-    private func isSet(_ timer: TimerID) -> Bool { slots[timer.slot].number == timer.number }
+    private func isSet(_ timer: TimerID) -> Bool { slots[timer.slotIndex].sequenceNumber == timer.sequenceNumber }
 
-    private mutating func vacate(_ slot: Int) {
+    private mutating func freeSlot(_ slot: Int) {
         slots[slot] = Slot()
         freeSlots.append(slot)
     }
@@ -78,7 +79,7 @@ struct TimerQueue {
 /// Handle of a timer, for cancelling it.
 public struct TimerID: Hashable, Sendable {
     /// Sequence number of the timer, from 1.
-    fileprivate let number: UInt64
+    fileprivate let sequenceNumber: UInt64
     /// Index of its handler while it is set.
-    fileprivate let slot: Int
+    fileprivate let slotIndex: Int
 }

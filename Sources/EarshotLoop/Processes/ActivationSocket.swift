@@ -10,31 +10,31 @@ public struct ActivationSocket: Sendable {
 
     /// Descriptor of the listener, close-on-exec.
     public let descriptor: Int32
-    private let path: String
-    private let file: FileIdentity?
+    private let socketPath: String
+    private let socketFile: FileIdentity?
 
     /// Whether the path still names the file of the listener.
-    public var isInPlace: Bool { file != nil && FileIdentity(path: path) == file }
+    public var isInPlace: Bool { socketFile != nil && FileIdentity(path: socketPath) == socketFile }
 
     /// Reads the manager's variables and removes them from the environment. Must be called before other threads start.
     ///
     /// - Parameter path: Path at which the manager must listen.
     /// - Returns: nil if the manager passed no sockets.
     /// - Throws: `SystemError` if it listens elsewhere.
-    public static func take(at path: String) throws(SystemError) -> ActivationSocket? {
-        let process = takeVariable("LISTEN_PID")
-        let count = takeVariable("LISTEN_FDS") ?? 0
+    public static func takeFromEnvironment(at path: String) throws(SystemError) -> ActivationSocket? {
+        let process = takeEnvironmentVariable("LISTEN_PID")
+        let count = takeEnvironmentVariable("LISTEN_FDS") ?? 0
         unsafe unsetenv("LISTEN_FDNAMES")
         guard process == getpid(), count > 0 else { return nil }
         let passed = firstDescriptor..<firstDescriptor + min(count, 1_024)
         for descriptor in passed { _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
         for descriptor in passed where UnixSocket.isListener(descriptor, at: path) {
-            return ActivationSocket(descriptor: descriptor, path: path, file: FileIdentity(path: path))
+            return ActivationSocket(descriptor: descriptor, socketPath: path, socketFile: FileIdentity(path: path))
         }
         throw SystemError("use the socket of the service manager, which must listen at \(path)", number: ENOTSOCK)
     }
 
-    private static func takeVariable(_ variable: String) -> Int32? {
+    private static func takeEnvironmentVariable(_ variable: String) -> Int32? {
         defer { unsafe unsetenv(variable) }
         return unsafe getenv(variable).flatMap { Int32(unsafe String(cString: $0)) }
     }

@@ -26,24 +26,24 @@ public final class ChildProcess {
         /// Nil for the parent's standard error.
         public var output: Int32?
         /// Nil for the parent's standard error.
-        public var errors: Int32?
+        public var errorOutput: Int32?
 
-        public init(input: Int32? = nil, output: Int32? = nil, errors: Int32? = nil) {
+        public init(input: Int32? = nil, output: Int32? = nil, errorOutput: Int32? = nil) {
             self.input = input
             self.output = output
-            self.errors = errors
+            self.errorOutput = errorOutput
         }
     }
 
     /// Path of the running program's executable: proc(5), or without /proc the path of its start.
-    public static let thisProgram: String = {
+    public static let executablePath: String = {
         let link = "/proc/self/exe"
         guard unsafe access(link, X_OK) != 0, let path = unsafe linux_program_path() else { return link }
         return unsafe ByteText.text(cString: path)
     }()
 
     /// Path of another program in the folder of this one.
-    public static func program(beside name: String) -> String {
+    public static func siblingProgramPath(named name: String) -> String {
         var bytes = [CChar](repeating: 0, count: Int(PATH_MAX))
         let count = unsafe readlink("/proc/self/exe", &bytes, bytes.count)
         guard count > 0 else { return name }
@@ -87,7 +87,7 @@ public final class ChildProcess {
             unsafe posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
         }
         unsafe posix_spawn_file_actions_adddup2(&actions, streams.output ?? 2, 1)
-        if let errors = streams.errors { unsafe posix_spawn_file_actions_adddup2(&actions, errors, 2) }
+        if let errors = streams.errorOutput { unsafe posix_spawn_file_actions_adddup2(&actions, errors, 2) }
         // dup2 of a descriptor onto itself clears close-on-exec, in the child only.
         for descriptor in inherited { unsafe posix_spawn_file_actions_adddup2(&actions, descriptor, descriptor) }
 
@@ -104,16 +104,17 @@ public final class ChildProcess {
         let flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP
         unsafe posix_spawnattr_setflags(&attributes, Int16(flags))
 
-        var strings: [UnsafeMutablePointer<CChar>?] = unsafe arguments.map { unsafe strdup(ByteText.path($0)) } + [nil]
+        var strings: [UnsafeMutablePointer<CChar>?] =
+            unsafe arguments.map { unsafe strdup(ByteText.cString($0)) } + [nil]
         // swift-format-ignore: ReplaceForEachWithForLoop
         defer { unsafe strings.forEach { unsafe free($0) } }
         var environment: [UnsafeMutablePointer<CChar>?] = unsafe environment(with: variables) + [nil]
         // swift-format-ignore: ReplaceForEachWithForLoop
         defer { unsafe environment.forEach { unsafe free($0) } }
         var pid: pid_t = 0
-        let code = unsafe posix_spawn(&pid, ByteText.path(path), &actions, &attributes, &strings, &environment)
+        let code = unsafe posix_spawn(&pid, ByteText.cString(path), &actions, &attributes, &strings, &environment)
         guard code == 0 else { throw SystemError("posix_spawn", number: code) }
-        return try owned(pid)
+        return try makeOwnedChild(pid: pid)
     }
 
     /// Forks this process and runs `body` in the child, which saves loading, linking and argument parsing.
@@ -133,7 +134,7 @@ public final class ChildProcess {
         fflush(nil)
         let pid = linux_fork()
         guard pid != 0 else {
-            guard becomeChild(inheriting: inherited) else { _exit(127) }
+            guard prepareForkedChild(inheriting: inherited) else { _exit(127) }
             let code = body()
             fflush(nil)
             _exit(code)
@@ -141,18 +142,18 @@ public final class ChildProcess {
         guard pid > 0 else { throw SystemError("fork") }
         // The child does the same: the group exists before either continues.
         setpgid(pid, pid)
-        return try owned(pid)
+        return try makeOwnedChild(pid: pid)
     }
 
     /// signal(7) on Linux. SIGKILL and SIGSTOP reject the change.
-    private static let lastSignal: Int32 = 64
+    private static let lastSignalNumber: Int32 = 64
     /// Signals for which Swift's runtime prints a backtrace. Its handlers work in a forked child as well.
-    private static let crashes = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGQUIT, SIGSEGV, SIGTRAP]
+    private static let crashSignals = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGQUIT, SIGSEGV, SIGTRAP]
 
     /// Gives a forked child the same environment as a spawned one.
-    private static func becomeChild(inheriting inherited: [Int32]) -> Bool {
+    private static func prepareForkedChild(inheriting inherited: [Int32]) -> Bool {
         setpgid(0, 0)
-        for number in 1...lastSignal where !crashes.contains(number) { signal(number, SIG_DFL) }
+        for number in 1...lastSignalNumber where !crashSignals.contains(number) { signal(number, SIG_DFL) }
         let input = unsafe open("/dev/null", O_RDONLY)
         guard input >= 0, dup2(input, 0) == 0, dup2(2, 1) == 1 else { return false }
         var first: Int32 = 3
@@ -166,7 +167,7 @@ public final class ChildProcess {
         return unsafe sigprocmask(SIG_SETMASK, &none, nil) == 0
     }
 
-    private static func owned(_ pid: Int32) throws(SystemError) -> ChildProcess {
+    private static func makeOwnedChild(pid: Int32) throws(SystemError) -> ChildProcess {
         do throws(SystemError) {
             return ChildProcess(pid: pid, process: try ProcessDescriptor(pid: pid))
         } catch {
@@ -209,13 +210,13 @@ public final class ChildProcess {
 
     /// Sends a signal to the child's process group, including the child's own children. No effect after the child is
     /// reaped, because its ID may then belong to another group.
-    public func sendToGroup(_ signal: Int32) {
+    public func sendSignalToGroup(_ signal: Int32) {
         if exit == nil { kill(-pid, signal) }
     }
 
     /// Sends a signal. Returns false if the child has ended.
     @discardableResult
-    public func send(_ signal: Int32) -> Bool { process.send(signal) }
+    public func sendSignal(_ signal: Int32) -> Bool { process.sendSignal(signal) }
 
     /// Kills the child's process group and reaps the child on a thread, because a killed process can need time to end.
     /// The child's exit is then unknown.

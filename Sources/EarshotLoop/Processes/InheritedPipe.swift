@@ -4,7 +4,7 @@ internal import Glibc
 /// Pipes between a process and its children: secrets, messages of readiness, and the output of programs.
 public enum InheritedPipe {
     /// Maximum number of bytes; fits into any pipe's buffer.
-    private static let mostBytes = 4096
+    private static let maximumTextBytes = 4096
 
     /// Creates a pipe with both ends close-on-exec; see ``ChildProcess/spawn(_:_:inheriting:)``.
     public static func make() throws(SystemError) -> (reader: Int32, writer: Int32) {
@@ -14,8 +14,9 @@ public enum InheritedPipe {
     }
 
     /// Returns the read end of a pipe that contains `text`, at most 4 KiB, and is closed for writing.
-    public static func holding(_ text: String) throws(SystemError) -> Int32 {
-        precondition(text.utf8.count <= mostBytes, "\(text.utf8.count) bytes are too many for a pipe nobody reads yet")
+    public static func makeReader(containing text: String) throws(SystemError) -> Int32 {
+        precondition(
+            text.utf8.count <= maximumTextBytes, "\(text.utf8.count) bytes are too many for a pipe nobody reads yet")
         let (reader, writer) = try make()
         defer { close(writer) }
         let bytes = Array(text.utf8)
@@ -28,7 +29,7 @@ public enum InheritedPipe {
     }
 
     /// Returns an unnamed file with these contents at offset 0, for contents too long for a pipe.
-    public static func file(holding bytes: [UInt8]) throws(SystemError) -> Int32 {
+    public static func makeUnnamedFile(containing bytes: [UInt8]) throws(SystemError) -> Int32 {
         let descriptor = unsafe linux_memory_file("earshot")
         guard descriptor >= 0 else { throw SystemError("memfd_create") }
         var written = 0
@@ -51,9 +52,9 @@ public enum InheritedPipe {
     public static func readAll(_ descriptor: Int32) throws(SystemError) -> String {
         defer { close(descriptor) }
         var bytes: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: mostBytes)
-        while bytes.count < mostBytes {
-            let count = unsafe read(descriptor, &buffer, mostBytes - bytes.count)
+        var buffer = [UInt8](repeating: 0, count: maximumTextBytes)
+        while bytes.count < maximumTextBytes {
+            let count = unsafe read(descriptor, &buffer, maximumTextBytes - bytes.count)
             if count == 0 { break }
             guard count > 0 else {
                 let error = SystemError("read")

@@ -63,7 +63,36 @@ public final class ProcessDescriptor {
     ///
     /// - Returns: false if the process has ended or belongs to another user.
     @discardableResult
-    public func send(_ signal: Int32) -> Bool {
+    public func sendSignal(_ signal: Int32) -> Bool {
         linux_pidfd_send_signal(descriptor, signal) == 0
+    }
+}
+
+/// Restrictions of a process that must not outlive its parent.
+public enum ParentProcess {
+    /// Makes the kernel send `signal` to this process when its parent dies: PR_SET_PDEATHSIG, prctl(2).
+    ///
+    /// - Parameter expected: Process ID of the parent, as passed by the parent.
+    /// - Returns: false if the parent is already dead. No signal will follow, so the caller should exit.
+    public static func setParentDeathSignal(parentPid expected: Int32, signal: Int32) throws(SystemError) -> Bool {
+        guard linux_set_parent_death_signal(signal) == 0 else { throw SystemError("prctl") }
+        return getppid() == expected
+    }
+
+    /// Prevents this process from gaining privileges by an exec of a set-user-ID program: PR_SET_NO_NEW_PRIVS.
+    public static func forbidNewPrivileges() throws(SystemError) {
+        guard linux_set_no_new_privileges() == 0 else { throw SystemError("prctl") }
+    }
+}
+
+/// Name of this process in process listings, which broker, worker, gateway and door set at their start.
+public enum ProcessName {
+    /// Names the calling thread and threads it starts later: PR_SET_NAME, prctl(2). The main thread's name is the
+    /// process's.
+    ///
+    /// - Parameter name: Truncated to 15 bytes.
+    public static func setThreadName(_ name: StaticString) {
+        // Cannot fail for a valid address.
+        _ = unsafe linux_set_name(name.utf8Start)
     }
 }

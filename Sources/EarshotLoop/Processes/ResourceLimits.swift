@@ -10,12 +10,12 @@ public enum ResourceLimits {
 
     /// Sets how much freed memory the allocator keeps for later allocations, in bytes. By default it returns everything
     /// above 128 KiB to the system, and page faults follow.
-    public static func keepFreeMemory(bytes: Int32) {
+    public static func setRetainedFreeMemory(bytes: Int32) {
         linux_keep_free_memory(bytes)
     }
 
     /// Hard limit of open descriptors, to which this process and its children may raise their limits.
-    public static func mostDescriptors() throws(SystemError) -> Int {
+    public static func hardDescriptorLimit() throws(SystemError) -> Int {
         var limit = rlimit()
         guard unsafe linux_get_descriptor_limit(&limit) == 0 else { throw SystemError("getrlimit") }
         return Int(clamping: limit.rlim_max)
@@ -40,7 +40,7 @@ public enum ResourceLimits {
             guard unsafe linux_set_descriptor_limit(&limit) == 0 else { throw SystemError("setrlimit") }
         }
         let descriptors = Int(clamping: limit.rlim_cur)
-        guard descriptors >= least else { throw DescriptorShortage(limit: descriptors, least: least) }
+        guard descriptors >= least else { throw DescriptorShortage(descriptorLimit: descriptors, requiredLimit: least) }
         return descriptors
     }
 
@@ -48,10 +48,10 @@ public enum ResourceLimits {
     ///
     /// - Parameters:
     ///   - descriptors: Limit of the process.
-    ///   - least: Number that it needs in any case.
-    ///   - most: Number that is enough.
-    public static func reserve(of descriptors: Int, least: Int, most: Int) -> Int {
-        min(most, max(least, descriptors / 2))
+    ///   - minimum: Number that it needs in any case.
+    ///   - maximum: Number that is enough.
+    public static func reservedDescriptors(ofLimit descriptors: Int, minimum: Int, maximum: Int) -> Int {
+        min(maximum, max(minimum, descriptors / 2))
     }
 
     /// Disables core dumps of this process and its children, because its memory contains credentials of requests.
@@ -72,15 +72,15 @@ public enum ResourceLimits {
 
 /// Limit of open descriptors that is too low for a process.
 public struct DescriptorShortage: Error, CustomStringConvertible {
-    let limit: Int
-    let leastLimit: Int
+    let descriptorLimit: Int
+    let requiredLimit: Int
 
-    public init(limit: Int, least: Int) {
-        self.limit = limit
-        self.leastLimit = least
+    public init(descriptorLimit: Int, requiredLimit: Int) {
+        self.descriptorLimit = descriptorLimit
+        self.requiredLimit = requiredLimit
     }
 
     public var description: String {
-        "the limit of open files is \(limit), and \(leastLimit) are needed; raise it (ulimit -n, LimitNOFILE=)"
+        "the limit of open files is \(descriptorLimit), and \(requiredLimit) are needed; raise it (ulimit -n, LimitNOFILE=)"
     }
 }

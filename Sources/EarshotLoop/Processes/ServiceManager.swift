@@ -17,8 +17,8 @@ public final class ServiceManager {
     private let name: [CChar]
     private let descriptor: Int32
     /// Notifications not yet sent, in order.
-    private var unsent: [(variable: String, value: String)] = []
-    private var isWaiting = false
+    private var unsentNotifications: [(variable: String, value: String)] = []
+    private var isRetryScheduled = false
 
     private init(name: [CChar], descriptor: Int32, watchdogTime: Duration?) {
         self.name = name
@@ -33,10 +33,10 @@ public final class ServiceManager {
     ///
     /// - Returns: nil if no manager expects notifications.
     /// - Throws: `SystemError` if the socket's name is invalid or no descriptor is available.
-    public static func take() throws(SystemError) -> ServiceManager? {
-        let socket = takeVariable("NOTIFY_SOCKET")
-        let microseconds = takeVariable("WATCHDOG_USEC").flatMap { Int64($0) }
-        let watchdogPID = takeVariable("WATCHDOG_PID").flatMap { Int32($0) }
+    public static func takeFromEnvironment() throws(SystemError) -> ServiceManager? {
+        let socket = takeEnvironmentVariable("NOTIFY_SOCKET")
+        let microseconds = takeEnvironmentVariable("WATCHDOG_USEC").flatMap { Int64($0) }
+        let watchdogPID = takeEnvironmentVariable("WATCHDOG_PID").flatMap { Int32($0) }
         guard let socket else { return nil }
         var name = socket.utf8.map { CChar(bitPattern: $0) }
         guard socket.hasPrefix("/") || socket.hasPrefix("@") else {
@@ -58,30 +58,30 @@ public final class ServiceManager {
     /// - Parameter loop: Event loop that schedules retries.
     public func notify(_ variables: [(variable: String, value: String)], loop: EventLoop) {
         for (variable, value) in variables {
-            unsent.removeAll { $0.variable == variable }
-            unsent.append((variable, value.replacing("\n", with: " ")))
+            unsentNotifications.removeAll { $0.variable == variable }
+            unsentNotifications.append((variable, value.replacing("\n", with: " ")))
         }
-        send(loop)
+        sendUnsent(retryingOn: loop)
     }
 
-    private func send(_ loop: EventLoop) {
-        guard !unsent.isEmpty else { return }
-        let text = Array(unsent.map { "\($0.variable)=\($0.value)\n" }.joined().utf8)
+    private func sendUnsent(retryingOn loop: EventLoop) {
+        guard !unsentNotifications.isEmpty else { return }
+        let text = Array(unsentNotifications.map { "\($0.variable)=\($0.value)\n" }.joined().utf8)
         let sent = unsafe linux_send_to_unix(descriptor, name, name.count, text, text.count)
         // Errors other than a full queue are permanent: notifications are dropped.
         guard sent < 0, errno == EAGAIN || errno == EINTR || errno == ENOBUFS else {
-            unsent = []
+            unsentNotifications = []
             return
         }
-        guard !isWaiting else { return }
-        isWaiting = true
+        guard !isRetryScheduled else { return }
+        isRetryScheduled = true
         loop.setTimer(after: Self.retryDelay) { [weak self, unowned loop] in
-            self?.isWaiting = false
-            self?.send(loop)
+            self?.isRetryScheduled = false
+            self?.sendUnsent(retryingOn: loop)
         }
     }
 
-    private static func takeVariable(_ variable: String) -> String? {
+    private static func takeEnvironmentVariable(_ variable: String) -> String? {
         defer { unsafe unsetenv(variable) }
         let value = unsafe getenv(variable).map { unsafe String(cString: $0) }
         return value.flatMap { $0.isEmpty ? nil : $0 }

@@ -55,8 +55,8 @@ public struct HostName: Hashable, Sendable, CustomStringConvertible {
                 start: entry.pointee.ai_addr, count: Int(entry.pointee.ai_addrlen))
             let address: TCPSocket.Address? =
                 switch unsafe entry.pointee.ai_family {
-                case AF_INET: .four(unsafe [UInt8](bytes[4..<8]))
-                case AF_INET6: .six(unsafe [UInt8](bytes[8..<24]))
+                case AF_INET: .ipv4(unsafe [UInt8](bytes[4..<8]))
+                case AF_INET6: .ipv6(unsafe [UInt8](bytes[8..<24]))
                 default: nil
                 }
             if let address, !addresses.contains(address) { addresses.append(address) }

@@ -5,19 +5,19 @@ internal import Glibc
 /// unix(7).
 ///
 /// Sending never blocks. Lines that the peer does not accept yet are queued. A sender that can wait does so while
-/// `hasBacklog`; `onRoom` signals the end of the backlog. Accepted lines reach the peer even if this process is killed.
+/// `hasBacklog`; `onBacklogSent` signals the end of the backlog. Accepted lines reach the peer even if this process is killed.
 public final class LineChannel {
     /// Maximum length of a line in bytes.
-    public static let lineBytes = 16_384
+    public static let maximumLineBytes = 16_384
 
     /// Called when the backlog has been sent.
-    public var onRoom: () -> Void = {}
+    public var onBacklogSent: () -> Void = {}
 
     private let descriptor: Int32
     private let loop: EventLoop
     private let onLine: (String) -> Void
     private var registration: EventLoop.Registration?
-    private var backlog: [String] = []
+    private var unsentLines: [String] = []
 
     /// Creates two connected sockets, both close-on-exec. One is for a child to inherit:
     /// ``ChildProcess/spawn(_:_:inheriting:)``.
@@ -39,34 +39,35 @@ public final class LineChannel {
         self.onLine = onLine
         registration = try loop.add(descriptor, .readable) { [weak self] readiness in
             if readiness.contains(.writable) { self?.flush() }
-            self?.takeLines()
+            self?.deliverPendingLines()
         }
     }
 
     deinit {
-        end()
+        closeChannel()
         Glibc.close(descriptor)
     }
 
     /// Whether lines wait until the peer accepts more.
-    public var hasBacklog: Bool { !backlog.isEmpty }
+    public var hasBacklog: Bool { !unsentLines.isEmpty }
 
-    /// Sends lines in order. Each is between 1 and `lineBytes` bytes long.
+    /// Sends lines in order. Each is between 1 and `maximumLineBytes` bytes long.
     public func send(_ lines: [String]) {
         precondition(
-            lines.allSatisfy { (1...Self.lineBytes).contains($0.utf8.count) }, "a line is empty or too long to be read")
+            lines.allSatisfy { (1...Self.maximumLineBytes).contains($0.utf8.count) },
+            "a line is empty or too long to be read")
         guard registration != nil else { return }
-        backlog += lines
+        unsentLines += lines
         flush()
     }
 
     /// Delivers all pending lines within this call, for example the last ones of a process that has ended.
-    public func takeLines() {
+    public func deliverPendingLines() {
         while registration != nil {
             switch Self.receive(descriptor, wait: false) {
             case .line(let line): onLine(line)
-            case .nothing: return
-            case .end: end()
+            case .wouldBlock: return
+            case .peerClosed: closeChannel()
             }
         }
     }
@@ -78,8 +79,8 @@ public final class LineChannel {
         while true {
             switch receive(descriptor, wait: true) {
             case .line(let line): return line
-            case .nothing: continue
-            case .end: return nil
+            case .wouldBlock: continue
+            case .peerClosed: return nil
             }
         }
     }
@@ -90,24 +91,24 @@ public final class LineChannel {
         while unsafe Glibc.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) < 0, errno == EINTR {}
     }
 
-    private enum Received {
+    private enum ReceiveResult {
         case line(String)
-        case nothing
-        case end
+        case wouldBlock
+        case peerClosed
     }
 
-    private static func receive(_ descriptor: Int32, wait: Bool) -> Received {
-        var bytes = [UInt8](repeating: 0, count: lineBytes)
+    private static func receive(_ descriptor: Int32, wait: Bool) -> ReceiveResult {
+        var bytes = [UInt8](repeating: 0, count: maximumLineBytes)
         let flags = wait ? 0 : Int32(MSG_DONTWAIT)
         let count = unsafe recv(descriptor, &bytes, bytes.count, flags)
         if count > 0 { return .line(String(decoding: bytes[..<count], as: UTF8.self)) }
-        return count < 0 && (errno == EINTR || errno == EAGAIN) ? .nothing : .end
+        return count < 0 && (errno == EINTR || errno == EAGAIN) ? .wouldBlock : .peerClosed
     }
 
     private func flush() {
         var sent = 0
-        while sent < backlog.count {
-            let bytes = Array(backlog[sent].utf8)
+        while sent < unsentLines.count {
+            let bytes = Array(unsentLines[sent].utf8)
             let flags = Int32(MSG_DONTWAIT | MSG_NOSIGNAL)
             let count = unsafe Glibc.send(descriptor, bytes, bytes.count, flags)
             if count >= 0 {
@@ -115,29 +116,29 @@ public final class LineChannel {
             } else if errno == EAGAIN {
                 break
             } else if errno != EINTR {
-                end()
+                closeChannel()
                 return
             }
         }
-        backlog.removeFirst(sent)
-        watchForRoom()
-        if sent > 0, backlog.isEmpty { onRoom() }
+        unsentLines.removeFirst(sent)
+        watchForWritability()
+        if sent > 0, unsentLines.isEmpty { onBacklogSent() }
     }
 
-    private func watchForRoom() {
+    private func watchForWritability() {
         guard let registration else { return }
         do throws(SystemError) {
-            try loop.change(registration, to: backlog.isEmpty ? .readable : [.readable, .writable])
+            try loop.changeInterest(of: registration, to: unsentLines.isEmpty ? .readable : [.readable, .writable])
         } catch {
             // Changing the interest of a registered descriptor fails only without memory. The channel closes then.
-            end()
+            closeChannel()
         }
     }
 
     /// Closes the channel after the peer has closed it or an error occurred.
-    private func end() {
+    private func closeChannel() {
         if let registration { loop.remove(registration) }
         registration = nil
-        backlog = []
+        unsentLines = []
     }
 }

@@ -10,18 +10,18 @@ public final class LogStream: Sendable {
     private enum Kind {
         /// A pipe or terminal with a file description of this object, opened without blocking. The flag of the given
         /// description would also change the programs that share it.
-        case own
+        case reopenedDescription
         case socket
         /// A regular file, or a pipe or terminal that cannot be opened again, such as one of another user. The latter
         /// may block if two programs write at the same time.
-        case shared
+        case sharedDescription
     }
 
     private struct State {
         /// Number of lines dropped since the last complete one.
-        var dropped = 0
+        var droppedLineCount = 0
         /// Whether the last line was written in part.
-        var isBroken = false
+        var isLastLinePartial = false
     }
 
     private let descriptor: Int32
@@ -36,51 +36,52 @@ public final class LogStream: Sendable {
         case S_IFSOCK: (self.descriptor, kind) = (descriptor, .socket)
         case S_IFIFO, S_IFCHR:
             let opened = unsafe open("/proc/self/fd/\(descriptor)", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
-            (self.descriptor, kind) = opened < 0 ? (descriptor, .shared) : (opened, .own)
-        default: (self.descriptor, kind) = (descriptor, .shared)
+            (self.descriptor, kind) = opened < 0 ? (descriptor, .sharedDescription) : (opened, .reopenedDescription)
+        default: (self.descriptor, kind) = (descriptor, .sharedDescription)
         }
     }
 
-    deinit { if kind == .own { close(descriptor) } }
+    deinit { if kind == .reopenedDescription { close(descriptor) } }
 
     /// Writes a line, or drops and counts it.
     ///
     /// - Parameters:
     ///   - line: the line with its end.
     ///   - report: returns the line for a number of dropped lines.
-    public func write(_ line: [UInt8], dropped report: (Int) -> [UInt8]) {
+    public func write(_ line: [UInt8], droppedLinesReport report: (Int) -> [UInt8]) {
         state.withLock(of: self) { state in
-            if state.dropped > 0 {
-                let end = state.isBroken ? [UInt8(ascii: "\n")] : []
-                guard put(end + report(state.dropped), &state) else {
-                    state.dropped += 1
+            if state.droppedLineCount > 0 {
+                let end = state.isLastLinePartial ? [UInt8(ascii: "\n")] : []
+                guard writeBytes(end + report(state.droppedLineCount), &state) else {
+                    state.droppedLineCount += 1
                     return
                 }
-                state.dropped = 0
+                state.droppedLineCount = 0
             }
-            if !put(line, &state) { state.dropped += 1 }
+            if !writeBytes(line, &state) { state.droppedLineCount += 1 }
         }
     }
 
     /// - Returns: whether all bytes were written.
-    private func put(_ bytes: [UInt8], _ state: inout State) -> Bool {
+    private func writeBytes(_ bytes: [UInt8], _ state: inout State) -> Bool {
         let count = unsafe bytes.withUnsafeBytes { bytes in
             switch kind {
-            case .own: return attempt { unsafe Glibc.write(descriptor, bytes.baseAddress, bytes.count) }
+            case .reopenedDescription:
+                return retryWhenInterrupted { unsafe Glibc.write(descriptor, bytes.baseAddress, bytes.count) }
             case .socket:
                 let flags = Int32(MSG_DONTWAIT | MSG_NOSIGNAL)
-                return attempt { unsafe send(descriptor, bytes.baseAddress, bytes.count, flags) }
-            case .shared:
+                return retryWhenInterrupted { unsafe send(descriptor, bytes.baseAddress, bytes.count, flags) }
+            case .sharedDescription:
                 var ready = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
                 guard unsafe poll(&ready, 1, 0) == 1 else { return -1 }
-                return attempt { unsafe Glibc.write(descriptor, bytes.baseAddress, bytes.count) }
+                return retryWhenInterrupted { unsafe Glibc.write(descriptor, bytes.baseAddress, bytes.count) }
             }
         }
-        if count > 0 { state.isBroken = count < bytes.count }
+        if count > 0 { state.isLastLinePartial = count < bytes.count }
         return count == bytes.count
     }
 
-    private func attempt(_ call: () -> Int) -> Int {
+    private func retryWhenInterrupted(_ call: () -> Int) -> Int {
         while true {
             let count = call()
             if count >= 0 || errno != EINTR { return count }

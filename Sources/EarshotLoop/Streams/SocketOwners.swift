@@ -10,9 +10,9 @@ public final class SocketOwners {
     private static let (sockDiag, byFamily, request) = (Int32(4), UInt16(20), UInt16(1))
     private static let (headBytes, requestBytes, answerBytes) = (16, 56, 72)
     /// States in which a socket has a program: established, and closed by one side.
-    private static let liveStates: Set<UInt8> = [1, 4, 5, 8]
+    private static let connectedStates: Set<UInt8> = [1, 4, 5, 8]
     /// The ID that a user namespace shows for all users that it does not map.
-    private static let overflowID: UInt32 = 65_534
+    private static let overflowUserID: UInt32 = 65_534
 
     private let descriptor: Int32
     private var sequence: UInt32 = 0
@@ -29,9 +29,9 @@ public final class SocketOwners {
     /// Returns the user of the socket at the other end of a connection.
     ///
     /// - Returns: nil if the connection is not of this machine, its other end is gone, or its user is unknown here.
-    public func user(atOtherEndOf connection: Int32) -> UInt32? {
-        guard let own = unsafe Self.end(connection, getsockname),
-            let other = unsafe Self.end(connection, getpeername),
+    public func userID(atOtherEndOf connection: Int32) -> UInt32? {
+        guard let own = unsafe Self.connectionEnd(of: connection, getsockname),
+            let other = unsafe Self.connectionEnd(of: connection, getpeername),
             own.family == other.family
         else { return nil }
         sequence &+= 1
@@ -51,17 +51,19 @@ public final class SocketOwners {
         append(UInt32(0))
         // No cookie: the addresses are enough.
         append(UInt64.max)
-        guard unsafe send(descriptor, message, message.count, 0) == message.count, let answer = receive(),
-            Self.liveStates.contains(answer[1]), answer[4..<8].elementsEqual(ports),
-            Self.isSame(answer[8..<24], other), Self.isSame(answer[24..<40], own)
+        guard unsafe send(descriptor, message, message.count, 0) == message.count, let answer = receiveAnswer(),
+            Self.connectedStates.contains(answer[1]), answer[4..<8].elementsEqual(ports),
+            Self.isSameAddress(answer[8..<24], as: other), Self.isSameAddress(answer[24..<40], as: own)
         else { return nil }
-        let (user, inode) = (Self.word(answer, 64), Self.word(answer, 68))
-        return inode == 0 || user == Self.overflowID ? nil : user
+        let (user, inode) = (Self.readUInt32(answer, at: 64), Self.readUInt32(answer, at: 68))
+        return inode == 0 || user == Self.overflowUserID ? nil : user
     }
 
     /// Whether an address in an answer is that of an end. A socket of IPv6 with a connection of IPv4, as programs in Java
     /// open it, has the address in its mapped form.
-    private static func isSame(_ address: ArraySlice<UInt8>, _ end: (family: Int32, port: [UInt8], address: [UInt8]))
+    private static func isSameAddress(
+        _ address: ArraySlice<UInt8>, as end: (family: Int32, port: [UInt8], address: [UInt8])
+    )
         -> Bool
     {
         if address.elementsEqual(end.address) { return true }
@@ -70,25 +72,25 @@ public final class SocketOwners {
     }
 
     /// Returns the answer to the last request, without answers to earlier ones.
-    private func receive() -> [UInt8]? {
+    private func receiveAnswer() -> [UInt8]? {
         var buffer = [UInt8](repeating: 0, count: 4_096)
         while true {
             let count = unsafe recv(descriptor, &buffer, buffer.count, Int32(MSG_DONTWAIT))
             guard count >= Self.headBytes else { return nil }
-            guard Self.word(buffer, 8) == sequence else { continue }
+            guard Self.readUInt32(buffer, at: 8) == sequence else { continue }
             let type = UInt16(buffer[4]) | UInt16(buffer[5]) << 8
             guard type == Self.byFamily, count >= Self.headBytes + Self.answerBytes else { return nil }
             return Array(buffer[Self.headBytes..<count])
         }
     }
 
-    private static func word(_ bytes: [UInt8], _ offset: Int) -> UInt32 {
+    private static func readUInt32(_ bytes: [UInt8], at offset: Int) -> UInt32 {
         (0..<4).reduce(0) { $0 | UInt32(bytes[offset + $1]) << (8 * UInt32($1)) }
     }
 
     /// Port, and address of 16 bytes, of one end of a connection, in network order.
-    private static func end(
-        _ descriptor: Int32, _ call: (Int32, UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Int32
+    private static func connectionEnd(
+        of descriptor: Int32, _ call: (Int32, UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Int32
     ) -> (family: Int32, port: [UInt8], address: [UInt8])? {
         var storage = sockaddr_storage()
         var size = socklen_t(MemoryLayout<sockaddr_storage>.size)

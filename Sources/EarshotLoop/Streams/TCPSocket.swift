@@ -8,9 +8,9 @@ public enum TCPSocket {
     /// Numeric address of one end.
     public enum Address: Hashable, Sendable, CustomStringConvertible {
         /// Bytes in network order.
-        case four([UInt8])
+        case ipv4([UInt8])
         /// - Parameter zone: interface of a link-local address, by name or number; empty without one.
-        case six([UInt8], zone: String = "")
+        case ipv6([UInt8], zone: String = "")
 
         /// Parses a numeric address; nil for any other text. A link-local one of IPv6 may have a zone, `fe80::1%eth0`:
         /// RFC 4007, section 11.
@@ -19,12 +19,12 @@ public enum TCPSocket {
             var six = in6_addr()
             let parts = text.split(separator: "%", maxSplits: 1, omittingEmptySubsequences: false)
             if unsafe inet_pton(AF_INET, text, &four) == 1 {
-                self = .four(unsafe withUnsafeBytes(of: &four) { unsafe [UInt8]($0) })
+                self = .ipv4(unsafe withUnsafeBytes(of: &four) { unsafe [UInt8]($0) })
             } else if unsafe inet_pton(AF_INET6, String(parts[0]), &six) == 1 {
                 let bytes = unsafe withUnsafeBytes(of: &six) { unsafe [UInt8]($0) }
-                self = .six(bytes, zone: parts.count > 1 ? String(parts[1]) : "")
+                self = .ipv6(bytes, zone: parts.count > 1 ? String(parts[1]) : "")
                 let isLinkLocal = bytes[0] == 0xfe && bytes[1] & 0xc0 == 0x80
-                guard parts.count == 1 || isLinkLocal && Self.isZone(parts[1]) else { return nil }
+                guard parts.count == 1 || isLinkLocal && Self.isValidZone(parts[1]) else { return nil }
             } else {
                 return nil
             }
@@ -35,18 +35,18 @@ public enum TCPSocket {
             let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
             self.init(String(isBracketed ? host.dropFirst().dropLast() : host))
             switch self {
-            case .four: guard !isBracketed else { return nil }
-            case .six: guard isBracketed else { return nil }
+            case .ipv4: guard !isBracketed else { return nil }
+            case .ipv6: guard isBracketed else { return nil }
             }
         }
 
-        private static func isZone(_ text: Substring) -> Bool {
+        private static func isValidZone(_ text: Substring) -> Bool {
             (1..<Int(IF_NAMESIZE)).contains(text.utf8.count)
                 && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && !"%/:[]".utf8.contains($0) }
         }
 
         /// Number of the interface that a zone names; 0 without a zone.
-        static func interface(_ zone: String) throws(SystemError) -> UInt32 {
+        static func interfaceIndex(ofZone zone: String) throws(SystemError) -> UInt32 {
             guard !zone.isEmpty else { return 0 }
             let number = unsafe if_nametoindex(zone)
             guard let found = number > 0 ? number : UInt32(zone) else {
@@ -59,8 +59,8 @@ public enum TCPSocket {
             var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
             var end = ""
             switch self {
-            case .four(let bytes): _ = unsafe inet_ntop(AF_INET, bytes, &text, socklen_t(text.count))
-            case .six(let bytes, let zone):
+            case .ipv4(let bytes): _ = unsafe inet_ntop(AF_INET, bytes, &text, socklen_t(text.count))
+            case .ipv6(let bytes, let zone):
                 _ = unsafe inet_ntop(AF_INET6, bytes, &text, socklen_t(text.count))
                 if !zone.isEmpty { end = "%\(zone)" }
             }
@@ -78,16 +78,16 @@ public enum TCPSocket {
         _ address: Address, port: UInt16, backlog: Int32
     ) throws(SystemError) -> (descriptor: Int32, port: UInt16) {
         switch address {
-        case .four(let bytes):
+        case .ipv4(let bytes):
             var end = sockaddr_in()
             end.sin_family = sa_family_t(AF_INET)
             end.sin_port = port.bigEndian
             unsafe withUnsafeMutableBytes(of: &end.sin_addr) { unsafe $0.copyBytes(from: bytes) }
             let descriptor = try listen(AF_INET, &end, backlog)
             return (descriptor, UInt16(bigEndian: end.sin_port))
-        case .six(let bytes, let zone):
+        case .ipv6(let bytes, let zone):
             var end = sockaddr_in6()
-            end.sin6_scope_id = try Address.interface(zone)
+            end.sin6_scope_id = try Address.interfaceIndex(ofZone: zone)
             end.sin6_family = sa_family_t(AF_INET6)
             end.sin6_port = port.bigEndian
             unsafe withUnsafeMutableBytes(of: &end.sin6_addr) { unsafe $0.copyBytes(from: bytes) }
@@ -97,7 +97,7 @@ public enum TCPSocket {
     }
 
     /// Address of the other end of a connection; nil if that end has closed it.
-    public static func peer(of descriptor: Int32) -> Address? {
+    public static func peerAddress(of descriptor: Int32) -> Address? {
         guard !linux_has_hung_up(descriptor) else { return nil }
         var storage = sockaddr_storage()
         var size = socklen_t(MemoryLayout<sockaddr_storage>.size)
@@ -110,16 +110,16 @@ public enum TCPSocket {
         let family = Int32(storage.ss_family)
         return unsafe withUnsafeBytes(of: &storage) { bytes in
             switch family {
-            case AF_INET: .four(unsafe [UInt8](bytes[4..<8]))
-            case AF_INET6: .six(unsafe [UInt8](bytes[8..<24]))
+            case AF_INET: .ipv4(unsafe [UInt8](bytes[4..<8]))
+            case AF_INET6: .ipv6(unsafe [UInt8](bytes[8..<24]))
             default: nil
             }
         }
     }
 
     /// Sends small messages at once, and bounds the bytes that the kernel holds beyond those in flight.
-    public static func prepare(_ descriptor: Int32, unsentBytes: Int32) {
-        linux_prepare_tcp(descriptor, unsentBytes)
+    public static func configureConnection(_ descriptor: Int32, maximumUnsentBytes: Int32) {
+        linux_prepare_tcp(descriptor, maximumUnsentBytes)
     }
 
     /// Makes the kernel end a connection whose peer has vanished: after 2 minutes.

@@ -4,12 +4,12 @@ internal import Glibc
 /// Stream sockets of the Unix domain, unix(7). Calls do not block unless stated. All descriptors are close-on-exec.
 public enum UnixSocket {
     /// Result of a read or write.
-    public enum Transfer: Equatable, Sendable {
-        case bytes(Int)
+    public enum TransferResult: Equatable, Sendable {
+        case bytesTransferred(Int)
         /// The call would block.
         case wouldBlock
         /// The connection has ended.
-        case ended
+        case connectionEnded
     }
 
     /// Credentials of the peer: of the process that connected or listened.
@@ -24,7 +24,7 @@ public enum UnixSocket {
     private static let backlog: Int32 = 4_096
 
     /// Mode of a listener's file: for this user, or for all users.
-    private static func mode(isOpen: Bool) -> mode_t { isOpen ? 0o666 : 0o600 }
+    private static func socketFileMode(isOpen: Bool) -> mode_t { isOpen ? 0o666 : 0o600 }
 
     /// Creates a listening socket at `path`, replacing an existing file there.
     ///
@@ -34,7 +34,7 @@ public enum UnixSocket {
         let descriptor = try make()
         _ = unsafe unlink(path)
         // The file gets the mode of the socket, unix(7). A change of the umask would affect other threads.
-        guard fchmod(descriptor, mode(isOpen: false)) == 0,
+        guard fchmod(descriptor, socketFileMode(isOpen: false)) == 0,
             unsafe linux_bind_unix(descriptor, path, path.utf8.count) == 0
         else {
             let error = SystemError("bind a Unix socket")
@@ -47,7 +47,7 @@ public enum UnixSocket {
             throw error
         }
         // The umask of a broker would take the permissions of others away.
-        do throws(SystemError) { if isOpen { try setOpen(true, path) } } catch {
+        do throws(SystemError) { if isOpen { try setOpenToAllUsers(true, path: path) } } catch {
             Glibc.close(descriptor)
             throw error
         }
@@ -55,12 +55,14 @@ public enum UnixSocket {
     }
 
     /// Sets which users can connect to the listener at `path`.
-    public static func setOpen(_ isOpen: Bool, _ path: String) throws(SystemError) {
-        guard unsafe chmod(path, mode(isOpen: isOpen)) == 0 else { throw SystemError("chmod of a Unix socket") }
+    public static func setOpenToAllUsers(_ isOpen: Bool, path: String) throws(SystemError) {
+        guard unsafe chmod(path, socketFileMode(isOpen: isOpen)) == 0 else {
+            throw SystemError("chmod of a Unix socket")
+        }
     }
 
     /// Listens with a socket of the service manager. Clients then see this process as its owner, and the backlog is ours.
-    public static func listen(with descriptor: Int32) throws(SystemError) {
+    public static func listen(onInherited descriptor: Int32) throws(SystemError) {
         guard fcntl(descriptor, F_SETFL, O_NONBLOCK) == 0, fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0,
             Glibc.listen(descriptor, backlog) == 0
         else { throw SystemError("listen on the socket of the service manager") }
@@ -76,7 +78,7 @@ public enum UnixSocket {
     /// - Parameter listeners: Users who may listen there; nil for this user alone.
     /// - Throws: `SystemError`; `ENOENT` or `ECONNREFUSED` without a listener, `EAGAIN` if its backlog is full,
     ///   `EACCES` if another user listens.
-    public static func connect(to path: String, of listeners: Set<UInt32>? = nil) throws(SystemError) -> Int32 {
+    public static func connect(to path: String, ownedBy listeners: Set<UInt32>? = nil) throws(SystemError) -> Int32 {
         let descriptor = try make()
         guard unsafe linux_connect_unix(descriptor, path, path.utf8.count) == 0 else {
             let error = SystemError("connect a Unix socket")
@@ -138,52 +140,57 @@ public enum UnixSocket {
     }
 
     /// Reads available bytes into `target`, which must not be empty.
-    @unsafe public static func receive(_ descriptor: Int32, into target: UnsafeMutableRawBufferPointer) -> Transfer {
+    @unsafe public static func receive(_ descriptor: Int32, into target: UnsafeMutableRawBufferPointer)
+        -> TransferResult
+    {
         while true {
             let count = unsafe recv(descriptor, target.baseAddress, target.count, Int32(MSG_DONTWAIT))
-            if count > 0 { return .bytes(count) }
-            if count == 0 { return .ended }
+            if count > 0 { return .bytesTransferred(count) }
+            if count == 0 { return .connectionEnded }
             if errno == EAGAIN { return .wouldBlock }
-            guard errno == EINTR else { return .ended }
+            guard errno == EINTR else { return .connectionEnded }
         }
     }
 
     /// Writes as much of `source` as the kernel accepts. `source` must not be empty.
-    @unsafe public static func send(_ descriptor: Int32, _ source: UnsafeRawBufferPointer) -> Transfer {
+    @unsafe public static func send(_ descriptor: Int32, _ source: UnsafeRawBufferPointer) -> TransferResult {
         let flags = Int32(MSG_DONTWAIT | MSG_NOSIGNAL)
         while true {
             let count = unsafe Glibc.send(descriptor, source.baseAddress, source.count, flags)
-            if count >= 0 { return .bytes(count) }
+            if count >= 0 { return .bytesTransferred(count) }
             if errno == EAGAIN { return .wouldBlock }
-            guard errno == EINTR else { return .ended }
+            guard errno == EINTR else { return .connectionEnded }
         }
     }
 
     /// Maximum number of bytes copied per call where the kernel cannot send from a file.
-    private static let copyBytes = 65_536
+    private static let copyBufferBytes = 65_536
 
     /// Sends a part of a file as far as the kernel accepts it, without a copy where the file system supports that.
     ///
-    /// - Parameter count: Number of bytes from `offset`, at least 1.
+    /// - Parameter byteCount: Number of bytes from `offset`, at least 1.
     /// - Returns: `.ended` also for a file without these bytes: the receiver could not find the next message.
-    public static func send(_ descriptor: Int32, file: Int32, from offset: Int, count: Int) -> Transfer {
+    public static func sendFile(_ descriptor: Int32, file: Int32, fromOffset offset: Int, byteCount: Int)
+        -> TransferResult
+    {
         while true {
-            let sent = linux_send_file_part(file, descriptor, offset, UInt(count))
-            if sent > 0 { return .bytes(sent) }
+            let sent = linux_send_file_part(file, descriptor, offset, UInt(byteCount))
+            if sent > 0 { return .bytesTransferred(sent) }
             switch errno {
-            case _ where sent == 0: return .ended
+            case _ where sent == 0: return .connectionEnded
             case EAGAIN: return .wouldBlock
             case EINTR: continue
-            case EINVAL, ENOSYS, EOPNOTSUPP: return copy(descriptor, file, offset, min(count, copyBytes))
-            default: return .ended
+            case EINVAL, ENOSYS, EOPNOTSUPP:
+                return sendCopied(descriptor, file, offset, min(byteCount, copyBufferBytes))
+            default: return .connectionEnded
             }
         }
     }
 
-    private static func copy(_ descriptor: Int32, _ file: Int32, _ offset: Int, _ count: Int) -> Transfer {
+    private static func sendCopied(_ descriptor: Int32, _ file: Int32, _ offset: Int, _ count: Int) -> TransferResult {
         var bytes = [UInt8](repeating: 0, count: count)
         let read = unsafe pread(file, &bytes, count, off_t(offset))
-        guard read > 0 else { return .ended }
+        guard read > 0 else { return .connectionEnded }
         return unsafe bytes.withUnsafeBytes {
             unsafe send(descriptor, UnsafeRawBufferPointer(rebasing: $0[..<read]))
         }
@@ -195,7 +202,7 @@ public enum UnixSocket {
     }
 
     /// Blocks until the kernel accepts more output, at most `milliseconds`. For a process that is about to exit.
-    public static func awaitRoom(_ descriptor: Int32, milliseconds: Int32) {
+    public static func waitUntilWritable(_ descriptor: Int32, milliseconds: Int32) {
         var entry = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         _ = unsafe poll(&entry, 1, milliseconds)
     }

@@ -7,7 +7,7 @@ public enum Accounts {
     /// Buffer sizes in bytes. An entry that does not fit into the largest one counts as missing.
     private static let bufferSizes = [1_024, 16_384, 1 << 20]
     /// Maximum number of groups of a user: the kernel's NGROUPS_MAX.
-    private static let mostGroups: Int32 = 65_536
+    private static let maximumGroupsPerUser: Int32 = 65_536
 
     /// Returns the ID of the named user; nil if there is none.
     public static func user(named name: String) -> UInt32? {
@@ -50,7 +50,7 @@ public enum Accounts {
 
     private static func groups(ofName name: String, primary: UInt32) -> Set<UInt32> {
         var capacity: Int32 = 64
-        while capacity <= mostGroups {
+        while capacity <= maximumGroupsPerUser {
             var groups = [gid_t](repeating: 0, count: Int(capacity))
             var count = capacity
             if unsafe getgrouplist(name, primary, &groups, &count) >= 0 { return Set(groups.prefix(Int(count))) }

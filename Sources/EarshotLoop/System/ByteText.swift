@@ -4,14 +4,14 @@
 /// bytes go back to the system. Such scalars in the input are treated as invalid bytes, which makes the mapping
 /// reversible.
 public enum ByteText {
-    private static let base: UInt32 = 0x10FE00
-    private static let marks: ClosedRange<UInt32> = 0x10FE80...0x10FEFF
+    private static let scalarBase: UInt32 = 0x10FE00
+    private static let byteScalars: ClosedRange<UInt32> = 0x10FE80...0x10FEFF
     /// First UTF-8 byte of each such scalar; nearly absent from ordinary text.
-    private static let firstByte: UInt8 = 0xF4
+    private static let firstUTF8Byte: UInt8 = 0xF4
 
     /// Returns the text that represents `bytes`. O(bytes).
     public static func text(of bytes: [UInt8]) -> String {
-        if let text = String(validating: bytes, as: UTF8.self), !isMarked(text) { return text }
+        if let text = String(validating: bytes, as: UTF8.self), !containsNonUTF8Bytes(text) { return text }
         var text = String.UnicodeScalarView()
         var rest = bytes[...]
         while let byte = rest.first {
@@ -22,7 +22,7 @@ public enum ByteText {
                 rest.removeFirst(length)
             } else {
                 rest.removeFirst()
-                if let mark = Unicode.Scalar(base + UInt32(byte)) { text.append(mark) }
+                if let mark = Unicode.Scalar(scalarBase + UInt32(byte)) { text.append(mark) }
             }
         }
         return String(text)
@@ -41,15 +41,15 @@ public enum ByteText {
 
     /// Returns the bytes that `text` represents. O(text).
     public static func bytes(of text: String) -> [UInt8] {
-        guard isMarked(text) else { return Array(text.utf8) }
+        guard containsNonUTF8Bytes(text) else { return Array(text.utf8) }
         return text.unicodeScalars.flatMap { scalar in
             byte(of: scalar).map { [$0] } ?? Array(String(scalar).utf8)
         }
     }
 
     /// Returns the same bytes as a C string. A system call reads them up to the first zero.
-    public static func path(_ text: String) -> [CChar] {
-        guard !isMarked(text) else { return bytes(of: text).map { CChar(bitPattern: $0) } + [0] }
+    public static func cString(_ text: String) -> [CChar] {
+        guard !containsNonUTF8Bytes(text) else { return bytes(of: text).map { CChar(bitPattern: $0) } + [0] }
         let utf8 = text.utf8
         let bytes = utf8.span
         var path: [CChar] = []
@@ -62,16 +62,16 @@ public enum ByteText {
     }
 
     /// Returns whether the text represents bytes that are not UTF-8.
-    public static func isMarked(_ text: String) -> Bool {
+    public static func containsNonUTF8Bytes(_ text: String) -> Bool {
         // By pointer and without a branch for each byte, so that the compiler compares many at once.
         let isSuspect = unsafe text.utf8.withContiguousStorageIfAvailable { utf8 in
-            unsafe utf8.reduce(0 as UInt8) { $0 | ($1 == firstByte ? 1 : 0) } != 0
+            unsafe utf8.reduce(0 as UInt8) { $0 | ($1 == firstUTF8Byte ? 1 : 0) } != 0
         }
         return isSuspect != false && text.unicodeScalars.contains { byte(of: $0) != nil }
     }
 
     /// Returns the byte that a scalar represents; nil for an ordinary scalar.
     public static func byte(of scalar: Unicode.Scalar) -> UInt8? {
-        marks.contains(scalar.value) ? UInt8(scalar.value - base) : nil
+        byteScalars.contains(scalar.value) ? UInt8(scalar.value - scalarBase) : nil
     }
 }

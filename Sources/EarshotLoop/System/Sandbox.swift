@@ -23,13 +23,13 @@ public struct Sandbox: Sendable {
     }
 
     /// Files without secrets that libraries read at any time: random numbers, and libraries that they load themselves.
-    private static let usualPaths = [
+    private static let defaultRules = [
         Rule(path: "/dev/urandom", access: .read), Rule(path: "/dev/null", access: .write),
         Rule(path: "/lib", access: .read), Rule(path: "/lib64", access: .read), Rule(path: "/usr/lib", access: .read),
         Rule(path: "/usr/lib64", access: .read), Rule(path: "/etc/ld.so.cache", access: .read),
     ]
 
-    private var rules = Self.usualPaths
+    private var rules = Self.defaultRules
     /// Whether the process may listen on Unix sockets, and accept connections of sockets that listen already. No process may
     /// listen on further TCP ports.
     public var mayListen = false
@@ -40,14 +40,15 @@ public struct Sandbox: Sendable {
 
     /// Grants access. The rule concerns the file that has this path when the sandbox takes effect, not a later one. A path
     /// without a file has no effect.
-    public mutating func allow(_ access: Access, _ path: String) {
+    public mutating func allow(_ access: Access, path: String) {
         rules.append(Rule(path: path, access: access))
     }
 
     /// Restricts this process, which must not have started other threads: they would stay unrestricted.
     public func enter() -> Report {
         guard linux_is_single_threaded() != 0 else {
-            return Report(landlock: nil, hasFilter: false, obstacle: "the process has other threads")
+            return Report(
+                landlockVersion: nil, hasSystemCallFilter: false, missingPartReason: "the process has other threads")
         }
         return enterThread()
     }
@@ -55,7 +56,8 @@ public struct Sandbox: Sendable {
     /// Restricts the calling thread, and threads that it starts later.
     func enterThread() -> Report {
         guard linux_set_no_new_privileges() == 0 else {
-            return Report(landlock: nil, hasFilter: false, obstacle: "\(SystemError("no_new_privs"))")
+            return Report(
+                landlockVersion: nil, hasSystemCallFilter: false, missingPartReason: "\(SystemError("no_new_privs"))")
         }
         var obstacles: [String] = []
         var landlock: Int?
@@ -65,8 +67,8 @@ public struct Sandbox: Sendable {
         let hasFilter = sandbox_filter_calls(Int32(uses)) == 0
         if !hasFilter { obstacles.append("\(SystemError("seccomp"))") }
         return Report(
-            landlock: landlock, hasFilter: hasFilter,
-            obstacle: obstacles.isEmpty ? nil : obstacles.joined(separator: "; "))
+            landlockVersion: landlock, hasSystemCallFilter: hasFilter,
+            missingPartReason: obstacles.isEmpty ? nil : obstacles.joined(separator: "; "))
     }
 
     /// - Returns: Version of Landlock.
@@ -77,26 +79,27 @@ public struct Sandbox: Sendable {
         let set = sandbox_make_rules(version, UInt64(ports))
         guard set >= 0 else { throw SystemError("landlock_create_ruleset") }
         defer { close(set) }
-        for rule in rules { try grant(rule, in: set, version) }
+        for rule in rules { try addRule(rule, toRuleset: set, version: version) }
         guard sandbox_apply_rules(set) == 0 else { throw SystemError("landlock_restrict_self") }
         return Int(version)
     }
 
-    private func grant(_ rule: Rule, in set: Int32, _ version: Int32) throws(SystemError) {
-        let descriptor = unsafe open(ByteText.path(rule.path), linux_o_path | O_CLOEXEC)
+    private func addRule(_ rule: Rule, toRuleset set: Int32, version: Int32) throws(SystemError) {
+        let descriptor = unsafe open(ByteText.cString(rule.path), linux_o_path | O_CLOEXEC)
         guard descriptor >= 0 else { return }
         defer { close(descriptor) }
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0 else { throw SystemError("fstat") }
         let isFolder = status.st_mode & S_IFMT == S_IFDIR
-        guard sandbox_grant(set, descriptor, rule.access.rights(isFolder: isFolder, version)) == 0 else {
+        guard sandbox_grant(set, descriptor, rule.access.landlockRights(isFolder: isFolder, version: version)) == 0
+        else {
             throw SystemError("landlock_add_rule")
         }
     }
 }
 
 extension Sandbox.Access {
-    fileprivate func rights(isFolder: Bool, _ version: Int32) -> UInt64 {
+    fileprivate func landlockRights(isFolder: Bool, version: Int32) -> UInt64 {
         var rights = SANDBOX_FS_READ_FILE
         if isFolder { rights |= SANDBOX_FS_READ_DIR }
         switch self {
@@ -114,10 +117,10 @@ extension Sandbox {
     public struct Report: Equatable, Sendable {
         /// Version of Landlock's interface in the kernel; nil without Landlock. Version 1 (Linux 5.13) restricts files, 4 (6.7)
         /// TCP ports, 6 (6.12) signals and abstract sockets.
-        public let landlock: Int?
+        public let landlockVersion: Int?
         /// Whether the filter of system calls is installed.
-        public let hasFilter: Bool
+        public let hasSystemCallFilter: Bool
         /// Reason why a part is missing; nil if none is.
-        public let obstacle: String?
+        public let missingPartReason: String?
     }
 }

@@ -12,7 +12,7 @@ internal import Glibc
     }
 
     /// Calls a function that returns a static text, and has no parameter or one that may be 0 or NULL.
-    public func text(_ function: String) -> String? {
+    public func textResult(ofFunction function: String) -> String? {
         // By the calling conventions of Linux, a function without parameters ignores the argument.
         typealias Function = @convention(c) (Int) -> UnsafePointer<CChar>?
         guard let symbol = unsafe dlsym(handle, function) else { return nil }
@@ -20,7 +20,7 @@ internal import Glibc
     }
 
     /// Calls a function that writes the three numbers of a version to its parameters.
-    public func version(_ function: String) -> String? {
+    public func versionResult(ofFunction function: String) -> String? {
         typealias Function =
             @convention(c) (
                 UnsafeMutablePointer<Int32>, UnsafeMutablePointer<Int32>, UnsafeMutablePointer<Int32>
@@ -32,7 +32,7 @@ internal import Glibc
     }
 
     /// Calls a function without parameters that returns a 32-bit number.
-    public func number(_ function: String) -> UInt32? {
+    public func numberResult(ofFunction function: String) -> UInt32? {
         typealias Function = @convention(c) () -> UInt32
         guard let symbol = unsafe dlsym(handle, function) else { return nil }
         return unsafe unsafeBitCast(symbol, to: Function.self)()

@@ -20,7 +20,7 @@ public struct SystemError: Error, Equatable, CustomStringConvertible {
 
     /// Whether the call will fail again until an administrator changes the system: a path or permission, not a
     /// shortage.
-    public var isLasting: Bool {
+    public var isPersistent: Bool {
         switch number {
         case EACCES, EPERM, EROFS, ENOENT, ENOTDIR, EISDIR, EEXIST, ELOOP, ENAMETOOLONG, ENODEV, ENXIO, EAFNOSUPPORT,
             EADDRNOTAVAIL:

@@ -32,7 +32,7 @@ public struct UserList: Equatable, Sendable {
             let isGroup = name.hasPrefix("@")
             let text = isGroup ? String(name.dropFirst()) : name
             // Like chown(1): a name of digits that exists goes before the number.
-            guard let id = (isGroup ? Accounts.group(named: text) : Accounts.user(named: text)) ?? Self.number(text)
+            guard let id = (isGroup ? Accounts.group(named: text) : Accounts.user(named: text)) ?? Self.parseID(text)
             else {
                 throw UnknownName(name: name)
             }
@@ -49,12 +49,12 @@ public struct UserList: Equatable, Sendable {
     }
 
     /// Returns the ID of a user by name or number; nil if there is no user of this name.
-    public static func user(_ text: String) -> UInt32? {
-        text.hasPrefix("@") ? nil : Accounts.user(named: text) ?? number(text)
+    public static func parseUserID(_ text: String) -> UInt32? {
+        text.hasPrefix("@") ? nil : Accounts.user(named: text) ?? parseID(text)
     }
 
     /// The largest number means no user to chown(2).
-    private static func number(_ text: String) -> UInt32? {
+    private static func parseID(_ text: String) -> UInt32? {
         guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
         return UInt32(text).flatMap { $0 == .max ? nil : $0 }
     }

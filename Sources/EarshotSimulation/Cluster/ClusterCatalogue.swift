@@ -12,7 +12,7 @@ struct ClusterCatalogue {
             return String(repeating: "0", count: 64 - digits.count) + digits
         }
 
-        var fields: String { "x-key: \(key)\nx-fetch: \(fetch)" }
+        var headerFields: String { "x-key: \(key)\nx-fetch: \(fetch)" }
 
         init(key: Int, fetch: Int) {
             self.key = key
@@ -20,14 +20,16 @@ struct ClusterCatalogue {
         }
 
         /// Parses response fields; nil without the two fields.
-        init?(fields: [UInt8]) {
-            guard let key = Self.number("x-key: ", in: fields), let fetch = Self.number("x-fetch: ", in: fields) else {
+        init?(headerFields: [UInt8]) {
+            guard let key = Self.numberField("x-key: ", in: headerFields),
+                let fetch = Self.numberField("x-fetch: ", in: headerFields)
+            else {
                 return nil
             }
             self.init(key: key, fetch: fetch)
         }
 
-        private static func number(_ name: String, in bytes: [UInt8]) -> Int? {
+        private static func numberField(_ name: String, in bytes: [UInt8]) -> Int? {
             let name = Array(name.utf8)
             for line in bytes.split(separator: UInt8(ascii: "\n")) where line.starts(with: name) {
                 return Int(String(decoding: line.dropFirst(name.count), as: UTF8.self))
@@ -40,9 +42,9 @@ struct ClusterCatalogue {
     static let keys = 100
     /// Keys that few clients request, so that a transfer may be for one request.
     static let rareKeys = 100...4_000
-    static let limits = [1, 2, 3, 4, 2, 6]
-    static let spacings = [0, 0, 20, 0, 50, 0]
-    static var origins: Int { limits.count }
+    static let originLimits = [1, 2, 3, 4, 2, 6]
+    static let originSpacingsMilliseconds = [0, 0, 20, 0, 50, 0]
+    static var origins: Int { originLimits.count }
 
     static func origin(of key: Int) -> Int { key % origins }
 
@@ -54,19 +56,20 @@ struct ClusterCatalogue {
     }
 
     /// Key to which a response redirects; nil for none.
-    static func redirect(of key: Int) -> Int? { key % 17 == 3 ? key + 1 : nil }
+    static func redirectTarget(of key: Int) -> Int? { key % 17 == 3 ? key + 1 : nil }
 
     /// Key whose response answers a request.
-    static func target(of key: Int) -> Int { redirect(of: key).map { target(of: $0) } ?? key }
+    static func finalKey(of key: Int) -> Int { redirectTarget(of: key).map { finalKey(of: $0) } ?? key }
 
-    static func length(of key: Int) -> Int { key % 23 == 5 ? 0 : key * 37 % 700 + 1 }
+    static func bodyLength(of key: Int) -> Int { key % 23 == 5 ? 0 : key * 37 % 700 + 1 }
 
     /// Limits of the origins, the same in all nodes.
-    static let rules: OriginRules = {
+    static let originRules: OriginRules = {
         var rules = OriginRules()
         for number in 0..<origins {
             guard let pattern = OriginPattern("http://o\(number).test") else { preconditionFailure("a valid origin") }
-            rules.rules[pattern] = OriginRules.Terms(limit: limits[number], spacingMilliseconds: spacings[number])
+            rules.rules[pattern] = OriginRules.RuleTerms(
+                maximumTransfers: originLimits[number], spacingMilliseconds: originSpacingsMilliseconds[number])
         }
         return rules
     }()
@@ -74,5 +77,5 @@ struct ClusterCatalogue {
 
 extension ClusterCatalogue {
     /// Keys whose responses redirect to a key.
-    static func sources(of key: Int) -> [Int] { redirect(of: key - 1) == key ? [key - 1] : [] }
+    static func sources(of key: Int) -> [Int] { redirectTarget(of: key - 1) == key ? [key - 1] : [] }
 }

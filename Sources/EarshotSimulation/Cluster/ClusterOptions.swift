@@ -5,14 +5,14 @@ public struct ClusterOptions: Sendable {
     /// Events before requests and faults stop.
     public var steps: Int
     /// Number of nodes; nil for 3 to 7, by the seed.
-    public var nodes: Int?
+    public var nodeCount: Int?
     public var canary: ClusterCanary?
     /// Excluded faults.
     public var excludedFaults: Set<ClusterFault> = []
     /// Number of steps before a failure of which a repetition keeps a trace; 0 for no repetition.
     public var tracedSteps = 4_000
     /// First step of which the run keeps a trace.
-    var tracesFrom: Int?
+    var firstTracedStep: Int?
 
     public init(seed: UInt64, steps: Int) {
         self.seed = seed
@@ -45,27 +45,27 @@ public enum ClusterFault: String, CaseIterable, Hashable, Sendable {
     /// Clients die, and ask again elsewhere.
     case clientDeath = "client-death"
     /// Some notifications never arrive.
-    case lostNotices = "lost-notices"
+    case lostNotifications = "lost-notices"
     /// Origins answer some requests with 429 or 503.
     case refusals
     /// Some transfers take many seconds.
     case longTransfers = "long-transfers"
     /// A node resolves no names for a while. No request of another node may fail for it.
-    case noWayOut = "no-way-out"
+    case nameResolutionOutage = "no-way-out"
 }
 
 /// Deliberate fault of the apparatus. A check must detect it.
 public enum ClusterCanary: String, CaseIterable, Sendable {
     /// Some ends of attempts do not reach the engine.
-    case losesEnds = "loses-ends"
+    case losesCompletions = "loses-ends"
     /// Wants are not asserted again, and notifications are lost.
-    case assertsNothing = "asserts-nothing"
+    case neverReassertsWants = "asserts-nothing"
     /// A node starts flights that another node runs.
     case startsWithoutGrant = "starts-without-grant"
     /// Results are delivered to other flights.
-    case exchangesResults = "exchanges-results"
+    case swapsResults = "exchanges-results"
     /// Withdrawals do not reach the engine.
-    case dropsWithdrawals = "drops-withdrawals"
+    case losesWithdrawals = "drops-withdrawals"
     /// Nodes ignore notifications to abort attempts.
     case ignoresAborts = "ignores-aborts"
     /// The engine accepts the end of an attempt that has lost its flight.
@@ -75,24 +75,24 @@ public enum ClusterCanary: String, CaseIterable, Sendable {
     /// The engine learns of too high limits.
     case ignoresLimits = "ignores-limits"
     /// Results answer requests that are younger.
-    case answersEarlier = "answers-earlier"
+    case answersWithOlderResults = "answers-earlier"
     /// The flights of dead nodes are never returned.
-    case reapsNothing = "reaps-nothing"
+    case neverReapsDeadNodes = "reaps-nothing"
     /// Some terminals do not reach their clients.
     case losesTerminals = "loses-terminals"
     /// A shell does not release bodies.
-    case keepsBodies = "keeps-bodies"
+    case leaksBodies = "keeps-bodies"
 
     /// Invariants of which it violates one first.
     public var invariants: Set<Int> {
         switch self {
-        case .losesEnds, .dropsWithdrawals: [1, 4, 12]
-        case .assertsNothing, .losesTerminals, .exchangesResults, .servesAnotherBody, .answersEarlier: [1]
+        case .losesCompletions, .losesWithdrawals: [1, 4, 12]
+        case .neverReassertsWants, .losesTerminals, .swapsResults, .servesAnotherBody, .answersWithOlderResults: [1]
         case .startsWithoutGrant: [3]
         case .ignoresAborts: [4]
         case .acceptsStaleTokens: [3, 9]
         case .ignoresLimits: [9]
-        case .reapsNothing, .keepsBodies: [12]
+        case .neverReapsDeadNodes, .leaksBodies: [12]
         }
     }
 }

@@ -20,7 +20,7 @@ public enum ClusterSimulation {
     private static func history(_ options: ClusterOptions, until step: Int) -> [String] {
         guard options.tracedSteps > 0 else { return [] }
         var options = options
-        options.tracesFrom = max(0, step - options.tracedSteps)
+        options.firstTracedStep = max(0, step - options.tracedSteps)
         var trial = ClusterTrial(options)
         do throws(Violation) { try trial.run() } catch {}
         return trial.trace
@@ -29,16 +29,16 @@ public enum ClusterSimulation {
 
 /// Statistics of a run without violations.
 public struct ClusterReport: Equatable, Sendable {
-    public var nodes = 0
+    public var nodeCount = 0
     /// Requests of clients, and those of them that got a terminal.
-    public var requests = 0
-    public var answered = 0
+    public var requestCount = 0
+    public var answeredRequests = 0
     /// Transfers from origins.
-    public var fetches = 0
+    public var originFetches = 0
     /// Bodies read from other nodes.
-    public var pulls = 0
+    public var pulledBodies = 0
     /// Transfers during which another one of the same key ran in another node, while faults permitted that.
-    public var duplicates = 0
+    public var duplicateFetches = 0
     public var fakeSeconds = 0
     /// Numbers of faults by kind.
     public var faults: [String: Int] = [:]
@@ -62,24 +62,24 @@ public enum ClusterCanaries {
     /// Steps of one run. Some canaries need a situation that is rare.
     private static func steps(for canary: ClusterCanary) -> Int {
         switch canary {
-        case .losesEnds, .assertsNothing, .startsWithoutGrant, .exchangesResults, .acceptsStaleTokens,
+        case .losesCompletions, .neverReassertsWants, .startsWithoutGrant, .swapsResults, .acceptsStaleTokens,
             .servesAnotherBody,
-            .ignoresLimits, .answersEarlier, .losesTerminals, .keepsBodies:
+            .ignoresLimits, .answersWithOlderResults, .losesTerminals, .leaksBodies:
             6_000
-        case .dropsWithdrawals: 15_000
-        case .ignoresAborts, .reapsNothing: 60_000
+        case .losesWithdrawals: 15_000
+        case .ignoresAborts, .neverReapsDeadNodes: 60_000
         }
     }
 
     /// Faults of the run. A canary is found sooner without windows and without the faults that have its effect.
     private static func faults(for canary: ClusterCanary) -> Set<ClusterFault> {
         switch canary {
-        case .losesEnds, .assertsNothing, .startsWithoutGrant, .exchangesResults, .acceptsStaleTokens,
+        case .losesCompletions, .neverReassertsWants, .startsWithoutGrant, .swapsResults, .acceptsStaleTokens,
             .servesAnotherBody,
-            .ignoresLimits, .answersEarlier, .losesTerminals, .keepsBodies, .dropsWithdrawals:
+            .ignoresLimits, .answersWithOlderResults, .losesTerminals, .leaksBodies, .losesWithdrawals:
             []
         case .ignoresAborts: [.longTransfers]
-        case .reapsNothing: [.cutConnection, .nodeDeath]
+        case .neverReapsDeadNodes: [.cutConnection, .nodeDeath]
         }
     }
 
@@ -88,7 +88,7 @@ public enum ClusterCanaries {
         for seed in 1...6 as ClosedRange<UInt64> {
             var options = ClusterOptions(seed: seed, steps: steps(for: canary))
             options.canary = canary
-            options.nodes = 4
+            options.nodeCount = 4
             options.excludedFaults = Set(ClusterFault.allCases).subtracting(faults(for: canary))
             options.tracedSteps = 0
             do throws(ClusterFailure) {

@@ -19,76 +19,76 @@ struct ClusterTrial {
     var random: SeededGenerator
     var now = 0
     var step = 0
-    private var entries = Heap<ClusterEntry>()
-    private var serial = 0
+    private var plannedEntries = Heap<ClusterEntry>()
+    private var lastEntrySerial = 0
     var nodes: [ClusterNode] = []
-    var engine = SimulatedEngine(microseconds: 0)
+    var engine = SimulatedEngine(clockMicroseconds: 0)
     /// Difference of the engine's clock, which is a calendar's.
-    var engineOffset = 1_750_000_000_000
+    var engineClockOffsetMilliseconds = 1_750_000_000_000
     var isEngineUp = true
     /// Copies of the engine, one for each tenth of the last second.
     var snapshots: [(time: Int, engine: SimulatedEngine)] = []
     var expectations = ClusterExpectations()
     /// Pairs of nodes, the smaller number first, that cannot reach each other.
-    var separated: Set<[Int]> = []
+    var partitionedNodePairs: Set<[Int]> = []
     /// End of the window in which more attempts than one of a key are permitted.
-    var windowEnd = 0
+    var duplicatesWindowEnd = 0
     /// Time until which results may seem younger than they are.
     var clockWindowEnd = 0
     /// Memberships that ended, and the times at which nothing of them may be left.
-    var retired: [(node: NodeID, due: Int)] = []
-    var longestDelay = 15
+    var endedMemberships: [(node: NodeID, due: Int)] = []
+    var maximumDelayMilliseconds = 15
     /// Mean time between faults.
-    let faultMilliseconds: Int
+    let meanFaultIntervalMilliseconds: Int
     /// Whether requests and faults have stopped.
     var isEnding = false
     var report = ClusterReport()
     private(set) var trace: [String] = []
     var lastNumber: UInt64 = 0
-    var lastFetch = 0
+    var lastFetchNumber = 0
     /// Step of the latest audit.
-    var lastAudit = 0
+    var lastAuditStep = 0
     /// Transfers that began in the present pass.
-    var begun: [(node: Int, worker: WorkerID, attempt: AttemptID)] = []
+    var startedTransfers: [(node: Int, worker: WorkerID, attempt: AttemptID)] = []
 
     init(_ options: ClusterOptions) {
         self.options = options
         random = SeededGenerator(seed: options.seed)
-        faultMilliseconds = [500, 2_000, 6_000, 15_000][random.below(4)]
-        let count = options.nodes ?? 3 + random.below(5)
-        report.nodes = count
+        meanFaultIntervalMilliseconds = [500, 2_000, 6_000, 15_000][random.number(below: 4)]
+        let count = options.nodeCount ?? 3 + random.number(below: 5)
+        report.nodeCount = count
         for number in 0..<count {
-            nodes.append(ClusterNode(number: number, life: 1, seed: random.next(), now: tick))
-            begin(number)
+            nodes.append(ClusterNode(nodeNumber: number, lifeNumber: 1, seed: random.next(), now: currentTick))
+            startNode(number)
         }
-        plan(1_000 + random.below(4_000), .fault)
-        plan(5_000, .workersFail)
+        planEvent(1_000 + random.number(below: 4_000), .injectFault)
+        planEvent(5_000, .workersFail)
     }
 
     // MARK: Time
 
-    var tick: Tick { Tick(nanoseconds: Int64(now) * 1_000_000) }
+    var currentTick: MonotonicTime { MonotonicTime(nanoseconds: Int64(now) * 1_000_000) }
 
-    mutating func plan(_ delay: Int, _ plannedEvent: PlannedClusterEvent) {
-        serial += 1
-        entries.insert(ClusterEntry(time: now + delay, serial: serial, plannedEvent: plannedEvent))
+    mutating func planEvent(_ delay: Int, _ plannedEvent: PlannedClusterEvent) {
+        lastEntrySerial += 1
+        plannedEntries.insert(ClusterEntry(time: now + delay, serial: lastEntrySerial, plannedEvent: plannedEvent))
     }
 
     /// A number from the range.
-    mutating func draw(_ range: ClosedRange<Int>) -> Int {
-        range.lowerBound + random.below(range.upperBound - range.lowerBound + 1)
+    mutating func drawNumber(_ range: ClosedRange<Int>) -> Int {
+        range.lowerBound + random.number(below: range.upperBound - range.lowerBound + 1)
     }
 
-    mutating func number() -> UInt64 {
+    mutating func nextNumber() -> UInt64 {
         lastNumber += 1
         return lastNumber
     }
 
-    func has(_ fault: ClusterFault) -> Bool { !isEnding && !options.excludedFaults.contains(fault) }
+    func isEnabled(_ fault: ClusterFault) -> Bool { !isEnding && !options.excludedFaults.contains(fault) }
 
     /// Keeps a line of the trace.
-    mutating func note(_ line: @autoclosure () -> String) {
-        guard let first = options.tracesFrom, step >= first else { return }
+    mutating func appendTrace(_ line: @autoclosure () -> String) {
+        guard let first = options.firstTracedStep, step >= first else { return }
         trace.append("\(now) \(line())")
     }
 
@@ -96,23 +96,23 @@ struct ClusterTrial {
 
     /// Runs with requests and faults, then without both until nothing is left.
     mutating func run() throws(Violation) {
-        while step < options.steps { try next() }
+        while step < options.steps { try executeNextEvent() }
         try finish()
         report.fakeSeconds = now / 1_000
     }
 
     /// Lets the next thing happen.
-    mutating func next() throws(Violation) {
-        guard let entry = entries.popMin() else { preconditionFailure("heartbeats never end") }
+    mutating func executeNextEvent() throws(Violation) {
+        guard let entry = plannedEntries.popMin() else { preconditionFailure("heartbeats never end") }
         now = max(now, entry.time)
         step += 1
-        engine.microseconds = (now + engineOffset) * 1_000
-        if has(.failover), snapshots.last.map({ now - $0.time >= 100 }) ?? true {
+        engine.clockMicroseconds = (now + engineClockOffsetMilliseconds) * 1_000
+        if isEnabled(.failover), snapshots.last.map({ now - $0.time >= 100 }) ?? true {
             snapshots.append((now, engine))
             if snapshots.count > 10 { snapshots.removeFirst() }
         }
         try handle(entry.plannedEvent)
-        if step.isMultiple(of: 2_000) { try checkProgress() }
+        if step.isMultiple(of: 2_000) { try checkRequestAges() }
     }
 
     private mutating func handle(_ plannedEvent: PlannedClusterEvent) throws(Violation) {
@@ -121,14 +121,14 @@ struct ClusterTrial {
         case .deliver(let node, let link, let event): try deliver(event, node, link)
         case .connect(let node, let life): connect(node, life)
         case .heartbeat(let node, let link): try heartbeat(node, link)
-        case .engineUp:
-            note("the engine is up")
+        case .engineRecovers:
+            appendTrace("the engine is up")
             isEngineUp = true
         case .wake(let node, let life):
-            guard isLive(node, life), let wake = nodes[node].wake, wake <= now else { return }
-            nodes[node].wake = nil
-            try pass(node) { _, _ in }
-        case .begin(let node, let life): if nodes[node].life == life, !nodes[node].isAlive { restart(node) }
+            guard isCurrentLife(node, life), let wake = nodes[node].wakeTime, wake <= now else { return }
+            nodes[node].wakeTime = nil
+            try runPass(node) { _, _ in }
+        case .begin(let node, let life): if nodes[node].lifeNumber == life, !nodes[node].isAlive { restartNode(node) }
         case .workerBegins(let node, let life, let isPuller): try workerBegins(node, life, isPuller: isPuller)
         case .transferEnds(let node, let life, let worker, let attempt):
             try transferEnds(node, life, worker, attempt)
@@ -139,20 +139,21 @@ struct ClusterTrial {
             try pullEnds(node, life, worker, attempt, content, length, code)
         case .clientsAct(let node, let life): try clientsAct(node, life)
         case .clientBegins(let node, let life, let isWatcher):
-            if isLive(node, life) { try clientBegins(node, isWatcher: isWatcher) }
+            if isCurrentLife(node, life) { try clientBegins(node, isWatcher: isWatcher) }
         case .acknowledge(let node, let life, let client, let sequence):
-            guard isLive(node, life) else { return }
-            try pass(node) { core, now in core.received(.acknowledge(sequence), from: client, now: now) }
+            guard isCurrentLife(node, life) else { return }
+            try runPass(node) { core, now in core.clientMessageReceived(.acknowledge(sequence), from: client, now: now)
+            }
         case .resubmit(let keys): try resubmit(keys)
-        case .fault: try injectFault()
+        case .injectFault: try injectFault()
         case .workersFail: try injectWorkerFault()
         case .heal(let node): nodes[node].isCutOff = false
-        case .healPair(let first, let second): separated.remove([first, second])
-        case .networkRecovers: longestDelay = 15
+        case .healPair(let first, let second): partitionedNodePairs.remove([first, second])
+        case .networkRecovers: maximumDelayMilliseconds = 15
         }
     }
 
-    func isLive(_ node: Int, _ life: Int) -> Bool { nodes[node].isAlive && nodes[node].life == life }
+    func isCurrentLife(_ node: Int, _ life: Int) -> Bool { nodes[node].isAlive && nodes[node].lifeNumber == life }
 }
 
 /// Something that will happen in a simulated cluster.
@@ -162,7 +163,7 @@ enum PlannedClusterEvent {
     case deliver(node: Int, link: Int, EngineEvent)
     case connect(node: Int, life: Int)
     case heartbeat(node: Int, link: Int)
-    case engineUp
+    case engineRecovers
     // Nodes.
     case wake(node: Int, life: Int)
     case begin(node: Int, life: Int)
@@ -178,7 +179,7 @@ enum PlannedClusterEvent {
     case acknowledge(node: Int, life: Int, ClientID, UInt64)
     case resubmit([Int])
     // Faults.
-    case fault
+    case injectFault
     case workersFail
     case heal(node: Int)
     case healPair(Int, Int)

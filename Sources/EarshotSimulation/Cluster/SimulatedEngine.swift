@@ -13,7 +13,7 @@ public struct SimulatedEngine: Sendable {
         /// Whether cool-downs do not apply.
         let isCredentialed: Bool
 
-        static let shared = Lane(node: nil, isCredentialed: false)
+        static let anyNode = Lane(node: nil, isCredentialed: false)
     }
 
     enum State: Equatable, Sendable {
@@ -26,23 +26,23 @@ public struct SimulatedEngine: Sendable {
         let origin: ClusterKey
         var lane: Lane
         var priority: PriorityClass
-        let arrival: Int
-        var wants: [NodeID]
+        let arrivalMilliseconds: Int
+        var wantingNodes: [NodeID]
         let record: [UInt8]
 
-        var score: Int { arrival - Int(priority.rawValue) * EngineLimits.classMilliseconds }
+        var score: Int { arrivalMilliseconds - Int(priority.rawValue) * EngineLimits.classAdvantageMilliseconds }
     }
 
     struct Origin: Sendable {
         var limit: Int
-        var spacing: Int
-        var running = 0
+        var spacingMilliseconds: Int
+        var runningTransfers = 0
         var nextStart = 0
         var coolDownEnd = 0
         var coolDownStart = 0
         var refusalsInRow = 0
         /// Last token at the time of the last refusal.
-        var refusedAt: UInt64 = 0
+        var refusalToken: UInt64 = 0
         /// Lanes with queued flights, in the order of their first one.
         var lanes: [Lane] = []
         /// End of the memory of an idle origin.
@@ -60,19 +60,19 @@ public struct SimulatedEngine: Sendable {
     /// Whether idle origins never expire once they are kept, as in a server whose clock is not the simulated one.
     var remembersOrigins = false
     /// The engine's time in microseconds.
-    public var microseconds: Int
-    var now: Int { microseconds / 1_000 }
+    public var clockMicroseconds: Int
+    var now: Int { clockMicroseconds / 1_000 }
     /// Ends of leases; 0 for a node that is being reaped.
     var nodes: [NodeID: Int] = [:]
-    var relations: [NodeID: Set<ClusterKey>] = [:]
+    var flightKeysByNode: [NodeID: Set<ClusterKey>] = [:]
     var flights: [ClusterKey: Flight] = [:]
     var results: [ClusterKey: (time: Int, result: [UInt8])] = [:]
     private var latestHeartbeat = 0
     /// Whether the clock shows a time before the latest heartbeat.
     var hasClockGoneBack: Bool { now < latestHeartbeat }
     var origins: [ClusterKey: Origin] = [:]
-    var ready: [NodeID?: [String: Int]] = [:]
-    var paused: [ClusterKey: Int] = [:]
+    var readyLanesByNode: [NodeID?: [String: Int]] = [:]
+    var pausedOrigins: [ClusterKey: Int] = [:]
     /// Times at which nodes found fewer flights than they have slots.
     var idleTimes: [NodeID: Int] = [:]
     /// Last fencing token.
@@ -80,8 +80,8 @@ public struct SimulatedEngine: Sendable {
     /// Notifications since the last call of `takeNotifications`.
     private var notifications: [(node: NodeID, event: EngineEvent)] = []
 
-    public init(microseconds: Int) {
-        self.microseconds = microseconds
+    public init(clockMicroseconds: Int) {
+        self.clockMicroseconds = clockMicroseconds
     }
 
     /// Removes and returns the notifications, in order.
@@ -101,8 +101,8 @@ public struct SimulatedEngine: Sendable {
         if nodes.isEmpty {
             // The rest of a cluster whose nodes all died.
             flights = [:]
-            origins = origins.filter { $0.value.running == 0 && $0.value.lanes.isEmpty }
-            (ready, paused, idleTimes) = ([:], [:], [:])
+            origins = origins.filter { $0.value.runningTransfers == 0 && $0.value.lanes.isEmpty }
+            (readyLanesByNode, pausedOrigins, idleTimes) = ([:], [:], [:])
         }
         // A lease of another node ends later than a new one only if the clock went back.
         for other in nodes.keys { nodes[other] = nodes[other].map { min($0, now + leaseMilliseconds) } }
@@ -116,36 +116,36 @@ public struct SimulatedEngine: Sendable {
     /// Returns the attempts of one dead node, and drops its wants.
     ///
     /// - Returns: the number of its flights, and whether another call is needed.
-    public mutating func reap(leaving: NodeID? = nil) -> (count: Int, hasMore: Bool) {
+    public mutating func reapDeadNode(leaving: NodeID? = nil) -> (count: Int, hasMore: Bool) {
         if let leaving, nodes[leaving] != nil { nodes[leaving] = 0 }
         let expired = nodes.filter { $0.value <= now }
         guard
             let dead = expired.min(by: { ($0.value, $0.key.description) < ($1.value, $1.key.description) })?.key
         else { return (0, false) }
-        let keys = relations.removeValue(forKey: dead) ?? []
-        var changed = cutPauses(keys.compactMap { flights[$0]?.origin })
+        let keys = flightKeysByNode.removeValue(forKey: dead) ?? []
+        var changed = shortenPauses(keys.compactMap { flights[$0]?.origin })
         for key in keys {
             guard var flight = flights[key] else { continue }
-            let isWanted = flight.wants.contains(dead)
-            flight.wants.removeAll { $0 == dead }
+            let isWanted = flight.wantingNodes.contains(dead)
+            flight.wantingNodes.removeAll { $0 == dead }
             switch flight.state {
             case .running(dead, _):
-                changeOrigin(of: flight) { $0.running = max(0, $0.running - 1) }
-                changed.mark(flight.origin)
-                if flight.wants.isEmpty { flights[key] = nil } else { requeue(key, flight) }
+                changeOrigin(of: flight) { $0.runningTransfers = max(0, $0.runningTransfers - 1) }
+                changed.markChanged(flight.origin)
+                if flight.wantingNodes.isEmpty { flights[key] = nil } else { requeue(key, flight) }
             case .running(let runner, let token):
                 flights[key] = flight
-                if flight.wants.isEmpty, isWanted { notify(runner, .aborted(key, token)) }
+                if flight.wantingNodes.isEmpty, isWanted { notify(runner, .attemptAborted(key, token)) }
             case .queued:
-                flights[key] = flight.wants.isEmpty ? nil : flight
-                if flight.wants.isEmpty { changed.mark(flight.origin) }
+                flights[key] = flight.wantingNodes.isEmpty ? nil : flight
+                if flight.wantingNodes.isEmpty { changed.markChanged(flight.origin) }
             }
         }
         updateOrigins(changed, caller: dead)
         nodes[dead] = nil
-        ready[dead] = nil
+        readyLanesByNode[dead] = nil
         idleTimes[dead] = nil
-        wakeOne(nil)
+        wakeIdleNode(nil)
         return (keys.count, nodes.values.contains { $0 <= now })
     }
 
@@ -156,7 +156,7 @@ public struct SimulatedEngine: Sendable {
     mutating func notify(_ node: NodeID, _ event: EngineEvent) { notifications.append((node, event)) }
 
     mutating func nextToken() -> FencingToken {
-        lastToken = max(lastToken + 1, UInt64(microseconds))
+        lastToken = max(lastToken + 1, UInt64(clockMicroseconds))
         return FencingToken(lastToken)
     }
 
@@ -168,7 +168,7 @@ public struct SimulatedEngine: Sendable {
     /// Cuts pauses of origins that a call reads to their lengths, after the engine's clock went back.
     ///
     /// - Returns: the origins with such a pause, which the caller settles.
-    mutating func cutPauses(_ keys: [ClusterKey]) -> [ClusterKey: Bool] {
+    mutating func shortenPauses(_ keys: [ClusterKey]) -> [ClusterKey: Bool] {
         var cut: [ClusterKey: Bool] = [:]
         for key in keys {
             guard var origin = origin(key) else { continue }
@@ -177,8 +177,8 @@ public struct SimulatedEngine: Sendable {
                 origin.coolDownStart = now
                 cut[key] = true
             }
-            if origin.nextStart > now + origin.spacing {
-                origin.nextStart = now + origin.spacing
+            if origin.nextStart > now + origin.spacingMilliseconds {
+                origin.nextStart = now + origin.spacingMilliseconds
                 cut[key] = true
             }
             if cut[key] != nil { origins[key] = origin }
@@ -188,16 +188,16 @@ public struct SimulatedEngine: Sendable {
 
     /// Changes an origin, which the caller settles afterwards.
     private mutating func changeOrigin(of flight: Flight, _ change: (inout Origin) -> Void) {
-        var origin = origin(flight.origin) ?? Origin(limit: 1, spacing: 0)
+        var origin = origin(flight.origin) ?? Origin(limit: 1, spacingMilliseconds: 0)
         change(&origin)
         origin.expiry = nil
         origins[flight.origin] = origin
     }
 
-    mutating func save(_ key: ClusterKey, _ origin: Origin) {
+    mutating func saveOrigin(_ key: ClusterKey, _ origin: Origin) {
         var origin = origin
         origin.expiry = nil
-        if origin.running == 0, origin.lanes.isEmpty {
+        if origin.runningTransfers == 0, origin.lanes.isEmpty {
             // Refusals are remembered for a minute after the cool-down.
             let end = max(origin.nextStart, origin.refusalsInRow > 0 ? origin.coolDownEnd + 60_000 : 0)
             origin.expiry = end
@@ -208,45 +208,46 @@ public struct SimulatedEngine: Sendable {
     }
 
     /// Time at which a flight of the lane may start, perhaps past; nil while the limit is reached.
-    func opening(_ origin: Origin, _ lane: Lane) -> Int? {
+    func nextStartTime(_ origin: Origin, _ lane: Lane) -> Int? {
         let limit = !lane.isCredentialed && origin.refusalsInRow > 0 ? 1 : origin.limit
-        guard origin.running < limit else { return nil }
+        guard origin.runningTransfers < limit else { return nil }
         return lane.isCredentialed ? origin.nextStart : max(origin.nextStart, origin.coolDownEnd)
     }
 
-    func member(_ key: ClusterKey, _ lane: Lane) -> String { "\(key)\(lane.isCredentialed ? "!" : "")" }
+    func laneName(_ key: ClusterKey, _ lane: Lane) -> String { "\(key)\(lane.isCredentialed ? "!" : "")" }
 
     /// Queued flights of a lane, the next one first.
-    func queue(_ origin: ClusterKey, _ lane: Lane) -> [(key: ClusterKey, score: Int)] {
+    func queuedFlights(_ origin: ClusterKey, _ lane: Lane) -> [(key: ClusterKey, score: Int)] {
         let queued = flights.filter { $0.value.origin == origin && $0.value.lane == lane && $0.value.state == .queued }
         return queued.map { ($0.key, $0.value.score) }
             .sorted { Rank(score: $0.1, name: "\($0.0)") < Rank(score: $1.1, name: "\($1.0)") }
     }
 
-    /// Brings the tables `ready` and `paused` up to date, and saves the origin.
+    /// Brings the tables `readyLanesByNode` and `pausedOrigins` up to date, and saves the origin.
     mutating func updateOrigin(_ key: ClusterKey, caller: NodeID?, wasPaused: Bool = false) {
         guard var origin = origin(key) else { return }
         var wake: Int?
         var lanes: [Lane] = []
         for lane in origin.lanes {
-            let head = queue(key, lane).first
+            let head = queuedFlights(key, lane).first
             if head != nil { lanes.append(lane) }
-            let time = head == nil ? nil : opening(origin, lane)
-            let name = member(key, lane)
+            let time = head == nil ? nil : nextStartTime(origin, lane)
+            let name = laneName(key, lane)
             if let head, let time, time <= now {
-                if ready[lane.node, default: [:]].updateValue(head.score, forKey: name) == nil, let node = lane.node,
+                if readyLanesByNode[lane.node, default: [:]].updateValue(head.score, forKey: name) == nil,
+                    let node = lane.node,
                     node != caller
                 {
                     notify(node, .workWaits)
                 }
             } else {
-                ready[lane.node]?[name] = nil
+                readyLanesByNode[lane.node]?[name] = nil
                 if let time { wake = min(wake ?? time, time) }
             }
         }
         origin.lanes = lanes
-        if let wake { paused[key] = wake } else if wasPaused { paused[key] = nil }
-        save(key, origin)
+        if let wake { pausedOrigins[key] = wake } else if wasPaused { pausedOrigins[key] = nil }
+        saveOrigin(key, origin)
     }
 
     /// Settles origins. The value tells whether a pause was cut.
@@ -262,22 +263,24 @@ public struct SimulatedEngine: Sendable {
     }
 
     /// Idle nodes, the one that asked the longest ago first.
-    var idleInOrder: [NodeID] {
+    var idleNodesInOrder: [NodeID] {
         idleTimes.map { (Rank(score: $0.value, name: $0.key.description), $0.key) }.sorted { $0.0 < $1.0 }.map(\.1)
     }
 
-    mutating func wake(_ node: NodeID) {
+    mutating func wakeNode(_ node: NodeID) {
         idleTimes[node] = nil
         notify(node, .workWaits)
     }
 
-    mutating func wakeOne(_ caller: NodeID?) {
-        guard ready[nil]?.isEmpty == false, let node = idleInOrder.first(where: { $0 != caller }) else { return }
-        wake(node)
+    mutating func wakeIdleNode(_ caller: NodeID?) {
+        guard readyLanesByNode[nil]?.isEmpty == false, let node = idleNodesInOrder.first(where: { $0 != caller }) else {
+            return
+        }
+        wakeNode(node)
     }
 }
 
 extension [ClusterKey: Bool] {
     /// Adds an origin that must be settled.
-    mutating func mark(_ key: ClusterKey) { self[key] = self[key] ?? false }
+    mutating func markChanged(_ key: ClusterKey) { self[key] = self[key] ?? false }
 }

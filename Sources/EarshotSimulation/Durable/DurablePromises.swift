@@ -22,11 +22,11 @@ struct DurablePromises {
         /// Connections to which this broker has delivered it.
         var recipients: Set<ClientID> = []
         /// Connections with a full window when it was closed, for which it may still wait.
-        var waiting: Set<ClientID> = []
+        var waitingConnections: Set<ClientID> = []
     }
 
     /// Closed expectation whose name was reused.
-    private struct Earlier: Hashable {
+    private struct EarlierPromise: Hashable {
         let name: RequestName
         /// URLs permitted in its terminals.
         let urls: Set<String>
@@ -36,14 +36,14 @@ struct DurablePromises {
     private static let nonDurableCodes: Set<String> = ["removed", "queue-full", "quota"]
 
     private var promises: [RequestName: Promise] = [:]
-    private var byURL: [String: RequestName] = [:]
+    private var namesByURL: [String: RequestName] = [:]
     /// Connections to which earlier results may still be delivered.
-    private var earlierConnections: [Earlier: Set<ClientID>] = [:]
+    private var earlierConnections: [EarlierPromise: Set<ClientID>] = [:]
     /// Names that may be requested again or removed, in the order of the first request.
-    private(set) var names: [RequestName] = []
+    private(set) var reusableNames: [RequestName] = []
 
     /// Names of accepted requests that are still open.
-    var open: [RequestName] { promises.filter { $0.value.isAccepted && !$0.value.isClosed }.map(\.key) }
+    var openNames: [RequestName] { promises.filter { $0.value.isAccepted && !$0.value.isClosed }.map(\.key) }
 
     /// URL with which a request of a name is repeated; nil if the next one is a new request.
     func url(of name: RequestName) -> String? {
@@ -52,70 +52,72 @@ struct DurablePromises {
 
     /// Records a request that the broker carries out: a repetition, or a new one if an earlier one of its name is
     /// closed.
-    mutating func requested(_ name: RequestName, _ url: String, by client: ClientID) {
+    mutating func recordRequest(_ name: RequestName, _ url: String, by client: ClientID) {
         defer {
             // An earlier request is delivered to new subscribers until its owner has acknowledged it.
             for each in earlierConnections.keys where each.name == name { earlierConnections[each]?.insert(client) }
         }
         guard promises[name]?.isClosed != false else { return }
-        if promises[name] == nil { names.append(name) }
-        byURL[url] = name
-        if let old = promises[name] { earlierConnections[Earlier(name: name, urls: old.urls)] = old.waiting }
+        if promises[name] == nil { reusableNames.append(name) }
+        namesByURL[url] = name
+        if let old = promises[name] {
+            earlierConnections[EarlierPromise(name: name, urls: old.urls)] = old.waitingConnections
+        }
         promises[name] = Promise(url: url, urls: [url])
     }
 
     /// Records that a request is on disk.
-    mutating func requestStored(_ name: RequestName, _ id: DurableID) {
+    mutating func recordStored(_ name: RequestName, _ id: DurableID) {
         if promises[name]?.id == id, promises[name]?.isClosed == false { promises[name]?.isAccepted = true }
     }
 
     /// Records that a request was repeated: its next result is delivered to all subscribers.
-    mutating func reopened(_ name: RequestName, _ id: DurableID) {
+    mutating func recordReopening(_ name: RequestName, _ id: DurableID) {
         if promises[name]?.id == id { promises[name]?.recipients = [] }
     }
 
     /// Records that a request was submitted to the disk.
-    mutating func submitted(_ name: RequestName, _ id: DurableID) { promises[name]?.id = id }
+    mutating func recordSubmission(_ name: RequestName, _ id: DurableID) { promises[name]?.id = id }
 
-    mutating func accepted(_ name: RequestName, isOnDisk: Bool) throws(Violation) {
+    mutating func recordAcceptance(_ name: RequestName, isOnDisk: Bool) throws(Violation) {
         guard let promise = promises[name], !promise.isClosed else {
             throw Violation(2, "\(name) is accepted after its removal was answered")
         }
         guard isOnDisk else { throw Violation(1, "\(name) is accepted and not on the disk") }
     }
 
-    mutating func started(_ url: String, isOnDisk: (RequestName) -> Bool) throws(Violation) {
-        guard let name = byURL[url] else { return }
+    mutating func checkTransferStart(_ url: String, isOnDisk: (RequestName) -> Bool) throws(Violation) {
+        guard let name = namesByURL[url] else { return }
         guard isOnDisk(name) else { throw Violation(1, "\(name) is fetched and not on the disk") }
     }
 
     /// - Parameter content: Content of the delivered body; nil without one.
-    mutating func delivered(_ terminal: Terminal, _ content: String?, to client: ClientID) throws(Violation) {
+    mutating func recordDelivery(_ terminal: Terminal, _ content: String?, to client: ClientID) throws(Violation) {
         let name = RequestName(handler: terminal.handler, request: terminal.request)
         // After a removal or refusal the name is free. It may have been requested again while this terminal waited for
         // a window.
         if case .failed(let failure) = terminal.outcome, Self.nonDurableCodes.contains(failure.code) { return }
-        guard let promise = promises[name], let url = terminal.url else {
+        guard let promise = promises[name], let url = terminal.answeringURL else {
             throw Violation(1, "\(name) is told and was not asked for")
         }
         let isAwaited =
             promise.urls.contains(url)
-            ? promises[name]?.waiting.remove(client) != nil
-            : withdraw(name, url: url, from: client)
+            ? promises[name]?.waitingConnections.remove(client) != nil
+            : removeEarlierConnection(name, url: url, from: client)
         guard !isAwaited else {
-            try check(terminal, content, of: name)
+            try checkTerminal(terminal, content, of: name)
             return
         }
         guard promise.urls.contains(url) else { throw Violation(1, "\(name) is told the terminal of another: \(url)") }
         guard !promise.isClosed, !promise.isForgotten else { throw Violation(1, "\(name) is told again") }
         guard !promise.recipients.contains(client) else { throw Violation(1, "\(name) is told twice to one client") }
         if promise.isAccepted { promises[name]?.recipients.insert(client) }
-        try check(terminal, content, of: name)
+        try checkTerminal(terminal, content, of: name)
     }
 
     /// Removes a client from the connections of an earlier request with a URL.
     /// - Returns: Whether the earlier result was still to be delivered to it.
-    private mutating func withdraw(_ name: RequestName, url: String, from client: ClientID) -> Bool {
+    private mutating func removeEarlierConnection(_ name: RequestName, url: String, from client: ClientID) -> Bool {
         let request = earlierConnections.first {
             $0.key.name == name && $0.key.urls.contains(url) && $0.value.contains(client)
         }
@@ -124,7 +126,7 @@ struct DurablePromises {
         return true
     }
 
-    private func check(_ terminal: Terminal, _ content: String?, of name: RequestName) throws(Violation) {
+    private func checkTerminal(_ terminal: Terminal, _ content: String?, of name: RequestName) throws(Violation) {
         guard case .result(_, let response) = terminal.outcome else { return }
         guard content == response.url else {
             throw Violation(1, "\(name) is told another's response: \(response.url), \(content ?? "no body")")
@@ -133,39 +135,40 @@ struct DurablePromises {
 
     /// Records an acknowledgement or removal, after which no new delivery may begin.
     /// - Parameter waiting: Other clients with a full window.
-    mutating func closed(_ name: RequestName, waiting: Set<ClientID>) {
+    mutating func recordClosing(_ name: RequestName, waiting: Set<ClientID>) {
         guard let promise = promises[name], !promise.isClosed else { return }
         promises[name]?.isClosed = true
-        promises[name]?.waiting.formUnion(waiting.subtracting(promise.recipients))
+        promises[name]?.waitingConnections.formUnion(waiting.subtracting(promise.recipients))
     }
 
-    mutating func acknowledged(_ name: RequestName, by client: ClientID, waiting: Set<ClientID>) {
-        if promises[name]?.recipients.contains(client) == true { closed(name, waiting: waiting) }
+    mutating func recordAcknowledgement(_ name: RequestName, by client: ClientID, waiting: Set<ClientID>) {
+        if promises[name]?.recipients.contains(client) == true { recordClosing(name, waiting: waiting) }
     }
 
     /// Records that a client removed it, after which it must not receive even waiting deliveries.
-    mutating func withdrawn(_ name: RequestName, by client: ClientID) {
-        promises[name]?.waiting.remove(client)
+    mutating func recordWithdrawal(_ name: RequestName, by client: ClientID) {
+        promises[name]?.waitingConnections.remove(client)
         for each in earlierConnections.keys where each.name == name { earlierConnections[each]?.remove(client) }
     }
 
-    mutating func requestForgotten(_ name: RequestName, _ id: DurableID) {
+    mutating func recordDeletion(_ name: RequestName, _ id: DurableID) {
         if promises[name]?.id == id, promises[name]?.isClosed == true { promises[name]?.isForgotten = true }
     }
 
     /// Records that the broker was killed. Recently closed requests may reappear; accepted ones must.
     /// - Parameter kept: Rows on disk by request name; of two with the same name the older ID, with the URLs of both.
-    mutating func restarted(kept: [RequestName: (id: DurableID, url: String, urls: Set<String>)]) throws(Violation) {
+    mutating func recordRestart(kept: [RequestName: (id: DurableID, url: String, urls: Set<String>)]) throws(Violation)
+    {
         earlierConnections = [:]
         for (name, promise) in promises {
             promises[name]?.recipients = []
-            promises[name]?.waiting = []
+            promises[name]?.waitingConnections = []
             let isKept = kept[name] != nil
             promises[name]?.id = kept[name]?.id
             if let row = kept[name] {
                 promises[name]?.url = row.url
                 promises[name]?.urls.formUnion(row.urls)
-                for url in row.urls { byURL[url] = name }
+                for url in row.urls { namesByURL[url] = name }
             }
             guard !promise.isAccepted || promise.isClosed || isKept else {
                 throw Violation(1, "\(name) was accepted and is lost")
@@ -175,22 +178,22 @@ struct DurablePromises {
                 promises[name]?.isAccepted = true
             } else if !isKept {
                 // Closed, or never stored: a later delivery would be unexpected.
-                byURL[promise.url] = nil
+                namesByURL[promise.url] = nil
                 promises[name] = nil
             } else {
                 promises[name]?.isAccepted = true
             }
         }
-        names.removeAll { promises[$0] == nil }
+        reusableNames.removeAll { promises[$0] == nil }
     }
 }
 
 extension Terminal {
     /// The URL that answered, or that of the request.
-    fileprivate var url: String? {
+    fileprivate var answeringURL: String? {
         switch outcome {
         case .result(_, let response): response.url
-        case .failed(let failure): failure.response?.url ?? failure.url
+        case .failed(let failure): failure.errorPageResponse?.url ?? failure.url
         }
     }
 }

@@ -10,7 +10,7 @@ public enum DurableSimulation {
         var step = 0
         do throws(Violation) {
             while step < steps {
-                try world.step()
+                try world.performRandomStep()
                 step += 1
             }
             try world.finish()
@@ -26,32 +26,32 @@ public struct DurableReport: Equatable, Sendable {
     /// Number of times the broker was killed.
     public var restarts = 0
     /// Number of ACCEPTED messages.
-    public var accepted = 0
+    public var acceptedRequests = 0
     /// Number of failures that RETRY made pending again.
-    public var repeated = 0
+    public var retriedFailures = 0
     /// Number of results delivered at the end.
-    public var claimed = 0
+    public var claimedResults = 0
 }
 
 /// Deliberate fault of the simulated disk. The run must fail with the number of one of its invariants.
 public enum DurableCanary: String, CaseIterable, Sendable {
     /// A request is confirmed as stored but is not stored.
-    case unwritten
+    case unwrittenRequest = "unwritten"
     /// A request is not deleted when it should be.
-    case unforgotten
+    case undeletedRequest = "unforgotten"
     /// A result is returned for another request.
-    case exchanged
+    case swappedResult = "exchanged"
     /// A repeated request is deleted with its failure.
-    case unkept
+    case deletedRetry = "unkept"
     /// Some requests of users belong to the administrator of the next broker.
-    case disowned
+    case lostPrincipal = "disowned"
 
     /// Invariants of which it violates one first.
     public var invariants: Set<Int> {
         switch self {
-        case .unwritten, .exchanged, .unkept, .disowned: [1]
+        case .unwrittenRequest, .swappedResult, .deletedRetry, .lostPrincipal: [1]
         // A request that reappears is delivered again, or accepted after its removal.
-        case .unforgotten: [1, 2]
+        case .undeletedRequest: [1, 2]
         }
     }
 }

@@ -8,15 +8,15 @@ struct DurableWorld {
         let window: Int
         /// Principal; nil for the administrator.
         let principal: PrincipalName?
-        var sequence: UInt64 = 0
-        var acknowledged: UInt64 = 0
-        var received: [RequestName] = []
+        var lastSequence: UInt64 = 0
+        var lastAcknowledged: UInt64 = 0
+        var receivedNames: [RequestName] = []
 
-        var isFull: Bool { sequence - acknowledged >= UInt64(window) }
+        var isWindowFull: Bool { lastSequence - lastAcknowledged >= UInt64(window) }
     }
 
     /// Expected effect of a message that waits for rows on the disk, or of a FETCH behind the removal that it asks for.
-    private enum Waiting {
+    private enum WaitingMessage {
         case request(RequestName, url: String)
         case removal(Removal)
     }
@@ -36,21 +36,21 @@ struct DurableWorld {
     private var core: BrokerCore
     private var disk: SimulatedDisk
     private var promises = DurablePromises()
-    private var now = Tick(nanoseconds: 0)
-    private var calendar: Int64 = 1_000_000
+    private var now = MonotonicTime(nanoseconds: 0)
+    private var calendarOffsetSeconds: Int64 = 1_000_000
     private var clients: [ClientID: Client] = [:]
     private var worker = WorkerID(rawValue: 0)
     private var jobs: [Job] = []
     /// Contents of the bodies held by the core.
-    private var contents: [BodyID: String] = [:]
-    private var spool = SimulatedWaiting()
+    private var bodyContents: [BodyID: String] = [:]
+    private var spool = SimulatedBodySpool()
     /// Clients whose connections the core has closed.
-    private var closed: Set<ClientID> = []
+    private var closedClients: Set<ClientID> = []
     /// Messages that the core has not carried out.
-    private var waiting: [ClientID: Waiting] = [:]
+    private var waitingMessages: [ClientID: WaitingMessage] = [:]
     private var lastNumber: UInt64 = 0
-    private var lastName = 0
-    private var lastURL = 0
+    private var lastNameNumber = 0
+    private var lastURLNumber = 0
     private var isEnding = false
     private(set) var report = DurableReport()
 
@@ -59,52 +59,52 @@ struct DurableWorld {
         disk = SimulatedDisk(canary: canary)
         // Results wait on disk with few or many terminals before them. Waiting bodies are in the spool entirely, partly or
         // not at all.
-        limits.waitingTerminals = [1, 3, 1_000][random.below(3)]
-        limits.waitingBytes = [0, 60, 1 << 20][random.below(3)]
-        limits.spoolRetryMilliseconds = [20, 1_000][random.below(2)]
+        limits.maximumWaitingTerminals = [1, 3, 1_000][random.number(below: 3)]
+        limits.maximumWaitingBodyBytes = [0, 60, 1 << 20][random.number(below: 3)]
+        limits.spoolRetryMilliseconds = [20, 1_000][random.number(below: 2)]
         core = Self.makeCore(1, limits)
         connectWorker()
     }
 
     private static func makeCore(_ life: UInt64, _ limits: CoreLimits) -> BrokerCore {
         var limits = limits
-        limits.durableReads = 2
-        limits.removalsPerPass = 3
-        limits.waitingMessagesPerPass = 1
-        let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: life), spool: "/spool")
+        limits.maximumConcurrentDurableReads = 2
+        limits.maximumRequestRemovalsPerPass = 3
+        limits.maximumResumedMessagesPerPass = 1
+        let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: life), spoolPath: "/spool")
         var features = ShellFeatures()
-        features.isKeeping = true
+        features.isStoringDurableRequests = true
         return BrokerCore(
             workerLimits: workerLimits, secret: nil, limits: limits, features: features,
             answering: Queries.answer, seed: life)
     }
 
-    private mutating func number() -> UInt64 {
+    private mutating func nextNumber() -> UInt64 {
         lastNumber += 1
         return lastNumber
     }
 
     // MARK: Steps
 
-    mutating func step() throws(Violation) {
-        now = now.advanced(byMilliseconds: random.below(20))
-        switch random.below(1_000) {
-        case ..<240: try submit()
-        case ..<420: disk.work(1 + random.below(6))
-        case ..<560: try answer(1 + random.below(6))
+    mutating func performRandomStep() throws(Violation) {
+        now = now.advanced(byMilliseconds: random.number(below: 20))
+        switch random.number(below: 1_000) {
+        case ..<240: try submitRequest()
+        case ..<420: disk.executeActions(1 + random.number(below: 6))
+        case ..<560: try handleDiskAnswers(1 + random.number(below: 6))
         case ..<710: finishJob()
-        case ..<790: acknowledge()
-        case ..<835: listen()
-        case ..<865: remove()
-        case ..<895: clientLeaves()
-        case ..<935: connect()
-        case ..<960: retry()
-        case ..<975: disk.isFull = random.perMille(300)
-        case ..<980: spool.isFull = random.perMille(300)
-        case ..<988: now = now.advanced(byMilliseconds: random.below(20_000))
-        default: try restart()
+        case ..<790: acknowledgeTerminals()
+        case ..<835: changeSubscription()
+        case ..<865: sendRemoval()
+        case ..<895: disconnectRandomClient()
+        case ..<935: connectRandomClient()
+        case ..<960: retryFailures()
+        case ..<975: disk.isFull = random.boolean(perMille: 300)
+        case ..<980: spool.isFull = random.boolean(perMille: 300)
+        case ..<988: now = now.advanced(byMilliseconds: random.number(below: 20_000))
+        default: try restartBroker()
         }
-        try pass()
+        try runPass()
     }
 
     /// Lets all work finish, kills the broker once more, and claims all results.
@@ -113,32 +113,34 @@ struct DurableWorld {
         spool.isFull = false
         isEnding = true
         try runUntilIdle()
-        for client in clients.keys.sorted(by: { $0.rawValue < $1.rawValue }) { lose(client) }
+        for client in clients.keys.sorted(by: { $0.rawValue < $1.rawValue }) { disconnectClient(client) }
         try runUntilIdle()
-        try restart()
+        try restartBroker()
         try runUntilIdle()
-        let promised = promises.open
-        let claimers = Self.principals.map { connect(window: 4_096, of: $0) }
-        for claimer in claimers { core.received(.subscribe(.subtree(Self.root)), from: claimer, now: now) }
+        let promised = promises.openNames
+        let claimers = Self.principals.map { connectClient(window: 4_096, of: $0) }
+        for claimer in claimers {
+            core.clientMessageReceived(.subscribe(.subtree(Self.rootHandler)), from: claimer, now: now)
+        }
         try runUntilIdle()
-        let received = claimers.flatMap { clients[$0]?.received ?? [] }
+        let received = claimers.flatMap { clients[$0]?.receivedNames ?? [] }
         guard Set(promised).isSubset(of: received) else {
             throw Violation(
                 1, "\(Set(promised).subtracting(received)) were accepted and are not told to who claims them")
         }
-        report.claimed += received.count
+        report.claimedResults += received.count
         for claimer in claimers { acknowledgeAll(claimer) }
         try runUntilIdle()
         guard disk.rows.isEmpty else { throw Violation(12, "\(disk.rows.count) rows are left") }
-        for claimer in claimers { lose(claimer) }
+        for claimer in claimers { disconnectClient(claimer) }
         try runUntilIdle()
         guard core.isIdle, core.ledger.isBalanced else { throw Violation(10, "something is left: \(core.ledger)") }
-        guard spool.bodies.isEmpty, contents.isEmpty else {
-            throw Violation(12, "\(spool.bodies.count + contents.count) bodies are left")
+        guard spool.bodies.isEmpty, bodyContents.isEmpty else {
+            throw Violation(12, "\(spool.bodies.count + bodyContents.count) bodies are left")
         }
     }
 
-    private static var root: HandlerID {
+    private static var rootHandler: HandlerID {
         guard let root = HandlerID("d") else { preconditionFailure("d is a handler") }
         return root
     }
@@ -147,148 +149,153 @@ struct DurableWorld {
     private mutating func runUntilIdle() throws(Violation) {
         var quiet = 0
         while quiet < 20 {
-            disk.work(disk.waitingCount)
-            try answer(.max)
+            disk.executeActions(disk.queuedActionCount)
+            try handleDiskAnswers(.max)
             while !jobs.isEmpty { finishJob() }
             now = now.advanced(byMilliseconds: 100)
-            try pass()
-            quiet = disk.isQuiet && jobs.isEmpty && !core.isRemoving && waiting.isEmpty ? quiet + 1 : 0
+            try runPass()
+            quiet = disk.isIdle && jobs.isEmpty && !core.hasPendingRemovals && waitingMessages.isEmpty ? quiet + 1 : 0
         }
     }
 
     /// Runs a pass and executes its actions.
-    private mutating func pass() throws(Violation) {
-        core.calendarSeconds = calendar + now.nanoseconds / 1_000_000_000
+    private mutating func runPass() throws(Violation) {
+        core.unixTimeSeconds = calendarOffsetSeconds + now.nanoseconds / 1_000_000_000
         core.timePassed(now: now)
         // What the core has sent so far precedes the effect of a message that has waited.
-        if !waiting.isEmpty { for action in core.takeActions() { try carryOut(action) } }
+        if !waitingMessages.isEmpty { for action in core.takeActions() { try carryOut(action) } }
         core.dispatch(now: now)
         let actions = core.takeActions()
-        for (client, message) in waiting where !core.awaitsDurableRows(client) {
+        for (client, message) in waitingMessages where !core.awaitsDurableRows(client) {
             switch message {
             case .request(let name, let url):
-                guard !core.isRemoving(client) else { continue }
-                if !isRefused(client, in: actions) { promises.requested(name, url, by: client) }
-            case .removal(let removal): requestsRemoved(removal, by: client)
+                guard !core.hasPendingRemoval(by: client) else { continue }
+                if !isRefused(client, in: actions) { promises.recordRequest(name, url, by: client) }
+            case .removal(let removal): recordRemoval(removal, by: client)
             }
-            waiting[client] = nil
+            waitingMessages[client] = nil
         }
         // The removals of files are the second part.
         for action in actions + core.takeActions() { try carryOut(action) }
-        for client in closed.sorted(by: { $0.rawValue < $1.rawValue }) where !isHeld(client) {
-            closed.remove(client)
-            lose(client)
+        for client in closedClients.sorted(by: { $0.rawValue < $1.rawValue }) where !isMessageHeld(client) {
+            closedClients.remove(client)
+            disconnectClient(client)
         }
-        for (name, id) in disk.deletedRequests { promises.requestForgotten(name, id) }
+        for (name, id) in disk.deletedRequests { promises.recordDeletion(name, id) }
         disk.deletedRequests = []
         if let fault = core.audit().first { throw Violation(audit: fault) }
     }
 
     private mutating func carryOut(_ action: Action) throws(Violation) {
         switch action {
-        case .client(.send(let id, .accepted(let handler, let request))):
-            report.accepted += 1
+        case .client(.send(let id, .fetchAccepted(let handler, let request))):
+            report.acceptedRequests += 1
             let name = RequestName(
-                handler: ReferenceModel.qualified(handler, of: clients[id]?.principal), request: request)
-            try promises.accepted(name, isOnDisk: disk.hasRow(of: name))
-        case .client(.deliver(let id, let terminal, let body)):
-            try delivered(terminal, content(of: terminal, body), to: id)
-        case .spool(.spill(let body, let file)):
-            if spool.keepContent(contents[body], as: file) {
-                contents[body] = nil
+                handler: ReferenceModel.principalQualified(handler, of: clients[id]?.principal), request: request)
+            try promises.recordAcceptance(name, isOnDisk: disk.hasRow(of: name))
+        case .client(.deliverTerminal(let id, let terminal, let body)):
+            try recordDelivery(terminal, bodyContent(of: terminal, body), to: id)
+        case .spool(.spillBody(let body, let file)):
+            if spool.keepContent(bodyContents[body], as: file) {
+                bodyContents[body] = nil
             } else {
-                core.spillFailed(body, now: now)
+                core.bodySpillFailed(body, now: now)
             }
-        case .spool(.releaseFile(let file)): spool.release(file)
-        case .client(.close(let id, _)): closed.insert(id)
+        case .spool(.releaseFile(let file)): spool.releaseBody(file)
+        case .client(.close(let id, _)): closedClients.insert(id)
         case .worker(.send(_, .job(let job))):
             let disk = disk
-            try promises.started(job.url) { disk.hasRow(of: $0) }
+            try promises.checkTransferStart(job.url) { disk.hasRow(of: $0) }
             jobs.append(job)
-        case .worker(.send(_, .cancel(let attempt))):
+        case .worker(.send(_, .cancelAttempt(let attempt))):
             jobs.removeAll { $0.attempt == attempt }
-            core.received(
+            core.workerMessageReceived(
                 .failed(attempt, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, from: worker, now: now)
-        case .spool(.releaseBody(let body)): contents[body] = nil
-        case .durable(let requested): submit(requested)
+        case .spool(.releaseBody(let body)): bodyContents[body] = nil
+        case .durable(let requested): submitToDisk(requested)
         default: break
         }
     }
 
-    private mutating func submit(_ requested: Action.Durable) {
+    private mutating func submitToDisk(_ requested: Action.Durable) {
         switch requested {
         case .storeResult(_, let result):
             disk.submit(
-                requested, content: result.body.flatMap { contents[$0] } ?? result.file.flatMap { spool.bodies[$0] })
-        case .store(let id, let principal, _, let head):
+                requested, content: result.body.flatMap { bodyContents[$0] } ?? result.file.flatMap { spool.bodies[$0] }
+            )
+        case .storeRequest(let id, let principal, _, let head):
             if case .fetch(let fetch)? = try? ClientMessage(head: head) {
-                let handler = ReferenceModel.qualified(fetch.handler, of: principal)
-                promises.submitted(RequestName(handler: handler, request: fetch.request), id)
+                let handler = ReferenceModel.principalQualified(fetch.handler, of: principal)
+                promises.recordSubmission(RequestName(handler: handler, request: fetch.request), id)
             }
             disk.submit(requested, content: nil)
-        case .readRows, .readResult, .reopen, .forget: disk.submit(requested, content: nil)
-        case .limit: break
+        case .readRows, .readResult, .reopenRequest, .deleteRequest: disk.submit(requested, content: nil)
+        case .setMaximumSize: break
         }
     }
 
     /// Returns the content of a terminal's body, in memory or in the spool.
-    private func content(of terminal: Terminal, _ body: BodyID?) -> String? {
-        if let body { return contents[body] }
-        guard let file = terminal.response?.file, SpoolName.isWaiting(file) else { return nil }
+    private func bodyContent(of terminal: Terminal, _ body: BodyID?) -> String? {
+        if let body { return bodyContents[body] }
+        guard let file = terminal.response?.bodyFilePath, SpoolName.isSpilledBody(file) else { return nil }
         return file.split(separator: "/").last.flatMap { spool.bodies[String($0)] }
     }
 
-    private mutating func delivered(_ terminal: Terminal, _ content: String?, to id: ClientID) throws(Violation) {
+    private mutating func recordDelivery(_ terminal: Terminal, _ content: String?, to id: ClientID) throws(Violation) {
         guard let client = clients[id] else { throw Violation(2, "a client that is gone is told something") }
-        guard terminal.sequence == client.sequence + 1 else {
-            throw Violation(1, "terminal \(terminal.sequence) follows terminal \(client.sequence)")
+        guard terminal.sequence == client.lastSequence + 1 else {
+            throw Violation(1, "terminal \(terminal.sequence) follows terminal \(client.lastSequence)")
         }
         var terminal = terminal
-        terminal.handler = ReferenceModel.qualified(terminal.handler, of: client.principal)
-        try promises.delivered(terminal, content, to: id)
-        clients[id]?.sequence = terminal.sequence
-        clients[id]?.received.append(RequestName(handler: terminal.handler, request: terminal.request))
+        terminal.handler = ReferenceModel.principalQualified(terminal.handler, of: client.principal)
+        try promises.recordDelivery(terminal, content, to: id)
+        clients[id]?.lastSequence = terminal.sequence
+        clients[id]?.receivedNames.append(RequestName(handler: terminal.handler, request: terminal.request))
     }
 
     // MARK: Events
 
     /// Whether a removal waits. A request that followed it would be another one than the promise has.
     private var isRemovalWaiting: Bool {
-        waiting.values.contains { if case .removal = $0 { true } else { false } }
+        waitingMessages.values.contains { if case .removal = $0 { true } else { false } }
     }
 
-    private mutating func submit() throws(Violation) {
-        guard !isRemovalWaiting, let client = someClient() else { return }
-        let names = promises.names
+    private mutating func submitRequest() throws(Violation) {
+        guard !isRemovalWaiting, let client = randomReadyClient() else { return }
+        let names = promises.reusableNames
         var name: RequestName?
-        if !names.isEmpty, random.perMille(300) { name = own(names[random.below(names.count)], client) }
+        if !names.isEmpty, random.boolean(perMille: 300) {
+            name = qualifiedName(names[random.number(below: names.count)], client)
+        }
         if name == nil {
-            let handler = Self.handlers[random.below(Self.handlers.count)]
-            name = RequestID("\(lastName + 1)").map { own(RequestName(handler: handler, request: $0), client) }
+            let handler = Self.handlers[random.number(below: Self.handlers.count)]
+            name = RequestID("\(lastNameNumber + 1)").map {
+                qualifiedName(RequestName(handler: handler, request: $0), client)
+            }
         }
         guard let name else { return }
-        if !names.contains(name) { lastName += 1 }
+        if !names.contains(name) { lastNameNumber += 1 }
         var options = Fetch.Options()
         options.isDurable = true
         options.retries = 1
-        options.subscribes = random.perMille(500)
-        if random.perMille(15), !core.hasDurableRows {
+        options.subscribes = random.boolean(perMille: 500)
+        if random.boolean(perMille: 15), !core.hasDurableRows {
             options.replacesHandler = true
-            for other in names where other.handler == name.handler { closed(other, by: client) }
+            for other in names where other.handler == name.handler { recordRequestRemoval(other, by: client) }
         }
         // A new request of a known name has a new URL, by which its terminals are recognised.
-        lastURL += 1
-        let url = promises.url(of: name) ?? "http://o\(lastURL % 4).test/\(lastURL)"
-        var fetch = Fetch(handler: Self.plain(name), request: name.request, url: url)
+        lastURLNumber += 1
+        let url = promises.url(of: name) ?? "http://o\(lastURLNumber % 4).test/\(lastURLNumber)"
+        var fetch = Fetch(handler: Self.wireHandler(name), request: name.request, url: url)
         fetch.options = options
-        core.received(.fetch(fetch), from: client, now: now)
-        if isHeld(client) {
-            waiting[client] = .request(name, url: url)
+        core.clientMessageReceived(.fetch(fetch), from: client, now: now)
+        if isMessageHeld(client) {
+            waitingMessages[client] = .request(name, url: url)
             return
         }
         let actions = core.takeActions()
         // An earlier request of the name may still have the ID.
-        if !isRefused(client, in: actions) { promises.requested(name, url, by: client) }
+        if !isRefused(client, in: actions) { promises.recordRequest(name, url, by: client) }
         for action in actions { try carryOut(action) }
     }
 
@@ -299,200 +306,204 @@ struct DurableWorld {
         }
     }
 
-    private mutating func answer(_ count: Int) throws(Violation) {
+    private mutating func handleDiskAnswers(_ count: Int) throws(Violation) {
         let taken = disk.answers.prefix(count)
         disk.answers.removeFirst(taken.count)
         for answer in taken {
             switch answer {
             case .rows(let entries): core.durableRowsRead(entries, now: now)
-            case .stored(let id):
-                if let name = disk.rows[id]?.name { promises.requestStored(name, id) }
-                core.durableStored(id, now: now)
-            case .refused(let id): core.durableRefused(id, isFull: true, now: now)
-            case .recorded(let id, let isStored): core.durableRecorded(id, isStored: isStored, now: now)
-            case .reopened(let id, let head):
+            case .requestStored(let id):
+                if let name = disk.rows[id]?.name { promises.recordStored(name, id) }
+                core.durableRequestStored(id, now: now)
+            case .storeRefused(let id): core.durableRequestStoreFailed(id, isFull: true, now: now)
+            case .resultRecorded(let id, let isStored): core.durableOutcomeWritten(id, isStored: isStored, now: now)
+            case .requestReopened(let id, let head):
                 if head != nil, let name = disk.rows[id]?.name {
-                    promises.reopened(name, id)
-                    report.repeated += 1
+                    promises.recordReopening(name, id)
+                    report.retriedFailures += 1
                 }
-                core.durableReopened(id, head, now: now)
-            case .read(let id, let found): core.durableRead(id, found.map { content($0.0, $0.content) }, now: now)
+                core.durableRequestReopened(id, head, now: now)
+            case .resultRead(let id, let found):
+                core.durableResultRead(id, found.map { durableContent($0.0, $0.content) }, now: now)
             }
         }
     }
 
-    private mutating func content(_ result: DurableResult, _ text: String?) -> DurableContent {
-        guard let text else { return DurableContent(head: result.head, body: .missing) }
-        let body = BodyID(rawValue: number())
-        contents[body] = text
-        return DurableContent(head: result.head, body: .inline(body))
+    private mutating func durableContent(_ result: DurableResult, _ text: String?) -> DurableOutcome {
+        guard let text else { return DurableOutcome(head: result.terminalHead, body: .missing) }
+        let body = BodyID(rawValue: nextNumber())
+        bodyContents[body] = text
+        return DurableOutcome(head: result.terminalHead, body: .inline(body))
     }
 
     private mutating func finishJob() {
         guard !jobs.isEmpty else { return }
-        let job = jobs.remove(at: random.below(jobs.count))
-        guard !random.perMille(250) else {
-            let code = random.perMille(500) ? "reset" : "protocol-error"
-            core.received(
+        let job = jobs.remove(at: random.number(below: jobs.count))
+        guard !random.boolean(perMille: 250) else {
+            let code = random.boolean(perMille: 500) ? "reset" : "protocol-error"
+            core.workerMessageReceived(
                 .failed(job.attempt, code: code, detail: nil, receivedBytes: 0), body: nil, from: worker, now: now)
             return
         }
         var completion = Completion(attempt: job.attempt, status: 200)
-        completion.length = job.url.utf8.count
+        completion.bodyByteCount = job.url.utf8.count
         // A distinct digest for each content.
         let digits = job.url.utf8.reduce(into: "") { $0 += String($1, radix: 16) }.suffix(64)
         completion.sha256 = String(repeating: "0", count: 64 - digits.count) + digits
-        let body = BodyID(rawValue: number())
-        contents[body] = job.url
-        core.received(.done(completion), body: body, from: worker, now: now)
+        let body = BodyID(rawValue: nextNumber())
+        bodyContents[body] = job.url
+        core.workerMessageReceived(.completed(completion), body: body, from: worker, now: now)
     }
 
-    private mutating func acknowledge() {
-        guard let client = someClient() else { return }
+    private mutating func acknowledgeTerminals() {
+        guard let client = randomReadyClient() else { return }
         acknowledgeAll(client)
     }
 
     private mutating func acknowledgeAll(_ id: ClientID) {
-        guard let client = clients[id], client.sequence > client.acknowledged else { return }
-        core.received(.acknowledge(client.sequence), from: id, now: now)
-        for name in client.received.suffix(Int(client.sequence - client.acknowledged)) {
-            promises.acknowledged(name, by: id, waiting: fullClients(but: id))
+        guard let client = clients[id], client.lastSequence > client.lastAcknowledged else { return }
+        core.clientMessageReceived(.acknowledge(client.lastSequence), from: id, now: now)
+        for name in client.receivedNames.suffix(Int(client.lastSequence - client.lastAcknowledged)) {
+            promises.recordAcknowledgement(name, by: id, waiting: fullClients(except: id))
         }
-        clients[id]?.acknowledged = client.sequence
+        clients[id]?.lastAcknowledged = client.lastSequence
     }
 
-    private mutating func listen() {
-        guard let client = someClient() else { return }
-        let pattern = HandlerPattern.handler(Self.handlers[random.below(Self.handlers.count)])
-        core.received(random.perMille(500) ? .subscribe(pattern) : .unsubscribe(pattern), from: client, now: now)
+    private mutating func changeSubscription() {
+        guard let client = randomReadyClient() else { return }
+        let pattern = HandlerPattern.handler(Self.handlers[random.number(below: Self.handlers.count)])
+        core.clientMessageReceived(
+            random.boolean(perMille: 500) ? .subscribe(pattern) : .unsubscribe(pattern), from: client, now: now)
     }
 
     /// Repeats requests of all handlers. The broker refuses those without a failure that waits.
-    private mutating func retry() {
-        guard let client = someClient() else { return }
-        for name in promises.names where random.perMille(700) && !core.awaitsDurableRows(client) {
-            core.received(.retry(Self.plain(name), name.request), from: client, now: now)
+    private mutating func retryFailures() {
+        guard let client = randomReadyClient() else { return }
+        for name in promises.reusableNames where random.boolean(perMille: 700) && !core.awaitsDurableRows(client) {
+            core.clientMessageReceived(.retry(Self.wireHandler(name), name.request), from: client, now: now)
         }
     }
 
-    private mutating func remove() {
-        guard let client = someClient() else { return }
-        let names = promises.names
+    private mutating func sendRemoval() {
+        guard let client = randomReadyClient() else { return }
+        let names = promises.reusableNames
         guard !names.isEmpty else { return }
-        let name = own(names[random.below(names.count)], client)
+        let name = qualifiedName(names[random.number(below: names.count)], client)
         var removal = Removal.request(name)
-        if random.perMille(800) {
-            core.received(.removeRequest(Self.plain(name), name.request), from: client, now: now)
+        if random.boolean(perMille: 800) {
+            core.clientMessageReceived(.removeRequest(Self.wireHandler(name), name.request), from: client, now: now)
         } else {
-            core.received(.remove(.handler(Self.plain(name))), from: client, now: now)
+            core.clientMessageReceived(.removeHandlers(.handler(Self.wireHandler(name))), from: client, now: now)
             removal = .handler(name.handler)
         }
         guard !core.awaitsDurableRows(client) else {
-            waiting[client] = .removal(removal)
+            waitingMessages[client] = .removal(removal)
             return
         }
-        requestsRemoved(removal, by: client)
+        recordRemoval(removal, by: client)
     }
 
-    private mutating func requestsRemoved(_ removal: Removal, by client: ClientID) {
+    private mutating func recordRemoval(_ removal: Removal, by client: ClientID) {
         switch removal {
-        case .request(let name): closed(name, by: client)
+        case .request(let name): recordRequestRemoval(name, by: client)
         case .handler(let handler):
-            for name in promises.names where name.handler == handler { closed(name, by: client) }
+            for name in promises.reusableNames where name.handler == handler { recordRequestRemoval(name, by: client) }
         }
     }
 
     /// Records the removal of a request.
-    private mutating func closed(_ name: RequestName, by client: ClientID) {
-        promises.closed(name, waiting: fullClients(but: client))
-        promises.withdrawn(name, by: client)
+    private mutating func recordRequestRemoval(_ name: RequestName, by client: ClientID) {
+        promises.recordClosing(name, waiting: fullClients(except: client))
+        promises.recordWithdrawal(name, by: client)
     }
 
-    private func fullClients(but client: ClientID) -> Set<ClientID> {
-        Set(clients.filter { $0.key != client && $0.value.isFull }.keys)
+    private func fullClients(except client: ClientID) -> Set<ClientID> {
+        Set(clients.filter { $0.key != client && $0.value.isWindowFull }.keys)
     }
 
     /// The request of a client's principal with the same handler and ID.
-    private func own(_ name: RequestName, _ client: ClientID) -> RequestName {
-        let handler = ReferenceModel.qualified(Self.plain(name), of: clients[client]?.principal)
+    private func qualifiedName(_ name: RequestName, _ client: ClientID) -> RequestName {
+        let handler = ReferenceModel.principalQualified(Self.wireHandler(name), of: clients[client]?.principal)
         return RequestName(handler: handler, request: name.request)
     }
 
     /// Handler of a request on the wire.
-    private static func plain(_ name: RequestName) -> HandlerID { ReferenceModel.owner(of: name.handler).handler }
-
-    private mutating func clientLeaves() {
-        if let client = someClient() { lose(client) }
+    private static func wireHandler(_ name: RequestName) -> HandlerID {
+        ReferenceModel.principalAndHandler(of: name.handler).handler
     }
 
-    private mutating func lose(_ client: ClientID) {
+    private mutating func disconnectRandomClient() {
+        if let client = randomReadyClient() { disconnectClient(client) }
+    }
+
+    private mutating func disconnectClient(_ client: ClientID) {
         clients[client] = nil
-        waiting[client] = nil
+        waitingMessages[client] = nil
         core.clientLost(client, now: now)
     }
 
     @discardableResult
-    private mutating func connect() -> ClientID {
-        let window = random.perMille(400) ? 1 + random.below(3) : 4_096
-        return connect(window: window, of: Self.principals[random.below(Self.principals.count)])
+    private mutating func connectRandomClient() -> ClientID {
+        let window = random.boolean(perMille: 400) ? 1 + random.number(below: 3) : 4_096
+        return connectClient(window: window, of: Self.principals[random.number(below: Self.principals.count)])
     }
 
-    private mutating func connect(window: Int, of principal: PrincipalName?) -> ClientID {
-        let id = ClientID(rawValue: number())
+    private mutating func connectClient(window: Int, of principal: PrincipalName?) -> ClientID {
+        let id = ClientID(rawValue: nextNumber())
         guard clients.count < 9 else { return id }
         clients[id] = Client(window: window, principal: principal)
         core.clientConnected(
-            id, token: SessionToken(high: 0, low: id.rawValue), user: principal)
-        core.received(.hello(Hello(window: window)), from: id, now: now)
+            id, token: SessionToken(highBits: 0, lowBits: id.rawValue), user: principal)
+        core.clientMessageReceived(.hello(Hello(window: window)), from: id, now: now)
         return id
     }
 
     private func someID(_ index: Int) -> ClientID { clients.keys.sorted { $0.rawValue < $1.rawValue }[index] }
 
     /// A client whose last message was carried out.
-    private mutating func someClient() -> ClientID? {
+    private mutating func randomReadyClient() -> ClientID? {
         guard !clients.isEmpty else { return nil }
-        let id = someID(random.below(clients.count))
-        return isHeld(id) ? nil : id
+        let id = someID(random.number(below: clients.count))
+        return isMessageHeld(id) ? nil : id
     }
 
     /// Whether the last message of a client is still to be carried out. The shell reports a loss after that.
-    private func isHeld(_ id: ClientID) -> Bool { core.isRemoving(id) || core.awaitsDurableRows(id) }
+    private func isMessageHeld(_ id: ClientID) -> Bool { core.hasPendingRemoval(by: id) || core.awaitsDurableRows(id) }
 
     private mutating func connectWorker() {
-        worker = WorkerID(rawValue: number())
+        worker = WorkerID(rawValue: nextNumber())
         core.workerConnected(worker, now: now)
-        core.received(.ready(Ready(slots: 8)), body: nil, from: worker, now: now)
+        core.workerMessageReceived(.ready(Ready(slots: 8)), body: nil, from: worker, now: now)
     }
 
     /// Simulates `kill -9` of the broker: all connections are new to the next one.
-    private mutating func restart() throws(Violation) {
+    private mutating func restartBroker() throws(Violation) {
         report.restarts += 1
         // A removal that waits may have deleted rows.
-        for case (let client, .removal(let removal)) in waiting { requestsRemoved(removal, by: client) }
-        waiting = [:]
-        disk.kill()
+        for case (let client, .removal(let removal)) in waitingMessages { recordRemoval(removal, by: client) }
+        waitingMessages = [:]
+        disk.discardPendingWork()
         jobs = []
         clients = [:]
-        contents = [:]
-        spool.kill()
-        closed = []
-        calendar += Int64(random.below(100))
+        bodyContents = [:]
+        spool.discardBodies()
+        closedClients = []
+        calendarOffsetSeconds += Int64(random.number(below: 100))
         let rows = disk.rows.sorted { $0.key.rawValue < $1.key.rawValue }
         let rowsByName = rows.map { ($0.value.name, (id: $0.key, url: $0.value.url, urls: Set([$0.value.url]))) }
-        try promises.restarted(kept: Dictionary(rowsByName) { ($0.id, $0.url, $0.urls.union($1.urls)) })
+        try promises.recordRestart(kept: Dictionary(rowsByName) { ($0.id, $0.url, $0.urls.union($1.urls)) })
         // A lower quota than before leaves rows on the disk.
-        limits.durableBytesPerUser = isEnding ? 0 : [0, 0, 2_500][random.below(3)]
-        core = Self.makeCore(number(), limits)
-        core.calendarSeconds = calendar
+        limits.maximumDurableBytesPerUser = isEnding ? 0 : [0, 0, 2_500][random.number(below: 3)]
+        core = Self.makeCore(nextNumber(), limits)
+        core.unixTimeSeconds = calendarOffsetSeconds
         core.beginDurableLoad()
         connectWorker()
-        for _ in 0..<5 { connect() }
-        guard random.perMille(500) else { return }
+        for _ in 0..<5 { connectRandomClient() }
+        guard random.boolean(perMille: 500) else { return }
         while core.isLoadingDurables {
-            try pass()
-            disk.work(disk.waitingCount)
-            try answer(.max)
+            try runPass()
+            disk.executeActions(disk.queuedActionCount)
+            try handleDiskAnswers(.max)
         }
     }
 }

@@ -15,7 +15,7 @@ struct SimulatedDisk {
 
         /// Code of its result, if that is a failure.
         var failure: String? {
-            guard let head = result?.0.head, case .terminal(let terminal)? = try? BrokerMessage(head: head),
+            guard let head = result?.0.terminalHead, case .terminal(let terminal)? = try? BrokerMessage(head: head),
                 case .failed(let failure) = terminal.outcome
             else { return nil }
             return failure.code
@@ -25,25 +25,25 @@ struct SimulatedDisk {
     /// Results for the core.
     enum Answer {
         case rows([DurableEntry])
-        case stored(DurableID)
-        case refused(DurableID)
-        case recorded(DurableID, isStored: Bool)
-        case read(DurableID, (DurableResult, content: String?)?)
-        case reopened(DurableID, head: [UInt8]?)
+        case requestStored(DurableID)
+        case storeRefused(DurableID)
+        case resultRecorded(DurableID, isStored: Bool)
+        case resultRead(DurableID, (DurableResult, content: String?)?)
+        case requestReopened(DurableID, head: [UInt8]?)
     }
 
     private(set) var rows: [DurableID: Row] = [:]
     /// Number of rows of a request; an earlier one of the same name may not be deleted yet.
     private var rowCounts: [RequestName: Int] = [:]
     /// Queued requests, with the content of their bodies.
-    private var waiting: [(action: Action.Durable, content: String?)] = []
+    private var queuedActions: [(action: Action.Durable, content: String?)] = []
     var answers: [Answer] = []
     /// Requests deleted since the last check.
     var deletedRequests: [(name: RequestName, id: DurableID)] = []
     /// Whether it rejects writes.
     var isFull = false
     /// Deletions that it has rejected, to be tried again.
-    private var unforgotten: [DurableID] = []
+    private var rejectedDeletions: [DurableID] = []
     private let canary: DurableCanary?
 
     init(canary: DurableCanary?) {
@@ -54,92 +54,93 @@ struct SimulatedDisk {
     private func entries(after id: DurableID?, _ principal: PrincipalName?) -> [DurableEntry] {
         let next = rows.filter { other, row in
             other.rawValue > id?.rawValue ?? 0 && (principal == nil || row.principal == principal)
-                && !unforgotten.contains(other)
+                && !rejectedDeletions.contains(other)
         }
-        return next.sorted { $0.key.rawValue < $1.key.rawValue }.prefix(Self.sliceRows).map { id, row in
+        return next.sorted { $0.key.rawValue < $1.key.rawValue }.prefix(Self.rowsPerSlice).map { id, row in
             DurableEntry(
                 id: id, acceptedAt: row.acceptedAt, head: row.head, principal: owner(of: row, id),
                 hasResult: row.result != nil, failure: row.failure,
-                resultBytes: row.result.map { $0.0.head.count + $0.0.length } ?? 0)
+                resultBytes: row.result.map { $0.0.terminalHead.count + $0.0.bodyLength } ?? 0)
         }
     }
 
     /// Number of rows that are read at once.
-    private static let sliceRows = 8
+    private static let rowsPerSlice = 8
 
     /// Name of the principal of a row, for a new broker.
     private func owner(of row: Row, _ id: DurableID) -> String? {
-        canary == .disowned && id.rawValue % 8 == 0 ? nil : row.principal?.description
+        canary == .lostPrincipal && id.rawValue % 8 == 0 ? nil : row.principal?.description
     }
 
-    var isQuiet: Bool { waiting.isEmpty && answers.isEmpty && (isFull || unforgotten.isEmpty) }
+    var isIdle: Bool { queuedActions.isEmpty && answers.isEmpty && (isFull || rejectedDeletions.isEmpty) }
 
     func hasRow(of name: RequestName) -> Bool { rowCounts[name] != nil }
 
-    mutating func submit(_ action: Action.Durable, content: String?) { waiting.append((action, content)) }
+    mutating func submit(_ action: Action.Durable, content: String?) { queuedActions.append((action, content)) }
 
-    mutating func kill() {
-        waiting = []
+    mutating func discardPendingWork() {
+        queuedActions = []
         answers = []
-        unforgotten = []
+        rejectedDeletions = []
     }
 
     /// Executes the oldest queued requests as one batch.
-    mutating func work(_ count: Int) {
-        let taken = waiting.prefix(count)
-        waiting.removeFirst(taken.count)
+    mutating func executeActions(_ count: Int) {
+        let taken = queuedActions.prefix(count)
+        queuedActions.removeFirst(taken.count)
         if !isFull {
-            let earlier = unforgotten
-            unforgotten = []
-            for id in earlier { forget(id) }
+            let earlier = rejectedDeletions
+            rejectedDeletions = []
+            for id in earlier { deleteRow(id) }
         }
-        for (action, content) in taken { carryOut(action, content) }
+        for (action, content) in taken { executeAction(action, content) }
     }
 
-    var waitingCount: Int { waiting.count }
+    var queuedActionCount: Int { queuedActions.count }
 
-    private mutating func carryOut(_ action: Action.Durable, _ content: String?) {
+    private mutating func executeAction(_ action: Action.Durable, _ content: String?) {
         switch action {
         case .readRows(let id, let principal): answers.append(.rows(entries(after: id, principal)))
-        case .store(let id, let principal, let acceptedAt, let head):
+        case .storeRequest(let id, let principal, let acceptedAt, let head):
             guard !isFull, case .fetch(let fetch)? = try? ClientMessage(head: head) else {
-                answers.append(.refused(id))
+                answers.append(.storeRefused(id))
                 return
             }
-            if canary != .unwritten || id.rawValue % 8 != 0 {
-                let handler = ReferenceModel.qualified(fetch.handler, of: principal)
+            if canary != .unwrittenRequest || id.rawValue % 8 != 0 {
+                let handler = ReferenceModel.principalQualified(fetch.handler, of: principal)
                 let name = RequestName(handler: handler, request: fetch.request)
                 rows[id] = Row(
                     name: name, principal: principal, url: fetch.url, acceptedAt: acceptedAt, head: head)
                 rowCounts[name, default: 0] += 1
             }
-            answers.append(.stored(id))
+            answers.append(.requestStored(id))
         case .storeResult(let id, let result):
             let isStored = !isFull && rows[id] != nil
             if isStored { rows[id]?.result = (result, content) }
-            answers.append(.recorded(id, isStored: isStored))
+            answers.append(.resultRecorded(id, isStored: isStored))
         case .readResult(let id):
-            let other = canary == .exchanged ? rows.values.first { $0.result != nil && $0.name != rows[id]?.name } : nil
-            answers.append(.read(id, (other ?? rows[id])?.result))
-        case .reopen(let id, let acceptedAt):
+            let other =
+                canary == .swappedResult ? rows.values.first { $0.result != nil && $0.name != rows[id]?.name } : nil
+            answers.append(.resultRead(id, (other ?? rows[id])?.result))
+        case .reopenRequest(let id, let acceptedAt):
             guard !isFull, rows[id]?.result != nil else {
-                answers.append(.reopened(id, head: nil))
+                answers.append(.requestReopened(id, head: nil))
                 return
             }
             rows[id]?.result = nil
             rows[id]?.acceptedAt = acceptedAt
-            answers.append(.reopened(id, head: rows[id]?.head))
-            if canary == .unkept { rows[id] = nil }
-        case .forget(let id):
-            if isFull { unforgotten.append(id) } else { forget(id) }
-        case .limit: break
+            answers.append(.requestReopened(id, head: rows[id]?.head))
+            if canary == .deletedRetry { rows[id] = nil }
+        case .deleteRequest(let id):
+            if isFull { rejectedDeletions.append(id) } else { deleteRow(id) }
+        case .setMaximumSize: break
         }
     }
 
-    private mutating func forget(_ id: DurableID) {
+    private mutating func deleteRow(_ id: DurableID) {
         guard let name = rows[id]?.name else { return }
         deletedRequests.append((name, id))
-        guard canary != .unforgotten || id.rawValue % 8 != 0 else { return }
+        guard canary != .undeletedRequest || id.rawValue % 8 != 0 else { return }
         rows[id] = nil
         let left = rowCounts[name, default: 1] - 1
         rowCounts[name] = left > 0 ? left : nil
@@ -147,30 +148,30 @@ struct SimulatedDisk {
 }
 
 /// Simulated shell storage for bodies that wait too long: in the spool, or in memory while that is full.
-struct SimulatedWaiting {
+struct SimulatedBodySpool {
     /// Whether writes fail.
     var isFull = false
     /// Contents of bodies by name.
     private(set) var bodies: [String: String] = [:]
     /// Names of bodies that could not be written, but are available in memory.
-    private var unwritten: Set<String> = []
+    private var memoryOnlyNames: Set<String> = []
 
     /// Stores a body. An existing one of the same name is not written again.
     /// - Returns: Whether it is stored.
     mutating func keepContent(_ content: String?, as name: String) -> Bool {
-        let isWritten = bodies[name] != nil && !unwritten.contains(name)
+        let isWritten = bodies[name] != nil && !memoryOnlyNames.contains(name)
         bodies[name] = content
-        if isFull, !isWritten { unwritten.insert(name) } else { unwritten.remove(name) }
+        if isFull, !isWritten { memoryOnlyNames.insert(name) } else { memoryOnlyNames.remove(name) }
         return isWritten || !isFull
     }
 
-    mutating func release(_ name: String) {
+    mutating func releaseBody(_ name: String) {
         bodies[name] = nil
-        unwritten.remove(name)
+        memoryOnlyNames.remove(name)
     }
 
-    mutating func kill() {
+    mutating func discardBodies() {
         bodies = [:]
-        unwritten = []
+        memoryOnlyNames = []
     }
 }

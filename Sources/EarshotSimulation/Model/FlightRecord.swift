@@ -27,31 +27,31 @@ final class FlightRecord {
     var failures = 0
     var workerDeaths = 0
     /// Whether it is blamed for the last death of its workers.
-    var isSuspected = false
+    var isBlamedForLastDeath = false
     /// Whether it must run in isolation.
-    var isSuspect = false
+    var requiresIsolation = false
     var retries = 0
     /// Running attempt, or the last one.
     var attempt: AttemptID?
     /// Maximum body size of the running attempt, including raises.
     var maxBytes: Int?
     /// Condition of that attempt.
-    var condition: [UInt8]?
+    var attemptCondition: [UInt8]?
     /// Whether it lost its last request while it ran, and was not rejoined by the end of a pass.
-    var isLeft = false
+    var isAbandoned = false
     /// Client that removed that request, and the number of messages received from it by then.
-    var leaver: (ClientID, lastReceived: UInt64)?
+    var abandoningClient: (ClientID, lastReceived: UInt64)?
     /// Its result, if it ended after that.
-    var ending: Ending?
+    var abandonedEnding: Ending?
     /// Whether its last attempt was lost with a worker, so that it precedes the queue.
-    var isReturned = false
+    var isRequeued = false
 
     init(_ content: FlightContent) {
         self.content = content
     }
 
     /// The flight at the end of its chain of redirects.
-    var leaf: FlightRecord {
+    var redirectLeaf: FlightRecord {
         var flight = self
         while let child = flight.child { flight = child }
         return flight
@@ -87,7 +87,7 @@ struct JobContent: Hashable, CustomStringConvertible {
     var fields: [UInt8]
     /// Condition, in which requests of one flight may differ; nil without one. Not compared.
     private(set) var condition: [UInt8]?
-    /// Name of the pool of own workers, see `ReferenceModel.pool(for:of:)`; empty for the web, and for a JOB, which does not
+    /// Name of the pool of own workers, see `ReferenceModel.poolName(for:of:)`; empty for the web, and for a JOB, which does not
     /// name it. Not compared.
     var pool: Substring = ""
 
@@ -104,13 +104,13 @@ struct JobContent: Hashable, CustomStringConvertible {
     init(method: String, url: String, fields: [UInt8]) {
         self.method = method
         self.url = url
-        (self.fields, condition) = Self.separated(fields)
+        (self.fields, condition) = Self.splitCondition(fields)
     }
 
     /// Returns header fields without their condition, and the condition. A request has at most one.
-    static func separated(_ fields: [UInt8]) -> (plain: [UInt8], condition: [UInt8]?) {
+    static func splitCondition(_ fields: [UInt8]) -> (plain: [UInt8], condition: [UInt8]?) {
         let lines = fields.split(separator: UInt8(ascii: "\n"))
-        let index = lines.firstIndex { $0.starts(with: conditionName) }
+        let index = lines.firstIndex { $0.starts(with: conditionFieldPrefix) }
         let plain = lines.indices.filter { $0 != index }.map { lines[$0] }
         return (Array(plain.joined(separator: [UInt8(ascii: "\n")])), index.map { Array(lines[$0]) })
     }
@@ -118,16 +118,16 @@ struct JobContent: Hashable, CustomStringConvertible {
     /// Returns the condition that a response with these fields meets; nil without a tag.
     static func condition(on response: [UInt8]) -> [UInt8]? {
         let name = Array("etag: ".utf8)
-        return response.starts(with: name) ? conditionName + response.dropFirst(name.count) : nil
+        return response.starts(with: name) ? conditionFieldPrefix + response.dropFirst(name.count) : nil
     }
 
-    private static let conditionName = Array("if-none-match: ".utf8)
+    private static let conditionFieldPrefix = Array("if-none-match: ".utf8)
 
     /// Whether the fields are credentials. The simulated clients send a cookie, or a field that distinguishes requests.
     var hasCredentials: Bool { fields.starts(with: "cookie: ".utf8) }
 
     /// Whether it may be retried automatically.
-    var isRepeatable: Bool { Fetch.Options.idempotentMethods.contains(method) }
+    var isIdempotent: Bool { Fetch.Options.idempotentMethods.contains(method) }
 
     var description: String { "\(method) \(url)\(fields.isEmpty ? "" : " with fields")" }
 
@@ -137,7 +137,7 @@ struct JobContent: Hashable, CustomStringConvertible {
     private var urlScheme: Substring { url.prefix { $0 != ":" } }
 
     /// Whether the supervisor's child workers serve it.
-    var isOfWeb: Bool { Self.webSchemes.contains(scheme) }
+    var hasWebScheme: Bool { Self.webSchemes.contains(scheme) }
 
     /// `scheme://host:port` as written; `scheme:` without a host. After the pool of own workers.
     var origin: Substring { pool.isEmpty ? urlOrigin : "\(pool) \(urlOrigin)" }

@@ -20,9 +20,9 @@ final class PoolRecord {
         var file: String?
         var fields: [UInt8] = []
         /// Sessions that know that file, or the part that it continues.
-        var readers: [SessionRecord] = []
+        var sessionsKnowingFile: [SessionRecord] = []
         /// Whether it continues a part that outlived its flight and that a session knows.
-        var isOfKnownPart = false
+        var continuesKnownPart = false
     }
 
     let id: WorkerID
@@ -39,11 +39,11 @@ final class PoolRecord {
     /// Leases by attempt ID.
     var leases: [AttemptID: Lease] = [:]
     /// Suspect that it runs alone, and the end of the isolation.
-    var isolation: (attempt: AttemptID, end: Tick)?
+    var isolation: (attempt: AttemptID, end: MonotonicTime)?
     /// Whether all jobs since it was last empty belong to suspects.
     var hasSuspectsOnly = false
     /// Time of the unanswered PING.
-    var pingedAt: Tick?
+    var pingedAt: MonotonicTime?
 
     init(_ id: WorkerID, process: Int32) {
         self.id = id
@@ -51,7 +51,7 @@ final class PoolRecord {
     }
 
     /// Whether it belongs to a user instead of the supervisor.
-    var isOwn: Bool { schemes.isDisjoint(with: JobContent.webSchemes) }
+    var isUserWorker: Bool { schemes.isDisjoint(with: JobContent.webSchemes) }
     var takesWork: Bool { isReady && !isLeaving }
     var leasesBelowHigh: Int { takesWork ? leases.values.count { !$0.isHigh } : 0 }
     var freeSlots: Int {

@@ -16,50 +16,52 @@ extension ReferenceModel {
         case .slots(let slots): worker.slots = slots
         case .sandbox: break
         case .bye: workerGone(id, isDeath: false)
-        case .done(let completion):
-            if let file = completion.file {
+        case .completed(let completion):
+            if let file = completion.fileName {
                 let lease = worker.leases[completion.attempt]
-                fileMade(file, knownTo: lease?.readers ?? [])
+                fileCreated(file, knownTo: lease?.sessionsKnowingFile ?? [])
                 // The broker may treat it as known to others, although it is the same session that asks again.
-                if lease?.isOfKnownPart == true { audiences[file, default: Audience()].isRefused = true }
+                if lease?.continuesKnownPart == true { audiences[file, default: FileAudience()].isTakeRefused = true }
             }
-            guard let (flight, lease) = leaseEnded(completion.attempt, at: worker) else { return }
+            guard let (flight, lease) = endLease(completion.attempt, at: worker) else { return }
             var answer = completion
             let resumedBytes = completion.isResumed ? lease.resumedBytes : 0
             // The simulated 206 responses have no fields of their own.
             if resumedBytes > 0 {
-                answer.httpFields = lease.fields + Array("\ncontent-length: \(completion.length)".utf8)
+                answer.httpFields = lease.fields + Array("\ncontent-length: \(completion.bodyByteCount)".utf8)
             }
-            answered(flight, answer, body, resumedBytes: resumedBytes, hasRetried: hasRetried)
+            responseReceived(flight, answer, body, resumedBytes: resumedBytes, hasRetried: hasRetried)
         case .failed(let attempt, let code, _, _, let unwanted, let part, _, _):
             partReported(part, of: attempt, at: worker)
             if let lease = worker.leases[attempt], lease.flight == nil {
-                ledger.flights.unwantedBytes += unwanted
+                ledger.flights.bytesAfterCancel += unwanted
             }
             // A code outside the table is a fault of a child worker; a user's worker may have its own codes.
-            let known = worker.isOwn ? Self.ownFailures : Self.knownFailures
-            let code = known.contains(code) ? code : worker.isOwn ? "worker-failed" : "internal"
+            let known = worker.isUserWorker ? Self.ownFailures : Self.knownFailures
+            let code = known.contains(code) ? code : worker.isUserWorker ? "worker-failed" : "internal"
             attemptFailed(attempt, code, at: worker, hasRetried: hasRetried)
         }
     }
 
     /// Handles a worker's report of the file it writes.
     func partReported(_ part: BodyPart?, of attempt: AttemptID, at worker: PoolRecord) {
-        guard let part, let lease = worker.leases[attempt], part.file != lease.file || !part.httpFields.isEmpty,
-            part.file.hasPrefix("\(worker.pid)-\(attempt).")
+        guard let part, let lease = worker.leases[attempt], part.fileName != lease.file || !part.httpFields.isEmpty,
+            part.fileName.hasPrefix("\(worker.pid)-\(attempt).")
         else { return }
-        worker.leases[attempt]?.file = part.file
+        worker.leases[attempt]?.file = part.fileName
         worker.leases[attempt]?.fields = part.httpFields
-        keptParts[SpoolName.keptPart(of: attempt)]?.fields = part.httpFields
+        keptParts[SpoolName.keptPart(of: attempt)]?.responseFields = part.httpFields
     }
 
     /// Handles a part that outlived its flight. The world checks that the JOB resumes the body of its own request.
     func partFound(_ part: PartDescription, _ bytes: Int, of attempt: AttemptID, at id: WorkerID) {
         guard let worker = pool[id], worker.leases[attempt] != nil else { return }
         let readers = growthReaders[part.generation.description] ?? []
-        expect(part.isKnown || readers.isEmpty, 15, "the part of \(attempt) is described as unknown to all sessions")
-        worker.leases[attempt]?.readers = readers
-        worker.leases[attempt]?.isOfKnownPart = part.isKnown
+        expect(
+            part.isKnownToClient || readers.isEmpty, 15,
+            "the part of \(attempt) is described as unknown to all sessions")
+        worker.leases[attempt]?.sessionsKnowingFile = readers
+        worker.leases[attempt]?.continuesKnownPart = part.isKnownToClient
         worker.leases[attempt]?.resumedBytes = bytes
         worker.leases[attempt]?.file = "\(worker.pid)-\(attempt).part"
         worker.leases[attempt]?.fields = part.httpFields
@@ -73,23 +75,23 @@ extension ReferenceModel {
     }
 
     private func attemptFailed(_ attempt: AttemptID, _ code: String, at worker: PoolRecord, hasRetried: Bool) {
-        let isSuspect = worker.leases[attempt]?.flight?.isSuspect ?? false
-        guard let (flight, lease) = leaseEnded(attempt, at: worker) else { return }
-        scopeEnded(flight, isAnswered: false)
+        let isSuspect = worker.leases[attempt]?.flight?.requiresIsolation ?? false
+        guard let (flight, lease) = endLease(attempt, at: worker) else { return }
+        transferEndedInScope(flight, isAnswered: false)
         if code == "worker-lost" {
             // The worker is leaving, and did not accept the job.
             worker.isLeaving = true
-            flight.isSuspect = isSuspect
+            flight.requiresIsolation = isSuspect
             flight.phase = .waiting
         } else if code == "too-large", let allowed = lease.maxBytes {
-            tooLarge(flight, reached: allowed)
+            handleTooLargeBody(flight, reached: allowed)
         } else {
-            failed(flight, code, nil, nil, hasRetried: hasRetried)
+            handleFailure(flight, code, nil, nil, hasRetried: hasRetried)
         }
     }
 
     /// Invariant 6: only the current attempt, reported with its full ID by the worker that holds it, counts.
-    private func leaseEnded(
+    private func endLease(
         _ attempt: AttemptID, at worker: PoolRecord
     ) -> (FlightRecord, PoolRecord.Lease)? {
         guard let lease = worker.leases.removeValue(forKey: attempt) else {
@@ -99,24 +101,24 @@ extension ReferenceModel {
         transferEnded(lease)
         if worker.isolation?.attempt == attempt {
             worker.isolation = nil
-            lease.flight?.isSuspect = false
+            lease.flight?.requiresIsolation = false
         }
         guard let flight = lease.flight else { return nil }
         return (flight, lease)
     }
 
     private func countStaleCompletion() {
-        ledger.flights.stale += 1
-        blame = 6
+        ledger.flights.staleCompletions += 1
+        ledgerInvariant = 6
     }
 
     private func transferEnded(_ lease: PoolRecord.Lease) {
-        origins[lease.origin]?.ended(isHigh: lease.isHigh)
+        origins[lease.origin]?.transferEnded(isHigh: lease.isHigh)
     }
 
     func workerDisconnected(_ id: WorkerID, isProcessAlive: Bool) {
         guard let worker = pool[id] else { return }
-        if isProcessAlive, !worker.isOwn, !worker.leases.isEmpty {
+        if isProcessAlive, !worker.isUserWorker, !worker.leases.isEmpty {
             worker.isLeaving = true
         } else {
             workerLost(id)
@@ -131,36 +133,36 @@ extension ReferenceModel {
 
     private func workerGone(_ id: WorkerID, isDeath: Bool) {
         guard let worker = pool.removeValue(forKey: id) else { return }
-        leaveSchemes(worker)
-        let suspected = suspected(in: worker)
+        workerLeftSchemes(worker)
+        let suspected = suspectedAttempt(in: worker)
         let isAlone = worker.leases.count == 1
         for (attempt, lease) in worker.leases {
             transferEnded(lease)
             guard let flight = lease.flight else { continue }
-            scopeEnded(flight, isAnswered: false)
-            let isSuspectedCause = isDeath && isAlone && attempt == suspected && flight.isSuspected
+            transferEndedInScope(flight, isAnswered: false)
+            let isSuspectedCause = isDeath && isAlone && attempt == suspected && flight.isBlamedForLastDeath
             if isDeath {
                 flight.workerDeaths += 1
-                flight.isSuspected = attempt == suspected
+                flight.isBlamedForLastDeath = attempt == suspected
             }
-            if isSuspectedCause || isDeath && flight.workerDeaths >= limits.workerDeathsPerFlight {
-                end(flight, Ending(code: "poisonous", attempts: Int(flight.attempts)))
-            } else if !flight.content.job.isRepeatable {
-                end(flight, Ending(code: "worker-lost", attempts: Int(flight.attempts)))
+            if isSuspectedCause || isDeath && flight.workerDeaths >= limits.maximumWorkerDeathsPerFlight {
+                endFlight(flight, Ending(code: "poisonous", attempts: Int(flight.attempts)))
+            } else if !flight.content.job.isIdempotent {
+                endFlight(flight, Ending(code: "worker-lost", attempts: Int(flight.attempts)))
             } else {
                 flight.phase = .waiting
-                flight.isReturned = true
-                guard isDeath, flight.workerDeaths >= limits.deathsOfSuspect else { continue }
-                flight.isSuspect = true
-                let end = now.advanced(byMilliseconds: limits.suspicionMilliseconds)
-                moments.insert(Moment(at: end, subject: .suspicion(flight, deaths: flight.workerDeaths)))
+                flight.isRequeued = true
+                guard isDeath, flight.workerDeaths >= limits.workerDeathsBeforeSuspicion else { continue }
+                flight.requiresIsolation = true
+                let end = now.advanced(byMilliseconds: limits.maximumSuspectWaitMilliseconds)
+                timers.insert(ModelTimer(dueAt: end, subject: .isolationWait(flight, deaths: flight.workerDeaths)))
             }
         }
     }
 
     /// Returns the attempt to blame for the death of a worker: the isolated one, or its only one after an earlier
     /// death.
-    private func suspected(in worker: PoolRecord) -> AttemptID? {
+    private func suspectedAttempt(in worker: PoolRecord) -> AttemptID? {
         if let isolation = worker.isolation { return isolation.attempt }
         guard worker.leases.count == 1, let (attempt, lease) = worker.leases.first,
             let flight = lease.flight, flight.workerDeaths > 0
@@ -176,36 +178,37 @@ extension ReferenceModel {
     func clearSuspect(of worker: PoolRecord) {
         guard let attempt = worker.isolation?.attempt else { return }
         worker.isolation = nil
-        worker.leases[attempt]?.flight?.isSuspect = false
+        worker.leases[attempt]?.flight?.requiresIsolation = false
     }
 
     // MARK: Responses
 
     /// Handles an origin's response: a redirect, a retry, or the end.
-    func answered(
+    func responseReceived(
         _ flight: FlightRecord, _ completion: Completion, _ body: BodyID?, resumedBytes: Int, hasRetried: Bool
     ) {
         let job = flight.content.job
         if completion.status == 429 || completion.status == 503 {
             let seconds = Self.retryAfter(in: completion.httpFields)
-            scopes[ScopeName(job)]?.cool(
+            scopes[ScopeName(job)]?.beginCoolDown(
                 seconds: seconds, url: seconds == nil && completion.status == 503 ? job.url : nil,
-                outageURLs: limits.outageURLs, now: now)
+                outageURLs: limits.coolDownURLThreshold, now: now)
         } else {
-            scopeEnded(flight, isAnswered: true)
+            transferEndedInScope(flight, isAnswered: true)
         }
         let isRedirect = [301, 302, 303, 307, 308].contains(completion.status) && flight.content.redirect != .manual
         if isRedirect, flight.content.redirect == .error {
-            end(flight, Ending(code: "redirect-refused", attempts: Int(flight.attempts)))
+            endFlight(flight, Ending(code: "redirect-refused", attempts: Int(flight.attempts)))
         } else if isRedirect, let location = Self.location(in: completion.httpFields) {
-            redirected(flight, to: location, by: completion.status)
-        } else if completion.status == 304, let condition = flight.condition, !isMet(condition, of: flight, completion)
+            followRedirect(flight, to: location, by: completion.status)
+        } else if completion.status == 304, let condition = flight.attemptCondition,
+            !meetsAllConditions(condition, of: flight, completion)
         {
             return
         } else if completion.status >= 400, !flight.content.deliversErrors {
-            failed(flight, "http-status", completion, body, hasRetried: hasRetried)
+            handleFailure(flight, "http-status", completion, body, hasRetried: hasRetried)
         } else {
-            end(
+            endFlight(
                 flight,
                 Ending(
                     completion: completion, body: body, url: job.url, attempts: Int(flight.attempts),
@@ -216,15 +219,15 @@ extension ReferenceModel {
     /// Handles a 304. Requests with another condition, or without one, need another attempt.
     ///
     /// - Returns: Whether all requests have this condition.
-    private func isMet(_ condition: [UInt8], of flight: FlightRecord, _ completion: Completion) -> Bool {
-        let waiting = waiting(for: flight)
+    private func meetsAllConditions(_ condition: [UInt8], of flight: FlightRecord, _ completion: Completion) -> Bool {
+        let waiting = waitingRequests(for: flight)
         let met = waiting.filter { $0.condition == condition }
-        if waiting.isEmpty { close(flight) }
+        if waiting.isEmpty { closeFlight(flight) }
         guard met.isEmpty || met.count < waiting.count else { return true }
         guard !waiting.isEmpty else { return false }
         flight.phase = .waiting
         for request in met {
-            detach(request)
+            detachFromFlight(request)
             endRequest(
                 request,
                 Ending(completion: completion, url: flight.content.job.url, attempts: Int(flight.attempts)))
@@ -233,22 +236,22 @@ extension ReferenceModel {
     }
 
     /// Returns a 304 in place of the response, if that meets the condition of a request which has not read it.
-    private func notModified(_ ending: Ending, for request: RequestRecord) -> Ending? {
+    private func notModifiedEnding(_ ending: Ending, for request: RequestRecord) -> Ending? {
         guard ending.code == nil, var completion = ending.completion, completion.status == 200,
             let condition = request.condition, !request.fetch.options.streams,
             condition == JobContent.condition(on: completion.httpFields)
         else { return nil }
-        (completion.status, completion.length, completion.sha256, completion.file) = (304, 0, nil, nil)
+        (completion.status, completion.bodyByteCount, completion.sha256, completion.fileName) = (304, 0, nil, nil)
         return Ending(completion: completion, url: ending.url, attempts: ending.attempts)
     }
 
     /// Handles a failed attempt. Within the limits the core decides whether to retry.
-    private func failed(
+    private func handleFailure(
         _ flight: FlightRecord, _ code: String, _ completion: Completion?, _ body: BodyID?, hasRetried: Bool
     ) {
         flight.failures += 1
         guard hasRetried else {
-            end(
+            endFlight(
                 flight,
                 Ending(
                     code: code, completion: completion, body: body, url: flight.content.job.url,
@@ -258,26 +261,27 @@ extension ReferenceModel {
         expect(flight.failures <= flight.retries, 3, "\(flight.content.job) is tried more often than asked")
         let mayEndBetter =
             completion.map { Self.retryableStatuses.contains($0.status) } ?? Self.retryableFailures.contains(code)
-        expect(flight.content.job.isRepeatable, 3, "\(flight.content.job) is tried again")
+        expect(flight.content.job.isIdempotent, 3, "\(flight.content.job) is tried again")
         expect(mayEndBetter, 3, "\(flight.content.job) is tried again after \(code)")
         flight.phase = .pausing
         let ending = Ending(
             code: code, completion: completion, body: body, url: flight.content.job.url,
             attempts: Int(flight.attempts))
-        for request in waiting(for: flight) where request.fetch.options.retries == 0 {
-            detach(request)
+        for request in waitingRequests(for: flight) where request.fetch.options.retries == 0 {
+            detachFromFlight(request)
             endRequest(request, ending)
         }
-        expect(flight.isWanted || flight.isLeft, 3, "\(flight.content.job) is tried again for nobody who allows that")
+        expect(
+            flight.isWanted || flight.isAbandoned, 3, "\(flight.content.job) is tried again for nobody who allows that")
     }
 
     /// Returns the requests that wait for a flight, in the order of their ends.
-    private func waiting(for flight: FlightRecord) -> [RequestRecord] {
-        flight.requests.sorted { $0.key < $1.key }.map(\.value) + flight.parents.flatMap { waiting(for: $0) }
+    private func waitingRequests(for flight: FlightRecord) -> [RequestRecord] {
+        flight.requests.sorted { $0.key < $1.key }.map(\.value) + flight.parents.flatMap { waitingRequests(for: $0) }
     }
 
     /// Handles a body that exceeds the attempt's limit: fails the requests that permit no more, invariant 8.
-    private func tooLarge(_ flight: FlightRecord, reached: Int) {
+    private func handleTooLargeBody(_ flight: FlightRecord, reached: Int) {
         var exceeded: [RequestRecord] = []
         var others = 0
         flight.forEachRequest { request in
@@ -287,20 +291,20 @@ extension ReferenceModel {
                 others += 1
             }
         }
-        blame = 8
+        ledgerInvariant = 8
         guard others > 0 || !flight.isWanted else {
-            end(flight, Ending(code: "too-large", attempts: Int(flight.attempts)))
+            endFlight(flight, Ending(code: "too-large", attempts: Int(flight.attempts)))
             return
         }
         flight.phase = .waiting
         for request in exceeded {
-            let attempts = Int(request.flight?.leaf.attempts ?? 0)
-            detach(request)
+            let attempts = Int(request.flight?.redirectLeaf.attempts ?? 0)
+            detachFromFlight(request)
             endRequest(request, Ending(code: "too-large", attempts: attempts))
         }
     }
 
-    private func redirected(_ flight: FlightRecord, to location: String, by status: Int) {
+    private func followRedirect(_ flight: FlightRecord, to location: String, by status: Int) {
         var job = flight.content.job
         job.url = location
         if job.origin != flight.content.job.origin, job.hasCredentials { job.fields = [] }
@@ -308,7 +312,7 @@ extension ReferenceModel {
         if becomesGet { job.method = "GET" }
         let attempts = Int(flight.attempts)
         guard location.utf8.starts(with: "http://".utf8) else {
-            end(flight, Ending(code: "redirect-refused", attempts: attempts))
+            endFlight(flight, Ending(code: "redirect-refused", attempts: attempts))
             return
         }
         var earlier = [flight]
@@ -317,49 +321,51 @@ extension ReferenceModel {
         }
         let isSame = earlier.contains { $0.content.job.url == job.url && $0.content.job.method == job.method }
         guard !isSame else {
-            end(flight, Ending(code: "redirect-loop", attempts: attempts))
+            endFlight(flight, Ending(code: "redirect-loop", attempts: attempts))
             return
         }
         var content = flight.content
         content.job = job
-        let (child, isNew) = self.flight(content)
-        guard child.leaf !== flight else {
-            end(flight, Ending(code: "redirect-loop", attempts: attempts))
+        let (child, isNew) = self.openOrNewFlight(content)
+        guard child.redirectLeaf !== flight else {
+            endFlight(flight, Ending(code: "redirect-loop", attempts: attempts))
             return
         }
-        if isNew { (child.workerDeaths, child.isSuspected) = (flight.workerDeaths, flight.isSuspected) }
+        if isNew {
+            (child.workerDeaths, child.isBlamedForLastDeath) = (flight.workerDeaths, flight.isBlamedForLastDeath)
+        }
         child.retries = max(child.retries, flight.retries)
         child.parents.append(flight)
         flight.child = child
         flight.phase = .following
-        endTooFar(flight)
+        failRequestsBeyondRedirectLimit(flight)
     }
 
     /// Fails the requests for which a redirect exceeds the limit; the others continue to wait: invariant 8.
-    private func endTooFar(_ flight: FlightRecord) {
-        guard flight.redirectCount > limits.redirectHops else {
-            for parent in flight.parents { endTooFar(parent) }
+    private func failRequestsBeyondRedirectLimit(_ flight: FlightRecord) {
+        guard flight.redirectCount > limits.maximumRedirectHops else {
+            for parent in flight.parents { failRequestsBeyondRedirectLimit(parent) }
             return
         }
         guard let child = flight.child else { return }
         child.parents.removeAll { $0 === flight }
-        end(flight, Ending(code: "too-many-redirects", attempts: Int(flight.attempts)))
-        dropIfUnwanted(child)
+        endFlight(flight, Ending(code: "too-many-redirects", attempts: Int(flight.attempts)))
+        cancelIfUnwanted(child)
     }
 
     /// Ends a flight for all waiting requests; each may have its own objection: invariant 8.
-    func end(_ flight: FlightRecord, _ ending: Ending) {
-        guard !flight.isLeft || flight.isWanted else {
-            flight.ending = ending
+    func endFlight(_ flight: FlightRecord, _ ending: Ending) {
+        guard !flight.isAbandoned || flight.isWanted else {
+            flight.abandonedEnding = ending
             flight.phase = .ended
             return
         }
-        let waiting = closeAll(flight)
+        let waiting = closeRedirectChain(flight)
         for request in waiting {
             request.flight = nil
-            if let unchanged = notModified(ending, for: request) {
+            if let unchanged = notModifiedEnding(ending, for: request) {
                 endRequest(request, unchanged)
-            } else if let code = objection(of: request, to: ending) {
+            } else if let code = failureCode(of: request, for: ending) {
                 endRequest(request, Ending(code: code, attempts: ending.attempts))
             } else {
                 endRequest(request, ending)
@@ -367,20 +373,20 @@ extension ReferenceModel {
         }
     }
 
-    private func closeAll(_ flight: FlightRecord) -> [RequestRecord] {
+    private func closeRedirectChain(_ flight: FlightRecord) -> [RequestRecord] {
         // In the order of joining: of the results that wait for a subscriber, the last ones exceed the limit.
         var waiting = flight.requests.sorted { $0.key < $1.key }.map(\.value)
-        for parent in flight.parents { waiting += closeAll(parent) }
+        for parent in flight.parents { waiting += closeRedirectChain(parent) }
         flight.parents = []
         flight.child = nil
-        close(flight)
+        closeFlight(flight)
         return waiting
     }
 
-    private func objection(of request: RequestRecord, to ending: Ending) -> String? {
+    private func failureCode(of request: RequestRecord, for ending: Ending) -> String? {
         guard ending.code == nil, let completion = ending.completion else { return nil }
-        if let limit = request.fetch.options.maxBytes, completion.length > limit { return "too-large" }
-        if let digest = request.fetch.options.digest, digest != completion.sha256 { return "digest-mismatch" }
+        if let limit = request.fetch.options.maxBytes, completion.bodyByteCount > limit { return "too-large" }
+        if let digest = request.fetch.options.expectedSHA256, digest != completion.sha256 { return "digest-mismatch" }
         return nil
     }
 
@@ -402,12 +408,14 @@ extension ReferenceModel {
     private static let ownFailures = knownFailures.subtracting(["internal"])
 
     /// Returns `Location`. The simulated origins send at most one, absolute and normalized.
-    private static func location(in fields: [UInt8]) -> String? { value("location: ", fields) }
+    private static func location(in fields: [UInt8]) -> String? { fieldValue("location: ", fields) }
 
     /// Returns `Retry-After` in whole seconds; other tests cover dates.
-    private static func retryAfter(in fields: [UInt8]) -> Int? { value("retry-after: ", fields).flatMap { Int($0) } }
+    private static func retryAfter(in fields: [UInt8]) -> Int? {
+        fieldValue("retry-after: ", fields).flatMap { Int($0) }
+    }
 
-    private static func value(_ name: String, _ fields: [UInt8]) -> String? {
+    private static func fieldValue(_ name: String, _ fields: [UInt8]) -> String? {
         let name = Array(name.utf8)
         guard fields.starts(with: name) else { return nil }
         return String(decoding: fields.dropFirst(name.count).prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
@@ -415,6 +423,6 @@ extension ReferenceModel {
 
     func limitsChanged(_ changed: CoreLimits) {
         limits = changed
-        for name in origins.keys { origins[name]?.rulesChanged(changed.origins, now: now) }
+        for name in origins.keys { origins[name]?.rulesChanged(changed.originRules, now: now) }
     }
 }

@@ -11,63 +11,66 @@ extension ReferenceModel {
             return
         }
         removeAll(of: fetch.handler, by: client)
-        withdraw(client.unsent.filter { $0.handler == fetch.handler }, from: client)
-        removals[client.connection] = .fetch(fetch)
+        withdrawTerminals(client.unsentNames.filter { $0.handler == fetch.handler }, from: client)
+        removalsUnderWay[client.connection] = .fetch(fetch)
     }
 
     func fetchAccepted(_ fetch: Fetch, by client: SessionRecord) {
         let name = RequestName(handler: fetch.handler, request: fetch.request)
-        if fetch.options.subscribes, !client.handlers.contains(fetch.handler), !hasRoomToSubscribe(client) {
+        if fetch.options.subscribes, !client.subscribedHandlers.contains(fetch.handler), !hasRoomToSubscribe(client) {
             expectedReplies[client.connection] = .error("too-many-handlers")
-            blame = 11
+            ledgerInvariant = 11
             return
         }
-        if let known = listed[name], !known.isSame(as: fetch) {
+        if let known = requestsByName[name], !known.isSame(as: fetch) {
             expectedReplies[client.connection] = .error("id-in-use")
             return
         }
-        if let known = listed[name] {
+        if let known = requestsByName[name] {
             guard isTakenByAnother(known, fetch, for: client) else {
                 fetchRepeated(known, fetch, by: client)
                 return
             }
-            freeID(known)
+            freeName(known)
         }
-        serial += 1
+        lastSerial += 1
         let request = RequestRecord(
-            name, fetch, owner: fetch.options.subscribes ? client.id : nil, serial: serial)
-        listed[name] = request
-        listedByHandler[fetch.handler, default: [:]][serial] = request
-        if request.owner != nil { client.ownedRequests[serial] = request }
+            name, fetch, owner: fetch.options.subscribes ? client.id : nil, serial: lastSerial)
+        requestsByName[name] = request
+        requestsByHandler[fetch.handler, default: [:]][lastSerial] = request
+        if request.owner != nil { client.ownedRequests[lastSerial] = request }
         ledger.requests.submitted += 1
         ledger.requests.pending += 1
         if let deadline = fetch.options.deadlineMilliseconds {
             let at = now.advanced(byMilliseconds: deadline)
-            moments.insert(Moment(at: at, subject: .deadline(request)))
+            timers.insert(ModelTimer(dueAt: at, subject: .deadline(request)))
         }
-        if fetch.options.subscribes { listen(client, to: fetch.handler) }
-        if let code = refusal(of: fetch, by: client, isOwned: request.owner != nil) {
-            if code == "queue-full" { blame = 11 }
-            if code == "unsupported-scheme" { blame = 14 }
-            let isOrphaned = mostDoomed > 0 && coreLedger.requests.orphaned > ledger.requests.orphaned
-            if ledger.requests.pending > limits.requests || isOrphaned, listeners(of: fetch.handler).isEmpty {
+        if fetch.options.subscribes { addListener(client, to: fetch.handler) }
+        if let code = refusalCode(of: fetch, by: client, isOwned: request.owner != nil) {
+            if code == "queue-full" { ledgerInvariant = 11 }
+            if code == "unsupported-scheme" { ledgerInvariant = 14 }
+            let isOrphaned = maximumPendingRemovals > 0 && coreLedger.requests.orphaned > ledger.requests.orphaned
+            if ledger.requests.pending > limits.maximumOpenRequests || isOrphaned, listeners(of: fetch.handler).isEmpty
+            {
                 // Beyond the limit, not even a record is kept for later subscribers.
-                orphan(request)
+                orphanRequest(request)
             } else {
                 endRequest(request, Ending(code: code))
             }
         } else {
-            let fields = fetch.httpFields.isEmpty ? Self.fields(of: fetch.options.cache) : fetch.httpFields
+            let fields = fetch.httpFields.isEmpty ? Self.fields(of: fetch.options.cacheMode) : fetch.httpFields
             var job = JobContent(method: fetch.options.method, url: fetch.url, fields: fields)
-            if !job.isOfWeb { job.pool = pool(for: job.scheme, of: Self.owner(of: fetch.handler).principal) }
-            let redirect = job.isOfWeb ? fetch.options.redirect : .manual
+            if !job.hasWebScheme {
+                job.pool = poolName(for: job.scheme, of: Self.principalAndHandler(of: fetch.handler).principal)
+            }
+            let redirect = job.hasWebScheme ? fetch.options.redirectMode : .manual
             let alone = fetch.options.coalesces ? nil : request.serial
-            let deliversErrors = fetch.options.route.deliversErrors
-            join(
+            let deliversErrors = fetch.options.route.deliversErrorResponses
+            joinFlight(
                 request,
                 FlightContent(
                     job: job, redirect: redirect, deliversErrors: deliversErrors,
-                    principal: Self.owner(of: fetch.handler).principal, soleRequestSerial: alone))
+                    principal: Self.principalAndHandler(of: fetch.handler).principal, soleRequestSerial: alone))
         }
     }
 
@@ -82,7 +85,7 @@ extension ReferenceModel {
     }
 
     /// Returns why a request is rejected; nil if it is accepted. The limits are invariant 11.
-    private func refusal(of fetch: Fetch, by client: SessionRecord, isOwned: Bool) -> String? {
+    private func refusalCode(of fetch: Fetch, by client: SessionRecord, isOwned: Bool) -> String? {
         if isDraining { return "stopping" }
         // Its subscription may have delivered held results.
         let ofHandler = requests(of: fetch.handler)
@@ -91,18 +94,20 @@ extension ReferenceModel {
         }
         let delivered = ofHandler.count(where: isDelivered)
         let pending = ledger.requests.pending - delivered
-        if pending > limits.requests { return "queue-full" }
+        if pending > limits.maximumOpenRequests { return "queue-full" }
         let owned =
             client.ownedRequests.count - ofHandler.count { client.ownedRequests[$0.serial] != nil && isDelivered($0) }
-        if isOwned, owned > limits.requestsPerClient { return "queue-full" }
+        if isOwned, owned > limits.maximumOpenRequestsPerClient { return "queue-full" }
         let kept = ofHandler.count { $0.phase != .ended } - delivered
-        if kept > limits.requestsPerHandler { return "queue-full" }
-        let code = invalidity(of: fetch)
+        if kept > limits.maximumOpenRequestsPerHandler { return "queue-full" }
+        let code = invalidRequestCode(of: fetch)
         // Requests that are being removed count, too, but not how many of them are this client's.
         let isCrowded =
-            pending + mostDoomed > limits.requests
-            || isOwned && owned + mostDoomed > limits.requestsPerClient
-        if mostDoomed > 0, isCrowded, !isOpenInCore(RequestName(handler: fetch.handler, request: fetch.request)) {
+            pending + maximumPendingRemovals > limits.maximumOpenRequests
+            || isOwned && owned + maximumPendingRemovals > limits.maximumOpenRequestsPerClient
+        if maximumPendingRemovals > 0, isCrowded,
+            !isOpenInCore(RequestName(handler: fetch.handler, request: fetch.request))
+        {
             let refused = "queue-full"
             let (counted, own) = (coreLedger.requests.failed, ledger.requests.failed)
             if code == nil || counted[refused, default: 0] > own[refused, default: 0] {
@@ -113,9 +118,10 @@ extension ReferenceModel {
     }
 
     /// Returns why a request cannot be served at all; nil if it can.
-    private func invalidity(of fetch: Fetch) -> String? {
+    private func invalidRequestCode(of fetch: Fetch) -> String? {
         guard fetch.url.utf8.contains(UInt8(ascii: ":")) else { return "malformed-url" }
-        guard takes(fetch.url.prefix { $0 != ":" }, of: Self.owner(of: fetch.handler).principal) else {
+        guard acceptsScheme(fetch.url.prefix { $0 != ":" }, of: Self.principalAndHandler(of: fetch.handler).principal)
+        else {
             return "unsupported-scheme"
         }
         let isShared = fetch.options.coalesces && !["GET", "HEAD"].contains(fetch.options.method)
@@ -135,24 +141,24 @@ extension ReferenceModel {
             }
         case .awaitingSubscriber: break
         case .ended:
-            if !isDue(request, to: client) { expectTerminal(request, to: client) }
+            if !isTerminalDue(request, to: client) { expectTerminal(request, to: client) }
         }
-        listen(client, to: fetch.handler)
+        addListener(client, to: fetch.handler)
     }
 
-    func isDue(_ request: RequestRecord, to client: SessionRecord) -> Bool {
+    func isTerminalDue(_ request: RequestRecord, to client: SessionRecord) -> Bool {
         let isExpected = client.unsentTerminals[request.name]?.contains { $0 === request } ?? false
-        return isExpected || (client.inFlight + client.redeliveries).contains { $0 === request }
+        return isExpected || (client.unacknowledgedTerminals + client.redeliveries).contains { $0 === request }
     }
 
     // MARK: Flights
 
-    private func join(_ request: RequestRecord, _ content: FlightContent) {
-        let (flight, isNew) = flight(content)
+    private func joinFlight(_ request: RequestRecord, _ content: FlightContent) {
+        let (flight, isNew) = openOrNewFlight(content)
         request.flight = flight
-        request.isShared = !isNew
+        request.hasJoinedFlight = !isNew
         flight.requests[request.serial] = request
-        raise(flight.leaf, to: request.fetch.options.maxBytes)
+        raiseSizeLimit(flight.redirectLeaf, to: request.fetch.options.maxBytes)
         var next: FlightRecord? = flight
         while let each = next {
             each.retries = max(each.retries, request.fetch.options.retries)
@@ -161,7 +167,7 @@ extension ReferenceModel {
     }
 
     /// Raises the limit of a running attempt to that of a new request: invariant 8.
-    func raise(_ flight: FlightRecord, to maxBytes: Int?) {
+    func raiseSizeLimit(_ flight: FlightRecord, to maxBytes: Int?) {
         guard case .running = flight.phase, let attempt = flight.attempt, let present = flight.maxBytes,
             maxBytes.map({ $0 > present }) ?? true
         else { return }
@@ -170,7 +176,7 @@ extension ReferenceModel {
     }
 
     /// Returns the open flight of this content, or a new one: invariants 3 and 5.
-    func flight(_ content: FlightContent) -> (FlightRecord, isNew: Bool) {
+    func openOrNewFlight(_ content: FlightContent) -> (FlightRecord, isNew: Bool) {
         if let flight = openFlights[content] { return (flight, false) }
         let flight = FlightRecord(content)
         openFlights[content] = flight
@@ -181,8 +187,8 @@ extension ReferenceModel {
 
     /// Counts an open flight at its origin.
     func enterOrigin(_ job: JobContent) {
-        origins[job.origin, default: OriginRecord(job.origin, limits.origins)].flightOpened(now: now)
-        scopes[ScopeName(job), default: ScopeRecord()].flights += 1
+        origins[job.origin, default: OriginRecord(job.origin, limits.originRules)].flightOpened(now: now)
+        scopes[ScopeName(job), default: ScopeRecord()].openFlightCount += 1
     }
 
     /// Removes an open request from its flight. A flight without requests is cancelled: invariant 4.
@@ -190,33 +196,33 @@ extension ReferenceModel {
     /// - Parameters:
     ///   - client: Client that removed the request by a message.
     ///   - isAtOnce: Whether a running flight is cancelled now.
-    func detach(_ request: RequestRecord, by client: SessionRecord? = nil, isAtOnce: Bool = false) {
+    func detachFromFlight(_ request: RequestRecord, by client: SessionRecord? = nil, isAtOnce: Bool = false) {
         guard let flight = request.flight else { return }
         request.flight = nil
         flight.requests[request.serial] = nil
-        dropIfUnwanted(flight, isAtOnce: isAtOnce, by: client)
+        cancelIfUnwanted(flight, isAtOnce: isAtOnce, by: client)
     }
 
     /// Settles flights without requests. Such a flight is cancelled unless it was rejoined, or its client's input is
     /// not yet read, up to a limit of messages. A result that arrived meanwhile is delivered to rejoined requests.
-    func resolveAbandoned(unread: [ClientID]) {
+    func resolveAbandonedFlights(unread: [ClientID]) {
         let flights = flightsWithoutRequests
         flightsWithoutRequests = []
         for flight in flights where flight.phase != .over {
             guard !flight.isWanted else {
-                flight.isLeft = false
-                guard let ending = flight.ending else { continue }
-                flight.ending = nil
-                end(flight, ending)
+                flight.isAbandoned = false
+                guard let ending = flight.abandonedEnding else { continue }
+                flight.abandonedEnding = nil
+                endFlight(flight, ending)
                 continue
             }
-            if let (id, lastReceived) = flight.leaver, unread.contains(id), let client = connections[id],
+            if let (id, lastReceived) = flight.abandoningClient, unread.contains(id), let client = connections[id],
                 client.lastReceived >= lastReceived,
-                client.lastReceived - lastReceived < UInt64(limits.handOverMessages)
+                client.lastReceived - lastReceived < UInt64(limits.maximumCancellationDeferralMessages)
             {
                 flightsWithoutRequests.append(flight)
             } else {
-                dropIfUnwanted(flight)
+                cancelIfUnwanted(flight)
             }
         }
     }
@@ -224,14 +230,16 @@ extension ReferenceModel {
     /// - Parameters:
     ///   - isAtOnce: Whether a running flight is cancelled now, instead of after its client's next messages.
     ///   - client: Client that removed its last request by a message.
-    func dropIfUnwanted(_ flight: FlightRecord, isAtOnce: Bool = true, by client: SessionRecord? = nil) {
+    func cancelIfUnwanted(_ flight: FlightRecord, isAtOnce: Bool = true, by client: SessionRecord? = nil) {
         guard !flight.isWanted else { return }
         let isEnding =
-            if case .running = flight.phase { flight.content.soleRequestSerial == nil } else { flight.ending != nil }
+            if case .running = flight.phase { flight.content.soleRequestSerial == nil } else {
+                flight.abandonedEnding != nil
+            }
         if isEnding, !isAtOnce {
-            if !flight.isLeft { flightsWithoutRequests.append(flight) }
-            flight.isLeft = true
-            flight.leaver = client.map { ($0.connection, $0.lastReceived) }
+            if !flight.isAbandoned { flightsWithoutRequests.append(flight) }
+            flight.isAbandoned = true
+            flight.abandoningClient = client.map { ($0.connection, $0.lastReceived) }
             return
         }
         if case .running(let worker) = flight.phase, let attempt = flight.attempt {
@@ -241,36 +249,40 @@ extension ReferenceModel {
         if let child = flight.child {
             flight.child = nil
             child.parents.removeAll { $0 === flight }
-            dropIfUnwanted(child, isAtOnce: isAtOnce, by: client)
+            cancelIfUnwanted(child, isAtOnce: isAtOnce, by: client)
         }
-        close(flight)
+        closeFlight(flight)
     }
 
     /// Closes a flight's record.
-    func close(_ flight: FlightRecord) {
+    func closeFlight(_ flight: FlightRecord) {
         flight.phase = .over
         openFlights[flight.content] = nil
-        if let id = flight.id { flightsByID[id] = nil } else { forgetUnnamed(flight) }
+        if let id = flight.id { flightsByID[id] = nil } else { removeUnnamedFlight(flight) }
         leaveOrigin(flight)
     }
 
     /// Ends the count of a flight at its origin.
     func leaveOrigin(_ flight: FlightRecord) {
         let job = flight.content.job
-        scopeEnded(flight, isAnswered: false)
+        transferEndedInScope(flight, isAnswered: false)
         let scope = ScopeName(job)
-        scopes[scope]?.flights -= 1
-        if let record = scopes[scope], record.flights == 0 {
-            if case .cooling = record.state { scopes[scope]?.mayBeForgotten = true } else { scopes[scope] = nil }
+        scopes[scope]?.openFlightCount -= 1
+        if let record = scopes[scope], record.openFlightCount == 0 {
+            if case .coolingDown = record.state {
+                scopes[scope]?.wasIdleDuringCoolDown = true
+            } else {
+                scopes[scope] = nil
+            }
         }
         origins[job.origin]?.flightClosed()
     }
 
-    func scopeEnded(_ flight: FlightRecord, isAnswered: Bool) {
-        scopes[ScopeName(flight.content.job)]?.ended(flight, isAnswered: isAnswered)
+    func transferEndedInScope(_ flight: FlightRecord, isAnswered: Bool) {
+        scopes[ScopeName(flight.content.job)]?.transferEnded(flight, isAnswered: isAnswered)
     }
 
-    func forgetUnnamed(_ flight: FlightRecord) {
+    func removeUnnamedFlight(_ flight: FlightRecord) {
         unnamedFlights[flight.content.job]?.removeAll { $0 === flight }
         if unnamedFlights[flight.content.job]?.isEmpty == true { unnamedFlights[flight.content.job] = nil }
     }
@@ -280,37 +292,37 @@ extension ReferenceModel {
     /// Ends an open request that is no longer in a flight: each subscriber must get one terminal, invariant 1.
     func endRequest(_ request: RequestRecord, _ ending: Ending) {
         guard listeners(of: request.name.handler).isEmpty else {
-            conclude(request, withRoom(for: ending, of: request))
+            deliverResult(request, endingWithSpoolRoom(for: ending, of: request))
             return
         }
         let held = requests(of: request.name.handler).count { $0.phase == .awaitingSubscriber }
         let isLost = isSpoolFull && mustSpill(ending, of: request, waiting: held + 1)
-        if isLost { blame = 11 }
-        holdOutcome(request, isLost ? Ending(code: "spool-full", attempts: ending.attempts) : ending)
+        if isLost { ledgerInvariant = 11 }
+        holdResult(request, isLost ? Ending(code: "spool-full", attempts: ending.attempts) : ending)
     }
 
     /// Delivers the result of a request to its subscribers.
     /// - Parameter isOrdered: Whether the order of the results of this event is known.
-    func conclude(_ request: RequestRecord, _ ending: Ending, isOrdered: Bool = true) {
-        account(request) { requests in
+    func deliverResult(_ request: RequestRecord, _ ending: Ending, isOrdered: Bool = true) {
+        moveFromPending(request) { requests in
             if let code = ending.code { requests.failed[code, default: 0] += 1 } else { requests.answered += 1 }
         }
-        if ending.mayBeLost { uncertainResults.append(ending.code) }
-        publish(request, ending, to: listeners(of: request.name.handler), isOrdered: isOrdered)
+        if ending.mayBeSpoolFull { uncertainResults.append(ending.code) }
+        publishResult(request, ending, to: listeners(of: request.name.handler), isOrdered: isOrdered)
     }
 
-    private func holdOutcome(_ request: RequestRecord, _ ending: Ending) {
+    private func holdResult(_ request: RequestRecord, _ ending: Ending) {
         request.phase = .awaitingSubscriber
         request.ending = ending
-        awaitGrace(of: request)
+        startGracePeriod(of: request)
     }
 
-    private func awaitGrace(of request: RequestRecord) {
-        let at = now.advanced(byMilliseconds: limits.graceMilliseconds)
-        moments.insert(Moment(at: at, subject: .grace(request)))
+    private func startGracePeriod(of request: RequestRecord) {
+        let at = now.advanced(byMilliseconds: limits.listenerGraceMilliseconds)
+        timers.insert(ModelTimer(dueAt: at, subject: .graceEnd(request)))
     }
 
-    func publish(
+    func publishResult(
         _ request: RequestRecord, _ ending: Ending, to listeners: Set<ClientID>, isOrdered: Bool = true
     ) {
         request.phase = .ended
@@ -321,43 +333,43 @@ extension ReferenceModel {
             guard let client = sessions[listener] else { continue }
             expectTerminal(request, to: client)
             // The number of terminals before this one decides whether the client has to be closed.
-            if isSpoolFull, isOrdered { noteWaiting(request, ending, for: client) }
+            if isSpoolFull, isOrdered { disconnectSlowReader(request, ending, for: client) }
         }
-        if listeners.isEmpty { forget(request) }
+        if listeners.isEmpty { forgetRequest(request) }
     }
 
     private func expectTerminal(_ request: RequestRecord, to client: SessionRecord) {
         client.expectTerminal(request)
-        request.outstanding += 1
-        ledger.deliveries.due += 1
+        request.outstandingTerminals += 1
+        ledger.deliveries.started += 1
         ledger.deliveries.outstanding += 1
     }
 
     /// Moves a request from pending to another count of the ledger.
-    func account(_ request: RequestRecord, _ change: (inout Ledger.Requests) -> Void) {
+    func moveFromPending(_ request: RequestRecord, _ change: (inout Ledger.Requests) -> Void) {
         ledger.requests.pending -= 1
         change(&ledger.requests)
         if let owner = request.owner { sessions[owner]?.ownedRequests[request.serial] = nil }
     }
 
-    private func orphan(_ request: RequestRecord) {
-        if request.phase == .open { detach(request) }
-        account(request) { $0.orphaned += 1 }
+    private func orphanRequest(_ request: RequestRecord) {
+        if request.phase == .open { detachFromFlight(request) }
+        moveFromPending(request) { $0.orphaned += 1 }
         request.phase = .ended
-        forget(request)
+        forgetRequest(request)
     }
 
-    func freeID(_ request: RequestRecord) {
-        guard request.isListed else { return }
-        request.isListed = false
-        listed[request.name] = nil
-        listedByHandler[request.name.handler]?[request.serial] = nil
-        if listedByHandler[request.name.handler]?.isEmpty == true { listedByHandler[request.name.handler] = nil }
+    func freeName(_ request: RequestRecord) {
+        guard request.occupiesName else { return }
+        request.occupiesName = false
+        requestsByName[request.name] = nil
+        requestsByHandler[request.name.handler]?[request.serial] = nil
+        if requestsByHandler[request.name.handler]?.isEmpty == true { requestsByHandler[request.name.handler] = nil }
     }
 
     /// Frees the request's name and drops its result.
-    func forget(_ request: RequestRecord) {
-        freeID(request)
+    func forgetRequest(_ request: RequestRecord) {
+        freeName(request)
         request.ending = nil
     }
 
@@ -365,26 +377,31 @@ extension ReferenceModel {
 
     /// Fires timers. A deadline ends only its own request, invariant 8.
     func timePassed() {
-        while let moment = moments.min, moment.at <= now {
-            moments.removeMin()
+        while let moment = timers.min, moment.dueAt <= now {
+            timers.removeMin()
             switch moment.subject {
             case .deadline(let request):
                 guard request.phase == .open else { continue }
-                blame = 8
-                let attempts = Int(request.flight?.leaf.attempts ?? 0)
-                detach(request)
+                ledgerInvariant = 8
+                let attempts = Int(request.flight?.redirectLeaf.attempts ?? 0)
+                detachFromFlight(request)
                 endRequest(request, Ending(code: "deadline", attempts: attempts))
-            case .lease(let client, let until): leaseEnded(client, until: until)
+            case .lease(let client, let until): sessionLeaseExpired(client, until: until)
             case .schemeLost(let scheme, let absence): schemes[scheme]?.absenceEnded(absence)
-            case .suspicion(let flight, let deaths): if flight.workerDeaths == deaths { flight.isSuspect = false }
-            case .silence(let worker, let pingedAt): silenceEnded(worker, pingedAt: pingedAt)
-            case .grace(let request):
+            case .isolationWait(let flight, let deaths):
+                if flight.workerDeaths == deaths { flight.requiresIsolation = false }
+            case .pingTimeout(let worker, let pingedAt): pingTimedOut(worker, pingedAt: pingedAt)
+            case .graceEnd(let request):
                 guard request.phase == .awaitingSubscriber else { continue }
-                if listeners(of: request.name.handler).isEmpty { orphan(request) } else { awaitGrace(of: request) }
+                if listeners(of: request.name.handler).isEmpty {
+                    orphanRequest(request)
+                } else {
+                    startGracePeriod(of: request)
+                }
             case .spoolRetry: isSpoolFull = false
-            case .abandoned(let request):
+            case .abandonedRemoval(let request):
                 guard let until = request.abandonedUntil, until <= now, request.phase != .ended else { continue }
-                orphan(request)
+                orphanRequest(request)
             }
         }
         endCoolDownWaits()
@@ -393,19 +410,19 @@ extension ReferenceModel {
     /// Ends the requests that the core has ended because of their `wait-ms`. It may know a longer pause than the model.
     private func endCoolDownWaits() {
         let limited = openFlights.values.flatMap(\.requests.values).filter {
-            $0.fetch.options.waitMilliseconds != nil && !isOpenInCore($0.name)
+            $0.fetch.options.coolDownWaitMilliseconds != nil && !isOpenInCore($0.name)
         }
         for request in limited.sorted(by: { $0.serial < $1.serial }) {
-            guard let leaf = request.flight?.leaf else { continue }
+            guard let leaf = request.flight?.redirectLeaf else { continue }
             if case .serving? = scopes[ScopeName(leaf.content.job)]?.state {
-                object(8, "\(request.name) ends for a cool-down that there is not")
+                recordViolation(8, "\(request.name) ends for a cool-down that there is not")
             }
             // A pause after a refusal may be the cool-down.
             expect(
                 leaf.phase == .waiting || leaf.phase == .pausing, 8,
                 "\(request.name) ends for a cool-down while it is \(leaf.phase)")
-            blame = 8
-            detach(request)
+            ledgerInvariant = 8
+            detachFromFlight(request)
             endRequest(request, Ending(code: "origin-cooling", attempts: Int(leaf.attempts)))
         }
     }
@@ -413,7 +430,7 @@ extension ReferenceModel {
     func drain() {
         isDraining = true
         for worker in pool.values where worker.isReady {
-            if worker.isOwn, worker.acceptsDrain, !worker.isLeaving { expectedDrains.insert(worker.id) }
+            if worker.isUserWorker, worker.acceptsDrain, !worker.isLeaving { expectedDrains.insert(worker.id) }
             worker.isLeaving = true
         }
     }

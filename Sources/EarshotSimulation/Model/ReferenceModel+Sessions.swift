@@ -28,7 +28,7 @@ extension ReferenceModel {
             expectedReplies[client.connection] = .error("session-in-use")
             return
         }
-        guard session.resume(from: hello.unanswered ?? session.lastNumber + 1) else {
+        guard session.resumeReplies(from: hello.firstUnansweredNumber ?? session.lastNumber + 1) else {
             greet(client, hello, session: nil)
             return
         }
@@ -42,7 +42,7 @@ extension ReferenceModel {
 
     private func greet(_ client: SessionRecord, _ hello: Hello, session: SessionRecord?) {
         client.isOpen = true
-        client.number = 0
+        client.currentMessageNumber = 0
         client.principal = hello.principal
         client.window = hello.window
         client.leaseMilliseconds = min(hello.leaseMilliseconds, WireLimits.leaseSeconds * 1_000)
@@ -61,50 +61,107 @@ extension ReferenceModel {
     }
 
     /// Checks a client's replies after an event: invariant 1. O(1).
-    func judgeReplies(to id: ClientID) {
+    func checkReplies(to id: ClientID) {
         guard let client = connections[id] else { return }
         if let next = client.nextReply, !client.isClosing {
             expect(
-                next.place > client.lastSequence, 1, "client \(id.rawValue) is not sent its reply \(next.reply) again")
+                next.precedingSequence > client.lastSequence, 1,
+                "client \(id.rawValue) is not sent its reply \(next.reply) again")
         }
         expect(
-            client.unsentReplies <= limits.keptReplies || client.isClosing, 11,
+            client.unsentReplies <= limits.maximumRepliesPerLeasedSession || client.isClosing, 11,
             "\(client.unsentReplies) replies wait for client \(id.rawValue)")
-        client.trimReplies(to: limits.keptReplies)
+        client.trimReplies(to: limits.maximumRepliesPerLeasedSession)
     }
 
     /// Handles a disconnection. Nothing of a client is removed before its lease expires: invariant 12.
     func clientLost(_ id: ClientID) {
         guard let client = connections.removeValue(forKey: id) else { return }
-        blame = 12
+        ledgerInvariant = 12
         guard client.leaseMilliseconds > 0, !client.isClosing else {
-            end(client)
+            endSession(client)
             return
         }
-        if awaySessions.count >= limits.awayClients {
+        if awaySessions.count >= limits.maximumDisconnectedSessions {
             // A principal with more than a quarter of the places makes room itself.
             let own = awaySessions.filter { $0.principal == client.principal }
-            let evicted = own.count + 1 > max(1, limits.awayClients / 4) ? own.first : awaySessions.first
-            if let evicted { end(evicted) }
+            let evicted =
+                own.count + 1 > max(1, limits.maximumDisconnectedSessions / 4) ? own.first : awaySessions.first
+            if let evicted { endSession(evicted) }
         }
         let until = now.advanced(byMilliseconds: client.leaseMilliseconds)
-        client.leave(until: until)
+        client.disconnect(until: until)
         awaySessions.append(client)
-        moments.insert(Moment(at: until, subject: .lease(client, until: until)))
+        timers.insert(ModelTimer(dueAt: until, subject: .lease(client, until: until)))
     }
 
     /// Handles the core's decision to end a session: at once with its connection, or for a disconnected client at the
     /// next tick.
-    func closed(_ id: ClientID) {
+    func recordSessionClosing(_ id: ClientID) {
         guard let client = connections[id] ?? awaySessions.first(where: { $0.connection == id }) else { return }
         client.isClosing = true
         guard let until = client.awayUntil else { return }
-        moments.insert(Moment(at: now.advanced(byNanoseconds: 1), subject: .lease(client, until: until)))
+        timers.insert(ModelTimer(dueAt: now.advanced(byNanoseconds: 1), subject: .lease(client, until: until)))
     }
 
-    func leaseEnded(_ client: SessionRecord, until: Tick) {
+    func sessionLeaseExpired(_ client: SessionRecord, until: MonotonicTime) {
         guard client.awayUntil == until else { return }
-        blame = 12
-        end(client)
+        ledgerInvariant = 12
+        endSession(client)
+    }
+}
+
+/// Opening of a broker that follows a dead one: invariant 9 across its death.
+extension ReferenceModel {
+    /// Starts a new broker, which awaits these processes.
+    func brokerBegins(awaiting processes: Set<Int32>, until: MonotonicTime, now: MonotonicTime) {
+        (awaitedProcesses, earliestProcessKill) = (processes, until)
+        hasPredecessor = true
+        userWorkersAwaitedUntil = now.advanced(byMilliseconds: Trial.userWorkerWaitMilliseconds)
+        if processes.isEmpty { transfersAllowedAt = now }
+    }
+
+    /// Whether transfers may start: each awaited process is ready or has ended.
+    var mayStartTransfers: Bool { awaitedProcesses.isEmpty }
+
+    /// Handles an awaited process that is ready or has ended.
+    func stopAwaitingProcess(_ process: Int32) {
+        if awaitedProcesses.remove(process) != nil, awaitedProcesses.isEmpty { transfersAllowedAt = now }
+    }
+
+    /// Checks that only a late process is killed.
+    func checkProcessKill(process: Int32) {
+        expect(
+            awaitedProcesses.contains(process) && now >= earliestProcessKill, 14,
+            "process \(process) is killed and is not late")
+    }
+
+    /// Checks that an origin starts slowly. The limit is that of the earliest slow start.
+    func checkSlowStart(of origin: OriginRecord) {
+        guard hasPredecessor, !haveLimitsChanged, let transfersAllowedAt else { return }
+        let elapsed = now.milliseconds(since: transfersAllowedAt)
+        guard elapsed < limits.slowStartPeriodMilliseconds, origin.name.hasPrefix("http") else { return }
+        let most = 1 << min(elapsed / 100, 20)
+        expect(
+            origin.runningTransfers < most, 9,
+            "\(origin.name) starts transfer \(origin.runningTransfers + 1) in its slow start")
+    }
+
+    /// Whether the slow start may still hold transfers back.
+    var mayStartSlowly: Bool {
+        guard hasPredecessor else { return false }
+        guard let transfersAllowedAt else { return true }
+        // Later origins need up to a second for their own.
+        return now.milliseconds(since: transfersAllowedAt) < limits.slowStartPeriodMilliseconds + 1_000
+    }
+
+    /// Returns the largest body size that the flight's requests permit; nil for no limit.
+    func largestSize(of flight: FlightRecord) -> Int? {
+        var largest: Int? = 0
+        flight.forEachRequest { request in
+            let limit = request.fetch.options.maxBytes
+            largest = if let limit, let known = largest { max(known, limit) } else { nil }
+        }
+        return largest
     }
 }

@@ -11,13 +11,13 @@ extension ReferenceModel {
         guard !isSpoolFull else { return }
         isSpoolFull = true
         let end = now.advanced(byMilliseconds: limits.spoolRetryMilliseconds)
-        moments.insert(Moment(at: end, subject: .spoolRetry))
+        timers.insert(ModelTimer(dueAt: end, subject: .spoolRetry))
     }
 
     /// Keeps a body in memory after its spill failed.
     func spillFailed(_ body: BodyID) {
         spoolFilled()
-        spilled[body] = nil
+        spilledFiles[body] = nil
         bodies.insert(body)
     }
 
@@ -25,37 +25,41 @@ extension ReferenceModel {
 
     /// Returns whether a body is too large to wait in memory, given the number of waiting terminals.
     func mustSpill(_ ending: Ending, of request: RequestRecord, waiting: Int) -> Bool {
-        guard let completion = ending.completion, let body = ending.body, spilled[body] == nil,
-            completion.sha256 != nil, file(of: ending, for: request) == nil, waiting > 0
+        guard let completion = ending.completion, let body = ending.body, spilledFiles[body] == nil,
+            completion.sha256 != nil, spoolFileName(of: ending, for: request) == nil, waiting > 0
         else { return false }
-        return completion.length > limits.waitingBytes / waiting
+        return completion.bodyByteCount > limits.maximumWaitingBodyBytes / waiting
     }
 
     /// Returns the result for subscribers: `spool-full` if the body would have to wait in the spool for all of them.
-    func withRoom(for ending: Ending, of request: RequestRecord) -> Ending {
+    func endingWithSpoolRoom(for ending: Ending, of request: RequestRecord) -> Ending {
         guard isSpoolFull else { return ending }
         let clients = listeners(of: request.name.handler).compactMap { sessions[$0] }
-        guard clients.allSatisfy({ $0.isFull && mustSpill(ending, of: request, waiting: $0.unbegun + 1) }) else {
+        guard
+            clients.allSatisfy({
+                $0.isWindowFull && mustSpill(ending, of: request, waiting: $0.unbegunDeliveryCount + 1)
+            })
+        else {
             return ending
         }
-        blame = 11
-        guard hasNotices else { return Ending(code: "spool-full", attempts: ending.attempts) }
+        ledgerInvariant = 11
+        guard hasUndeliveredRemovals else { return Ending(code: "spool-full", attempts: ending.attempts) }
         var ending = ending
-        ending.mayBeLost = true
+        ending.mayBeSpoolFull = true
         return ending
     }
 
     /// Disconnects a slow reader whose body must not wait in memory and can be delivered to others.
-    func noteWaiting(_ request: RequestRecord, _ ending: Ending, for client: SessionRecord) {
-        guard !hasNotices, !client.isClosing, client.unbegun > 0,
-            mustSpill(ending, of: request, waiting: client.unbegun)
+    func disconnectSlowReader(_ request: RequestRecord, _ ending: Ending, for client: SessionRecord) {
+        guard !hasUndeliveredRemovals, !client.isClosing, client.unbegunDeliveryCount > 0,
+            mustSpill(ending, of: request, waiting: client.unbegunDeliveryCount)
         else { return }
-        expectedEnds.insert(client.id)
+        expectedSessionCloses.insert(client.id)
     }
 
     /// Returns whether a terminal for the client must wait in the spool.
-    func hasNoRoom(for client: SessionRecord) -> Bool {
-        let waiting = client.unbegun
+    func mustWaitInSpool(for client: SessionRecord) -> Bool {
+        let waiting = client.unbegunDeliveryCount
         let unsent = Array(client.unsentTerminals.values.joined()) + client.redeliveries.compactMap(\.self)
         return unsent.contains { request in
             request.ending.map { mustSpill($0, of: request, waiting: waiting) } ?? false
@@ -65,7 +69,7 @@ extension ReferenceModel {
     // MARK: Undetermined results
 
     /// Settles results that the model could not predict by the core's ledger.
-    func resolveUncertain(_ reported: Ledger) {
+    func resolveUncertainResults(_ reported: Ledger) {
         guard !uncertainResults.isEmpty else { return }
         for code in Set(uncertainResults) {
             let own = code.map { ledger.requests.failed[$0, default: 0] } ?? ledger.requests.answered
@@ -84,9 +88,9 @@ extension ReferenceModel {
 
     /// Determines an unpredictable result by the first terminal of its request.
     func decidedEnding(_ ending: Ending, of request: RequestRecord, by terminal: Terminal) -> Ending {
-        guard ending.mayBeLost else { return ending }
+        guard ending.mayBeSpoolFull else { return ending }
         var decided = ending
-        decided.mayBeLost = false
+        decided.mayBeSpoolFull = false
         if case .failed(let failure) = terminal.outcome, failure.code == "spool-full" {
             decided = Ending(code: "spool-full", attempts: ending.attempts)
         }

@@ -8,27 +8,27 @@ internal import HeapModule
 /// ARCHITECTURE.md they violate. It consists of plain dictionaries of observations, and shares no structure with the
 /// core. It leaves open all decisions that are free: fairness, choice of workers, time of retries.
 final class ReferenceModel {
-    struct Moment: Comparable {
+    struct ModelTimer: Comparable {
         enum Subject {
             case deadline(RequestRecord)
-            case grace(RequestRecord)
-            case abandoned(RequestRecord)
+            case graceEnd(RequestRecord)
+            case abandonedRemoval(RequestRecord)
             /// Expiry of a lease, if the session is still in the same absence.
-            case lease(SessionRecord, until: Tick)
+            case lease(SessionRecord, until: MonotonicTime)
             /// End of a scheme's waiting time, if it is still in the same absence.
             case schemeLost(Substring, absence: Int)
             /// End of a suspect's waiting time for isolation, if no further worker died of it.
-            case suspicion(FlightRecord, deaths: Int)
-            case silence(WorkerID, pingedAt: Tick)
+            case isolationWait(FlightRecord, deaths: Int)
+            case pingTimeout(WorkerID, pingedAt: MonotonicTime)
             /// Retry of failed writes.
             case spoolRetry
         }
 
-        var at: Tick
+        var dueAt: MonotonicTime
         var subject: Subject
 
-        static func < (left: Moment, right: Moment) -> Bool { left.at < right.at }
-        static func == (left: Moment, right: Moment) -> Bool { left.at == right.at }
+        static func < (left: ModelTimer, right: ModelTimer) -> Bool { left.dueAt < right.dueAt }
+        static func == (left: ModelTimer, right: ModelTimer) -> Bool { left.dueAt == right.dueAt }
     }
 
     /// Removals that the core has not completed: only the numbers of requests, not their identity.
@@ -43,22 +43,22 @@ final class ReferenceModel {
     }
 
     /// What follows a client's removal.
-    enum AfterRemoval {
+    enum RemovalFollowUp {
         case reply(Reply)
         /// FETCH that replaced.
         case fetch(Fetch)
     }
 
     /// Stored beginning of a broken transfer's body.
-    struct KeptRecord {
+    struct KeptPart {
         var content: FlightContent?
         var bytes: Int
         /// Header fields of its response.
-        var fields: [UInt8]
+        var responseFields: [UInt8]
         /// Sessions that have read it while it grew.
-        var readers: [SessionRecord]
+        var readerSessions: [SessionRecord]
         /// Whether a session of an earlier flight knows it.
-        var isKnown: Bool
+        var isKnownToEarlierSession: Bool
     }
 
     /// Reply that must follow an event at once.
@@ -79,7 +79,7 @@ final class ReferenceModel {
 
     let instance: BrokerInstance
     var limits: CoreLimits
-    var now = Tick(nanoseconds: 0)
+    var now = MonotonicTime(nanoseconds: 0)
     var isDraining = false
     /// Connected sessions by their connection.
     var connections: [ClientID: SessionRecord] = [:]
@@ -93,12 +93,12 @@ final class ReferenceModel {
     var origins: [Substring: OriginRecord] = [:]
     var scopes: [ScopeName: ScopeRecord] = [:]
     /// Requests that occupy their names.
-    var listed: [RequestName: RequestRecord] = [:]
-    var listedByHandler: [HandlerID: [Int: RequestRecord]] = [:]
+    var requestsByName: [RequestName: RequestRecord] = [:]
+    var requestsByHandler: [HandlerID: [Int: RequestRecord]] = [:]
     /// Subscribers of a handler, and of a subtree.
     var handlerListeners: [HandlerID: Set<ClientID>] = [:]
     var subtreeListeners: [HandlerID: Set<ClientID>] = [:]
-    var prefixes: [HandlerID: [HandlerID]] = [:]
+    var handlerPrefixes: [HandlerID: [HandlerID]] = [:]
     var openFlights: [FlightContent: FlightRecord] = [:]
     var flightsByID: [UInt64: FlightRecord] = [:]
     /// Open flights before their first JOB.
@@ -111,34 +111,34 @@ final class ReferenceModel {
     var expectedClosings: Set<WorkerID> = []
     /// Workers that must receive DRAIN.
     var expectedDrains: Set<WorkerID> = []
-    var moments = Heap<Moment>()
+    var timers = Heap<ModelTimer>()
     /// Bodies held by the core.
     var bodies: Set<BodyID> = []
     /// Spool files reported to the core and not released.
     var files: Set<String> = []
     /// Sessions that know a file, by its name.
-    var audiences: [String: Audience] = [:]
+    var audiences: [String: FileAudience] = [:]
     /// Sessions that know the file of a growing body, by its generation.
     var growthReaders: [String: [SessionRecord]] = [:]
     /// Files to which bodies were spilled while their terminals waited.
-    var spilled: [BodyID: String] = [:]
+    var spilledFiles: [BodyID: String] = [:]
     /// Whether a write failed recently, so that no other write may be tried yet.
     var isSpoolFull = false
     /// Partial bodies of broken transfers, by file.
-    var keptParts: [String: KeptRecord] = [:]
+    var keptParts: [String: KeptPart] = [:]
     /// Partial body that the next JOB must resume.
-    var assigned: (name: String, part: KeptRecord)?
+    var assignedPart: (name: String, part: KeptPart)?
     var ledger = Ledger()
-    var serial = 0
+    var lastSerial = 0
     /// Time until which users' workers of an earlier broker are awaited.
-    var ownWorkersAwaitedUntil: Tick?
+    var userWorkersAwaitedUntil: MonotonicTime?
     /// Whether an earlier broker has died.
     var hasPredecessor = false
     /// Its workers that are neither ready nor dead, and the time from which they may be killed.
     var awaitedProcesses: Set<Int32> = []
-    var killsAt = Tick(nanoseconds: .max)
+    var earliestProcessKill = MonotonicTime(nanoseconds: .max)
     /// Time at which none was left.
-    var openedAt: Tick?
+    var transfersAllowedAt: MonotonicTime?
     var haveLimitsChanged = false
 
     // Expectations of the current event.
@@ -147,32 +147,32 @@ final class ReferenceModel {
     /// RAISE that a running attempt must receive, because a new request permits a larger body.
     var expectedRaise: (AttemptID, maxBytes: Int?)?
     /// Retried attempts according to the core's ledger.
-    var retriedBefore = 0
+    var retriedAttemptsBefore = 0
     /// Removals before this event, and their largest numbers before and after it.
     private var removalBefore = RemovalState(isUnderWay: false, requests: 0, terminals: [:])
-    var mostDoomed = 0
+    var maximumPendingRemovals = 0
     /// Whether removed requests may still have references to files.
     var isRemoving = false
-    var hasNotices = false
+    var hasUndeliveredRemovals = false
     /// Most terminals of removals that the core did not yet owe a client during this event, though the model counts them.
-    var terminalsToCome: [ClientID: Int] = [:]
+    var outstandingRemovalTerminals: [ClientID: Int] = [:]
     /// Clients whose removals are under way.
-    var removals: [ClientID: AfterRemoval] = [:]
+    var removalsUnderWay: [ClientID: RemovalFollowUp] = [:]
     /// The core's ledger after this event, and whether the core still considers a request open.
     var coreLedger = Ledger()
     var isOpenInCore: (RequestName) -> Bool = { _ in false }
     var isHeldInCore: (RequestName) -> Bool = { _ in false }
     /// Clients that must be closed, because a waiting body has no room.
-    var expectedEnds: Set<ClientID> = []
+    var expectedSessionCloses: Set<ClientID> = []
     /// Handlers whose held results subscribers have claimed.
-    var claimed: Set<HandlerID> = []
+    var claimedHandlers: Set<HandlerID> = []
     /// Results for which the model cannot predict whether the core had room for the body; nil for a success.
     var uncertainResults: [String?] = []
     /// Flights ended in this pass because no worker serves their schemes, and whether others remain for the next pass.
-    var refusals: [Substring: Int] = [:]
-    var leavesRefusals = false
+    var unservedEndedFlights: [Substring: Int] = [:]
+    var leavesUnservedFlights = false
     /// Invariant violated by a wrong ledger after this event.
-    var blame = 10
+    var ledgerInvariant = 10
     private(set) var violation: Violation?
 
     init(instance: BrokerInstance, limits: CoreLimits) {
@@ -182,12 +182,12 @@ final class ReferenceModel {
 
     /// Whether no request, transfer or obligation is left.
     var isEmpty: Bool {
-        listed.isEmpty && openFlights.isEmpty && flightsByID.isEmpty
+        requestsByName.isEmpty && openFlights.isEmpty && flightsByID.isEmpty
             && sessions.values.allSatisfy { $0.ownedRequests.isEmpty }
             && pool.values.allSatisfy(\.leases.isEmpty) && expectedCancellations.isEmpty
             && bodies.isEmpty && files.isEmpty
             && keptParts.isEmpty
-            && origins.values.allSatisfy { $0.running == 0 && $0.flights == 0 } && ledger.requests.pending == 0
+            && origins.values.allSatisfy { $0.runningTransfers == 0 && $0.flights == 0 } && ledger.requests.pending == 0
             && ledger.deliveries.outstanding == 0
     }
 
@@ -199,58 +199,64 @@ final class ReferenceModel {
     ///   - isRemoving: Whether a removal of a client is under way.
     ///   - isHeld: Whether the core still holds the result of a request. It may choose the order of deliveries.
     func observe(
-        _ event: BrokerEvent, at now: Tick, actions: [Action], ledger reported: Ledger, removal: RemovalState,
+        _ event: BrokerEvent, at now: MonotonicTime, actions: [Action], ledger reported: Ledger, removal: RemovalState,
         renamed: FileRename?, isOpen: @escaping (RequestName) -> Bool, isRemoving: (ClientID) -> Bool,
         isHeld: @escaping (RequestName) -> Bool
     ) -> Violation? {
         self.now = now
         expectedReplies = [:]
         expectedRaise = nil
-        blame = 10
+        ledgerInvariant = 10
         self.isRemoving = removalBefore.isUnderWay || removal.isUnderWay
-        terminalsToCome = removalBefore.terminals.merging(removal.terminals, uniquingKeysWith: max)
-        hasNotices = terminalsToCome.values.contains { $0 > 0 }
-        mostDoomed = max(removalBefore.requests, removal.requests)
+        outstandingRemovalTerminals = removalBefore.terminals.merging(removal.terminals, uniquingKeysWith: max)
+        hasUndeliveredRemovals = outstandingRemovalTerminals.values.contains { $0 > 0 }
+        maximumPendingRemovals = max(removalBefore.requests, removal.requests)
         (coreLedger, isOpenInCore, isHeldInCore) = (reported, isOpen, isHeld)
-        refusals = [:]
-        leavesRefusals = false
-        expectedEnds = []
+        unservedEndedFlights = [:]
+        leavesUnservedFlights = false
+        expectedSessionCloses = []
         defer {
             removalBefore = removal
             // They hold a copy of the core, whose next change would copy all tables.
             (isOpenInCore, isHeldInCore) = ({ _ in false }, { _ in false })
         }
-        let hasRetried = reported.flights.retried > retriedBefore
-        retriedBefore = reported.flights.retried
+        let hasRetried = reported.flights.retriedAttempts > retriedAttemptsBefore
+        retriedAttemptsBefore = reported.flights.retriedAttempts
         let sender = event.client.flatMap { connections[$0] }
-        let hadRoom = sender?.hasRoom(limits) == true ? sender?.id : nil
-        let dueBefore = ledger.deliveries.due
+        let hadRoom = sender?.hasRoomForResult(limits) == true ? sender?.id : nil
+        let dueBefore = ledger.deliveries.started
         let isEndOfPass = if case .dispatch = event { true } else { false }
         // In a pass, FETCHes that have waited for a removal may rejoin flights before these are cancelled.
-        if isEndOfPass { endRemovals(except: isRemoving) }
-        take(event, actions, renamed, hasRetried: hasRetried)
-        endRemovals(except: isRemoving)
+        if isEndOfPass { completeRemovals(except: isRemoving) }
+        recordEvent(event, actions, renamed, hasRetried: hasRetried)
+        completeRemovals(except: isRemoving)
         deliverClaimed(hadRoom: hadRoom, dueBefore: dueBefore, isHeld)
         queueReplies()
-        if !isEndOfPass { compare(reported, removal) }
+        if !isEndOfPass { compareLedgers(reported, removal) }
         for action in actions {
             guard violation == nil else { break }
-            take(action, after: event)
+            checkAction(action, after: event)
         }
         if isEndOfPass, violation == nil {
-            strandAll(isOpen, isRemoving: self.isRemoving)
-            compare(reported, removal)
+            checkUnservedRequests(isOpen, isRemoving: self.isRemoving)
+            compareLedgers(reported, removal)
         }
-        if let worker = expectedClosings.first { object(14, "worker \(worker.rawValue) is not put out") }
-        if let worker = expectedDrains.first { object(14, "worker \(worker.rawValue) is not told of the drain") }
+        if let worker = expectedClosings.first { recordViolation(14, "worker \(worker.rawValue) is not put out") }
+        if let worker = expectedDrains.first {
+            recordViolation(14, "worker \(worker.rawValue) is not told of the drain")
+        }
         if case .clientSent(let id, .hello, _) = event, let client = connections[id], client.expectsRedelivery {
-            object(1, "client \(id.rawValue) is not sent again what it has not acknowledged")
+            recordViolation(1, "client \(id.rawValue) is not sent again what it has not acknowledged")
         }
-        if let id = event.client { judgeReplies(to: id) }
-        if let id = expectedEnds.first { object(11, "client \(id.rawValue) is left with a body that has no room") }
-        if isEndOfPass { checkRoom() }
-        if let (client, reply) = expectedReplies.first { object(2, "client \(client.rawValue) is not told \(reply)") }
-        expect(assigned == nil, 12, "a part is given away and no JOB goes on with it")
+        if let id = event.client { checkReplies(to: id) }
+        if let id = expectedSessionCloses.first {
+            recordViolation(11, "client \(id.rawValue) is left with a body that has no room")
+        }
+        if isEndOfPass { checkHeldAndDueResults() }
+        if let (client, reply) = expectedReplies.first {
+            recordViolation(2, "client \(client.rawValue) is not told \(reply)")
+        }
+        expect(assignedPart == nil, 12, "a part is given away and no JOB goes on with it")
         if case .partKept = event {
             // The part belongs to its attempt until the event that ends the attempt, which follows.
         } else {
@@ -258,32 +264,33 @@ final class ReferenceModel {
                 keptParts.count <= openFlights.count, 11,
                 "\(keptParts.count) parts are kept for \(openFlights.count) flights")
         }
-        if let (attempt, _) = expectedRaise { object(8, "\(attempt) is not raised for one who allows more") }
+        if let (attempt, _) = expectedRaise { recordViolation(8, "\(attempt) is not raised for one who allows more") }
         if !removal.isUnderWay, let attempt = expectedCancellations.first {
-            object(4, "\(attempt) runs for nobody and is not cancelled")
+            recordViolation(4, "\(attempt) runs for nobody and is not cancelled")
         }
         return violation
     }
 
     /// Records the first violation.
     /// - Parameter kind: Kind of finding, see `Violation`.
-    func object(_ invariant: Int, _ detail: @autoclosure () -> String, kind: @autoclosure () -> String? = nil) {
+    func recordViolation(_ invariant: Int, _ detail: @autoclosure () -> String, kind: @autoclosure () -> String? = nil)
+    {
         if violation == nil { violation = Violation(invariant, detail(), kind: kind()) }
     }
 
     func expect(
         _ holds: Bool, _ invariant: Int, _ detail: @autoclosure () -> String, kind: @autoclosure () -> String? = nil
     ) {
-        if !holds { object(invariant, detail(), kind: kind()) }
+        if !holds { recordViolation(invariant, detail(), kind: kind()) }
     }
 
-    private func take(_ event: BrokerEvent, _ actions: [Action], _ renamed: FileRename?, hasRetried: Bool) {
+    private func recordEvent(_ event: BrokerEvent, _ actions: [Action], _ renamed: FileRename?, hasRetried: Bool) {
         switch event {
         case .clientConnected(let id): if connections[id] == nil { connected(id) }
         case .clientSent(let id, let message, let number): clientSent(message, number, renamed, by: id)
         case .clientSentMalformed(let id, let error):
             if connections[id]?.isOpen == true { connections[id]?.lastReceived += 1 }
-            connections[id]?.number = 0
+            connections[id]?.currentMessageNumber = 0
             if connections[id] != nil { expectedReplies[id] = .error(error.code.rawValue) }
         case .clientLost(let id): clientLost(id)
         case .deliveryRefused(let id, let sequence): deliveryRefused(sequence, by: id)
@@ -291,7 +298,7 @@ final class ReferenceModel {
         case .progressRefused: break
         case .spillFailed(let body): spillFailed(body)
         case .workerConnected(let id, let process): if pool[id] == nil { pool[id] = PoolRecord(id, process: process) }
-        case .processEnded(let process): stopAwaiting(process)
+        case .processEnded(let process): stopAwaitingProcess(process)
         case .workerSent(let id, .ready(let ready), _):
             // The model cannot predict whether there is room for its schemes, because remembering a scheme takes room.
             let isAccepted = actions.contains { if case .worker(.send(id, .limits)) = $0 { true } else { false } }
@@ -308,13 +315,14 @@ final class ReferenceModel {
         case .workerBlocked(let id): if let worker = pool[id] { disconnectForViolation(worker) }
         case .partKept(let id, let attempt, let bytes):
             let lease = pool[id]?.leases[attempt]
-            keptParts[SpoolName.keptPart(of: attempt)] = KeptRecord(
-                content: lease?.content, bytes: bytes, fields: lease?.fields ?? [], readers: lease?.readers ?? [],
-                isKnown: lease?.isOfKnownPart ?? false)
+            keptParts[SpoolName.keptPart(of: attempt)] = KeptPart(
+                content: lease?.content, bytes: bytes, responseFields: lease?.fields ?? [],
+                readerSessions: lease?.sessionsKnowingFile ?? [],
+                isKnownToEarlierSession: lease?.continuesKnownPart ?? false)
         case .partFound(let id, let attempt, let part, let bytes): partFound(part, bytes, of: attempt, at: id)
         case .timePassed: timePassed()
         case .dispatch(let unread):
-            resolveAbandoned(unread: unread)
+            resolveAbandonedFlights(unread: unread)
         case .brokerReplaced: break
         case .limitsChanged(let changed):
             haveLimitsChanged = true
@@ -326,33 +334,35 @@ final class ReferenceModel {
     // MARK: Ledgers
 
     /// Invariant 10: the core's ledger agrees with the model's.
-    private func compare(_ reported: Ledger, _ removal: RemovalState) {
+    private func compareLedgers(_ reported: Ledger, _ removal: RemovalState) {
         expect(reported.isBalanced, 10, "the ledger does not balance: \(reported)", kind: "balance")
-        resolveUncertain(reported)
+        resolveUncertainResults(reported)
         let requests = reported.requests
         let own = ledger.requests
         expect(
             requests.submitted == own.submitted && requests.answered == own.answered
                 && requests.removed + removal.requests == own.removed && requests.orphaned == own.orphaned
-                && requests.pending - removal.requests == own.pending && requests.failures == own.failures,
-            blame, "requests are \(requests), by the model \(own)", kind: Self.ledgerDifference(requests, own))
+                && requests.pending - removal.requests == own.pending && requests.failedCount == own.failedCount,
+            ledgerInvariant, "requests are \(requests), by the model \(own)", kind: Self.ledgerDifference(requests, own)
+        )
         expect(
-            reported.deliveries.due + removal.terminalCount == ledger.deliveries.due, blame,
-            "\(reported.deliveries.due) deliveries and \(removal.terminalCount) of removals are due, by the model \(ledger.deliveries.due)"
+            reported.deliveries.started + removal.terminalCount == ledger.deliveries.started, ledgerInvariant,
+            "\(reported.deliveries.started) deliveries and \(removal.terminalCount) of removals are due, by the model \(ledger.deliveries.started)"
         )
         expect(
             reported.deliveries.acknowledged == ledger.deliveries.acknowledged, 10,
             "\(reported.deliveries.acknowledged) deliveries are acknowledged, by the model \(ledger.deliveries.acknowledged)"
         )
         expect(
-            reported.deliveries.lost == ledger.deliveries.lost, blame,
+            reported.deliveries.lost == ledger.deliveries.lost, ledgerInvariant,
             "\(reported.deliveries.lost) deliveries are lost, by the model \(ledger.deliveries.lost)")
         expect(
-            reported.flights.stale == ledger.flights.stale, 6,
-            "\(reported.flights.stale) completions were stale, by the model \(ledger.flights.stale)")
+            reported.flights.staleCompletions == ledger.flights.staleCompletions, 6,
+            "\(reported.flights.staleCompletions) completions were stale, by the model \(ledger.flights.staleCompletions)"
+        )
         expect(
-            reported.flights.unwantedBytes == ledger.flights.unwantedBytes, 12,
-            "\(reported.flights.unwantedBytes) bytes came unwanted, by the model \(ledger.flights.unwantedBytes)")
+            reported.flights.bytesAfterCancel == ledger.flights.bytesAfterCancel, 12,
+            "\(reported.flights.bytesAfterCancel) bytes came unwanted, by the model \(ledger.flights.bytesAfterCancel)")
     }
 
     /// Describes which counts differ between the ledgers.
@@ -360,7 +370,7 @@ final class ReferenceModel {
         let counts = [
             ("submitted", reported.submitted, own.submitted), ("answered", reported.answered, own.answered),
             ("removed", reported.removed, own.removed), ("orphaned", reported.orphaned, own.orphaned),
-            ("pending", reported.pending, own.pending), ("failed", reported.failures, own.failures),
+            ("pending", reported.pending, own.pending), ("failed", reported.failedCount, own.failedCount),
         ]
         let different = counts.compactMap { name, reported, own in
             reported == own ? nil : "\(reported > own ? "more" : "fewer") \(name)"
@@ -379,7 +389,9 @@ final class ReferenceModel {
 
     /// Checks that nothing is left after everything was allowed to finish.
     func auditEnd(_ reported: Ledger) -> Violation? {
-        if let name = listed.keys.first { object(1, "\(listed.count) requests hang, one is \(name)") }
+        if let name = requestsByName.keys.first {
+            recordViolation(1, "\(requestsByName.count) requests hang, one is \(name)")
+        }
         expect(
             isEmpty, 12, "the model is not empty: \(openFlights.count) flights, \(bodies.count) bodies, \(files)",
             kind: "not empty")

@@ -22,21 +22,21 @@ final class RequestRecord {
     var flight: FlightRecord?
     var phase = Phase.open
     /// Whether it occupies its name.
-    var isListed = true
+    var occupiesName = true
     /// Whether it joined an existing flight.
-    var isShared = false
+    var hasJoinedFlight = false
     /// Number of terminals neither acknowledged nor lost.
-    var outstanding = 0
+    var outstandingTerminals = 0
     var ending: Ending?
     /// Time since which it certainly waits for a cool-down, and the numbers of attempts and of ended cool-downs then.
-    var coolingSince: (Tick, attempts: UInt32, recoveries: Int)?
+    var coolDownWaitStart: (MonotonicTime, attempts: UInt32, recoveries: Int)?
     /// Time at which it is removed unless a subscriber comes back.
-    var abandonedUntil: Tick?
+    var abandonedUntil: MonotonicTime?
 
     init(_ name: RequestName, _ fetch: Fetch, owner: ClientID?, serial: Int) {
         self.name = name
         self.fetch = fetch
-        condition = fetch.options.coalesces ? JobContent.separated(fetch.httpFields).condition : nil
+        condition = fetch.options.coalesces ? JobContent.splitCondition(fetch.httpFields).condition : nil
         self.owner = owner
         self.serial = serial
         priority = fetch.options.priority
@@ -45,8 +45,9 @@ final class RequestRecord {
     /// Returns whether `other` with the same name repeats this request.
     func isSame(as other: Fetch) -> Bool {
         fetch.url == other.url && fetch.httpFields == other.httpFields && fetch.options.method == other.options.method
-            && fetch.options.digest == other.options.digest
-            && fetch.options.redirect == other.options.redirect && fetch.options.isWarm == other.options.isWarm
+            && fetch.options.expectedSHA256 == other.options.expectedSHA256
+            && fetch.options.redirectMode == other.options.redirectMode
+            && fetch.options.isCacheWarming == other.options.isCacheWarming
             && fetch.options.coalesces == other.options.coalesces
     }
 }
@@ -73,9 +74,9 @@ struct Ending {
     var resumedBytes = 0
     /// Whether it may be reported as `spool-full` instead. This is open if all subscribers' windows are full, and the
     /// core has not begun all notices of removals.
-    var mayBeLost = false
+    var mayBeSpoolFull = false
     /// Name of its file since a client owns it; nil before.
-    var takenAs: String?
+    var takenFileName: String?
 
     typealias FailureCodeText = String
 }

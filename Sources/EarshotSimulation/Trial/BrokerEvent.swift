@@ -34,7 +34,7 @@ public enum BrokerEvent: Sendable {
     case drain
     /// The broker was killed and the next one started. It assigns work when each of these processes is
     /// ready or has ended, and has late ones killed from the given time on.
-    case brokerReplaced(CoreLimits, awaiting: Set<Int32>, until: Tick)
+    case brokerReplaced(CoreLimits, awaiting: Set<Int32>, until: MonotonicTime)
 }
 
 extension BrokerEvent: CustomStringConvertible {
@@ -69,8 +69,8 @@ extension BrokerEvent: CustomStringConvertible {
         case .dispatch(let unread):
             unread.isEmpty ? "dispatch" : "dispatch, with unread messages of clients \(unread.map(\.rawValue))"
         case .limitsChanged(let limits):
-            "limits change: \(Self.text(limits.origins)), \(limits.requestsPerHandler) requests a handler, "
-                + "\(limits.requestsPerClient) a client, \(limits.requests) in all, \(limits.dueDeliveries) terminals due"
+            "limits change: \(Self.text(limits.originRules)), \(limits.maximumOpenRequestsPerHandler) requests a handler, "
+                + "\(limits.maximumOpenRequestsPerClient) a client, \(limits.maximumOpenRequests) in all, \(limits.maximumDueTerminalsPerClient) terminals due"
         case .drain: "drain"
         case .brokerReplaced(_, let processes, _): "another broker begins, and awaits \(processes.count) processes"
         }
@@ -78,11 +78,12 @@ extension BrokerEvent: CustomStringConvertible {
 
     private static func text(_ rules: OriginRules) -> String {
         let rest = rules.rules.map { pattern, terms in
-            let limit = terms.limit.map { " \($0)" } ?? ""
+            let limit = terms.maximumTransfers.map { " \($0)" } ?? ""
             let spacing = terms.spacingMilliseconds.map { " \($0) ms apart" } ?? ""
             return ", \(pattern)\(limit)\(spacing)"
         }
-        return "\(rules.limit) transfers an origin, \(rules.spacingMilliseconds) ms apart" + rest.sorted().joined()
+        return "\(rules.defaultMaximumTransfers) transfers an origin, \(rules.defaultSpacingMilliseconds) ms apart"
+            + rest.sorted().joined()
     }
 
     /// Returns a head on one line.
@@ -93,7 +94,7 @@ extension BrokerEvent: CustomStringConvertible {
 
 /// Event with its time.
 public struct HistoryEntry: Sendable {
-    public var now: Tick
+    public var now: MonotonicTime
     public var event: BrokerEvent
 }
 

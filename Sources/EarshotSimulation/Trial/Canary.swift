@@ -20,17 +20,17 @@ public enum Canary: String, CaseIterable, Sendable {
     /// A terminal is delivered again after its client removed the handler.
     case terminalAfterRemoval = "terminal-after-removal"
     /// A JOB is sent to the worker again as its next attempt.
-    case secondAttempt = "second-attempt"
+    case duplicateAttempt = "second-attempt"
     /// A CANCEL is not sent.
     case lostCancellation = "lost-cancellation"
     /// A transfer is cancelled before the client that hands it over has requested it again.
-    case cutHandOver = "cut-hand-over"
+    case earlyHandOverCancellation = "cut-hand-over"
     /// A request receives the cancellation of another one.
     case inheritedCancellation = "inherited-cancellation"
     /// A stale completion counts as the current one.
     case staleCompletion = "stale-completion"
     /// A request of class `low` counts as `high`.
-    case wrongClass = "wrong-class"
+    case wrongPriorityClass = "wrong-class"
     /// A deadline ends other requests of its owner as well.
     case sharedDeadline = "shared-deadline"
     /// An origin gets one transfer more than its limit.
@@ -43,7 +43,7 @@ public enum Canary: String, CaseIterable, Sendable {
     case unboundedClient = "unbounded-client"
 
     /// A disconnected client is removed before its lease expires.
-    case removedBeforeLease = "removed-before-lease"
+    case removedBeforeLeaseExpiry = "removed-before-lease"
 
     /// A new broker does not await the workers of the old one.
     case unawaitedWorkers = "unheard-workers"
@@ -52,7 +52,7 @@ public enum Canary: String, CaseIterable, Sendable {
     case splicedBody = "spliced-body"
 
     /// A worker that isolates a suspect gets other jobs.
-    case crowdedSuspect = "crowded-suspect"
+    case unisolatedSuspect = "crowded-suspect"
 
     /// A user's worker gets jobs of schemes that it did not register.
     case foreignScheme = "foreign-scheme"
@@ -70,16 +70,16 @@ public enum Canary: String, CaseIterable, Sendable {
     case starvedUser = "starved-user"
 
     /// A user's worker is killed instead of disconnected.
-    case killedOwnWorker = "killed-own-worker"
+    case killedUserWorker = "killed-own-worker"
 
     /// Requests wait too long for a worker of a deserted scheme.
-    case lostScheme = "deserted-scheme"
+    case endlessSchemeWait = "deserted-scheme"
 
     /// TAKE is answered with a path although others have the file or may get it.
-    case sharedTake = "shared-take"
+    case takeOfSharedFile = "shared-take"
 
     /// TAKE of a file that is given away is answered without its path.
-    case lostTake = "lost-take"
+    case lostTakePath = "lost-take"
 
     /// A terminal goes to a client of another principal.
     case foreignTerminal = "foreign-terminal"
@@ -106,12 +106,12 @@ public enum Canary: String, CaseIterable, Sendable {
             .starvedUser, .undeliveredError, .lostCondition:
             [1]
         case .terminalAfterRemoval: [2]
-        case .secondAttempt: [3]
-        case .lostCancellation, .cutHandOver: [4]
+        case .duplicateAttempt: [3]
+        case .lostCancellation, .earlyHandOverCancellation: [4]
         case .inheritedCancellation: [5]
         case .staleCompletion: [6]
-        case .wrongClass: [7]
-        case .sharedDeadline, .crowdedSuspect, .endlessWait: [8]
+        case .wrongPriorityClass: [7]
+        case .sharedDeadline, .unisolatedSuspect, .endlessWait: [8]
         // The attempt is one too many, or the end of a request that shared the first one is missing.
         case .needlessRetry: [3, 10]
         case .originOverLimit, .unspacedStarts, .unawaitedWorkers: [9]
@@ -121,11 +121,11 @@ public enum Canary: String, CaseIterable, Sendable {
         case .ignoredFullDisk: [1, 11]
         // A class below `high` gets its share of an additional slot.
         case .unboundedWorker: [7, 11]
-        case .removedBeforeLease, .splicedBody: [12]
-        case .foreignScheme, .foreignPool, .killedOwnWorker: [14]
+        case .removedBeforeLeaseExpiry, .splicedBody: [12]
+        case .foreignScheme, .foreignPool, .killedUserWorker: [14]
         // A request waits for the user's workers although those of all users are free.
-        case .lostScheme: [1, 14]
-        case .sharedTake, .lostTake: [15]
+        case .endlessSchemeWait: [1, 14]
+        case .takeOfSharedFile, .lostTakePath: [15]
         case .foreignTerminal: [16]
         // Another principal's request counts as one's own: its ID is in use, or its file is given away. The
         // event at which the counts differ may be one of workers.

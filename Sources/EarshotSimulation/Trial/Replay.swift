@@ -27,7 +27,7 @@ struct Replay {
         var occurrences: [JobContent: Int] = [:]
         return history.map { entry in
             let step = Step(entry: entry, reference: Self.attempt(in: entry.event).flatMap { jobs[$0] })
-            for case .worker(.send(_, .job(let job))) in (try? trial.apply(entry.event, now: entry.now)) ?? [] {
+            for case .worker(.send(_, .job(let job))) in (try? trial.handleEvent(entry.event, now: entry.now)) ?? [] {
                 let content = JobContent(method: job.method, url: job.url, fields: job.httpFields)
                 let occurrence = occurrences[content, default: 0]
                 jobs[job.attempt] = Reference(content: content, occurrence: occurrence)
@@ -41,9 +41,9 @@ struct Replay {
     struct Finding {
         var violation: Violation
         /// Number of steps up to it.
-        var length: Int
+        var stepCount: Int
         /// Events passed to the core in them.
-        var delivered: [HistoryEntry]
+        var deliveredEvents: [HistoryEntry]
     }
 
     /// Replays all steps.
@@ -61,14 +61,14 @@ struct Replay {
                 guard let jobs = assigned[reference.content],
                     let job = jobs.dropFirst(reference.occurrence).first ?? jobs.last
                 else { continue }
-                event = Self.event(event, about: job.0, by: job.1)
+                event = Self.retargetedEvent(event, about: job.0, by: job.1)
             }
             // The shell would pass it later.
-            if let id = event.sender, trial.broker.core.isRemoving(id) { continue }
+            if let id = event.sender, trial.broker.core.hasPendingRemoval(by: id) { continue }
             delivered.append(HistoryEntry(now: step.entry.now, event: event))
             do throws(Violation) {
-                for action in try trial.apply(event, now: step.entry.now) {
-                    if case .spool(.spill(let body, _)) = action { spilled.insert(body) }
+                for action in try trial.handleEvent(event, now: step.entry.now) {
+                    if case .spool(.spillBody(let body, _)) = action { spilled.insert(body) }
                     guard case .worker(.send(let worker, .job(let job))) = action else { continue }
                     let content = JobContent(method: job.method, url: job.url, fields: job.httpFields)
                     assigned[content, default: []].append((job.attempt, worker))
@@ -76,7 +76,7 @@ struct Replay {
                 // A violation found by the periodic audit in the whole history is found at the end of a part.
                 if index == steps.count - 1 { try trial.audit() }
             } catch {
-                return Finding(violation: error, length: index + 1, delivered: delivered)
+                return Finding(violation: error, stepCount: index + 1, deliveredEvents: delivered)
             }
         }
         return nil
@@ -85,18 +85,20 @@ struct Replay {
     private static func attempt(in event: BrokerEvent) -> AttemptID? {
         guard case .workerSent(_, let message, _) = event else { return nil }
         switch message {
-        case .done(let completion): return completion.attempt
+        case .completed(let completion): return completion.attempt
         case .failed(let attempt, _, _, _, _, _, _, _), .progress(let attempt, _, _, _, _): return attempt
         case .ready, .slots, .sandbox, .pong, .bye: return nil
         }
     }
 
-    private static func event(_ event: BrokerEvent, about attempt: AttemptID, by worker: WorkerID) -> BrokerEvent {
+    private static func retargetedEvent(_ event: BrokerEvent, about attempt: AttemptID, by worker: WorkerID)
+        -> BrokerEvent
+    {
         guard case .workerSent(_, let message, let body) = event else { return event }
         switch message {
-        case .done(var completion):
+        case .completed(var completion):
             completion.attempt = attempt
-            return .workerSent(worker, .done(completion), body)
+            return .workerSent(worker, .completed(completion), body)
         case .failed(_, let code, let detail, let received, let unwanted, let part, let repeats, let retryAfter):
             let renumbered = WorkerMessage.failed(
                 attempt, code: code, detail: detail, receivedBytes: received, unwantedBytes: unwanted, part: part,

@@ -16,7 +16,8 @@ struct Shrinker {
     }
 
     /// Disables unnecessary faults.
-    mutating func fewerFaults(_ options: SimulationOptions, _ failure: Failure) -> (SimulationOptions, Failure) {
+    mutating func removeUnneededFaults(_ options: SimulationOptions, _ failure: Failure) -> (SimulationOptions, Failure)
+    {
         var best = (options: options, failure: failure)
         for fault in Fault.allCases where !options.excludedFaults.contains(fault) && budget > 0 {
             var candidate = best.options
@@ -33,10 +34,10 @@ struct Shrinker {
 
     /// Omits unnecessary events.
     /// - Returns: nil if the replay does not reproduce the violation.
-    mutating func fewerEvents(_ history: [HistoryEntry], _ replay: Replay) -> Replay.Finding? {
+    mutating func removeUnneededEvents(_ history: [HistoryEntry], _ replay: Replay) -> Replay.Finding? {
         var steps = replay.steps(of: history)
-        guard var best = attempt(steps, replay) else { return nil }
-        steps.removeSubrange(best.length...)
+        guard var best = tryReplay(steps, replay) else { return nil }
+        steps.removeSubrange(best.stepCount...)
         var chunk = max(1, steps.count / 2)
         while budget > 0 {
             var start = 0
@@ -44,8 +45,8 @@ struct Shrinker {
             while start < steps.count, budget > 0 {
                 var candidate = steps
                 candidate.removeSubrange(start..<min(start + chunk, steps.count))
-                if let found = attempt(candidate, replay) {
-                    candidate.removeSubrange(found.length...)
+                if let found = tryReplay(candidate, replay) {
+                    candidate.removeSubrange(found.stepCount...)
                     steps = candidate
                     best = found
                 } else {
@@ -58,7 +59,7 @@ struct Shrinker {
         return best
     }
 
-    private mutating func attempt(_ steps: [Replay.Step], _ replay: Replay) -> Replay.Finding? {
+    private mutating func tryReplay(_ steps: [Replay.Step], _ replay: Replay) -> Replay.Finding? {
         budget -= steps.count
         guard let found = replay.finding(in: steps), found.violation.isSame(as: soughtViolation) else { return nil }
         return found

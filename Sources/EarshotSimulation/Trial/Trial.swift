@@ -5,7 +5,7 @@ internal import EarshotWire
 struct Trial {
     static let instance = BrokerInstance(rawValue: 0x5eed)
     /// Secret with which workers of principals come through the gateway.
-    static let proof: GatewayProof = {
+    static let gatewayProof: GatewayProof = {
         guard let proof = GatewayProof(String(repeating: "5eed", count: 16)) else {
             preconditionFailure("a valid proof")
         }
@@ -15,13 +15,13 @@ struct Trial {
     static let auditPeriod = 1_000
 
     /// Milliseconds during which a broker with a predecessor accepts requests for schemes without a worker.
-    static let ownWorkersMilliseconds = 100
+    static let userWorkerWaitMilliseconds = 100
 
     /// Whether a client has made another link to the file of a terminal before its TAKE.
-    static func isLinked(_ sequence: UInt64) -> Bool { sequence.isMultiple(of: 5) }
+    static func isFileLinkedElsewhere(_ sequence: UInt64) -> Bool { sequence.isMultiple(of: 5) }
 
     /// Returns the session token of a connection.
-    static func token(of client: ClientID) -> SessionToken { SessionToken(high: 0x5eed, low: client.rawValue) }
+    static func token(of client: ClientID) -> SessionToken { SessionToken(highBits: 0x5eed, lowBits: client.rawValue) }
 
     private(set) var broker: BrokerUnderTest
     private(set) var model: ReferenceModel
@@ -40,32 +40,32 @@ struct Trial {
     }
 
     /// Passes an event to both, and checks the actions.
-    mutating func apply(_ event: BrokerEvent, now: Tick) throws(Violation) -> [Action] {
+    mutating func handleEvent(_ event: BrokerEvent, now: MonotonicTime) throws(Violation) -> [Action] {
         if case .brokerReplaced(let limits, let processes, let until) = event {
             steps += 1
             replaceBroker(limits, awaiting: processes, until: until, now: now)
             return []
         }
-        let actions = broker.apply(event, now: now)
+        let actions = broker.passToCore(event, now: now)
         let removal = ReferenceModel.RemovalState(
-            isUnderWay: broker.core.isRemoving, requests: broker.core.doomedRequests,
-            terminals: broker.core.doomedTerminals)
+            isUnderWay: broker.core.hasPendingRemovals, requests: broker.core.doomedRequestCount,
+            terminals: broker.core.doomedTerminalCounts)
         let judgement = model.observe(
-            event, at: now, actions: actions, ledger: broker.core.ledger, removal: removal, renamed: broker.renamed,
+            event, at: now, actions: actions, ledger: broker.core.ledger, removal: removal, renamed: broker.renamedFile,
             isOpen: { [core = broker.core] name in
-                let (principal, handler) = ReferenceModel.owner(of: name.handler)
-                return core.isOpen(name.request, of: handler, principal)
+                let (principal, handler) = ReferenceModel.principalAndHandler(of: name.handler)
+                return core.isRequestOpen(name.request, of: handler, principal)
             },
-            isRemoving: { [core = broker.core] in core.isRemoving($0) },
+            isRemoving: { [core = broker.core] in core.hasPendingRemoval(by: $0) },
             isHeld: { [core = broker.core] name in
-                let (principal, handler) = ReferenceModel.owner(of: name.handler)
-                return core.isHeld(name.request, of: handler, principal)
+                let (principal, handler) = ReferenceModel.principalAndHandler(of: name.handler)
+                return core.isResultHeld(name.request, of: handler, principal)
             })
         if let judgement { throw judgement }
         if case .dispatch = event {
             dispatches += 1
             let isTimeDue = broker.core.nextTimer.map { $0 <= now } ?? false
-            if model.leavesRefusals, !isTimeDue {
+            if model.leavesUnservedFlights, !isTimeDue {
                 throw Violation(1, "work left to the next pass does not ask for it")
             }
             // Work that waits for a removal or an overdue timer starts in a later pass.
@@ -82,12 +82,14 @@ struct Trial {
     }
 
     /// Starts the next broker, which knows only the worker processes of its predecessor.
-    private mutating func replaceBroker(_ limits: CoreLimits, awaiting processes: Set<Int32>, until: Tick, now: Tick) {
-        let instance = BrokerInstance(rawValue: broker.core.instance.rawValue + 1)
+    private mutating func replaceBroker(
+        _ limits: CoreLimits, awaiting processes: Set<Int32>, until: MonotonicTime, now: MonotonicTime
+    ) {
+        let instance = BrokerInstance(rawValue: broker.core.brokerInstance.rawValue + 1)
         broker = BrokerUnderTest(instance: instance, limits: limits, canary: canary)
         broker.begin(awaiting: processes, until: until, now: now)
         model = ReferenceModel(instance: instance, limits: limits)
-        model.begins(awaiting: processes, until: until, now: now)
+        model.brokerBegins(awaiting: processes, until: until, now: now)
     }
 
     /// Audits all tables of the core.

@@ -15,7 +15,7 @@ public enum Fault: String, CaseIterable, Hashable, Sendable {
     /// Watchers: SUBSCRIBE and UNSUBSCRIBE for handlers and subtrees.
     case watchers
     /// Requests owned by their handler.
-    case handlerOwned = "handler-owned"
+    case handlerOwnedRequests = "handler-owned"
     case deadlines
     /// Requests with size limits and expected digests.
     case sizeLimits = "size-limits"
@@ -23,12 +23,12 @@ public enum Fault: String, CaseIterable, Hashable, Sendable {
     /// Workers stop responding until they are killed.
     case workerHangs = "worker-hangs"
     /// Workers' connections break while their processes continue.
-    case workerCuts = "worker-cuts"
+    case lostWorkerConnections = "worker-cuts"
     /// Late, duplicate, foreign and wrong completions, and malformed messages.
-    case lyingWorkers = "lying-workers"
+    case wrongWorkerMessages = "lying-workers"
     case redirects
     /// Status 404, 410 and 500.
-    case errorPages = "error-pages"
+    case errorStatuses = "error-pages"
     /// Status 429 and 503.
     case throttling
     /// Broken connections, truncated bodies, unresolvable names.
@@ -38,9 +38,9 @@ public enum Fault: String, CaseIterable, Hashable, Sendable {
     /// Limits of the running broker change.
     case limitChanges = "limit-changes"
     /// Users' workers, which serve one or more schemes of their own.
-    case ownWorkers = "own-workers"
+    case userWorkers = "own-workers"
     /// Clients act for several principals, which use equal names.
-    case principals
+    case multiplePrincipals = "principals"
     /// The disk temporarily rejects writes: waiting bodies stay in memory and no body becomes a file. Occasionally a
     /// stored body is unreadable.
     case diskFaults = "disk-faults"

@@ -7,18 +7,18 @@ enum PlannedEvent {
     case clientConnects(Int)
     case clientAcknowledges(client: Int, link: UInt64)
     /// A message reaches the broker.
-    case fromClient(link: UInt64, PeerMessage<NumberedMessage>)
+    case messageFromClient(link: UInt64, PeerMessage<NumberedMessage>)
     /// A message reaches a client.
-    case toClient(link: UInt64, NumberedAnswer)
+    case messageToClient(link: UInt64, NumberedAnswer)
     /// The broker is notified of a client's disconnection.
     case clientGone(link: UInt64)
     case clientWritable(link: UInt64)
     case workerStarts(Int)
     case workerActs(Int)
-    case fromWorker(link: UInt64, PeerMessage<WorkerMessage>)
-    case toWorker(link: UInt64, PoolMessage)
+    case messageFromWorker(link: UInt64, PeerMessage<WorkerMessage>)
+    case messageToWorker(link: UInt64, PoolMessage)
     /// The broker is notified of a worker's disconnection.
-    case workerCut(link: UInt64)
+    case workerConnectionLost(link: UInt64)
     /// The broker is notified of the end of a worker's process.
     case workerGone(link: UInt64)
     /// The broker is notified of the end of a process that it awaits.
@@ -26,7 +26,7 @@ enum PlannedEvent {
     case transferEnds(worker: Int, AttemptID)
     case limitsChange
     /// A broker's lifetime ends; clients may make a few more requests.
-    case brokerEnds
+    case prepareBrokerDeath
     case brokerDies
     /// The disk becomes full, or has room again.
     case diskChanges
@@ -42,22 +42,24 @@ enum PlannedEvent {
 /// Event and its time; events of the same time take place in the order of planning.
 struct PlannedEntry: Comparable {
     var at: Int64
-    var order: UInt64
+    var insertionOrder: UInt64
     var plannedEvent: PlannedEvent
 
-    static func < (left: PlannedEntry, right: PlannedEntry) -> Bool { (left.at, left.order) < (right.at, right.order) }
-    static func == (left: PlannedEntry, right: PlannedEntry) -> Bool { left.order == right.order }
+    static func < (left: PlannedEntry, right: PlannedEntry) -> Bool {
+        (left.at, left.insertionOrder) < (right.at, right.insertionOrder)
+    }
+    static func == (left: PlannedEntry, right: PlannedEntry) -> Bool { left.insertionOrder == right.insertionOrder }
 }
 
 /// Both directions of a connection, each in order.
 struct Link {
     /// Client program or worker process at its other end.
-    var peer: Int
+    var peerNumber: Int
     /// Whether the connection is broken.
-    var isCut = false
+    var isBroken = false
     /// Whether messages sent before the break still arrive.
-    var isReadPaused = false
+    var deliversPendingMessages = false
     /// Arrival of the last message in each direction.
-    var lastUp: Int64 = 0
-    var lastDown: Int64 = 0
+    var lastArrivalAtBroker: Int64 = 0
+    var lastArrivalAtPeer: Int64 = 0
 }

@@ -3,11 +3,11 @@ internal import EarshotWire
 /// Client program, which repeats its open requests after a disconnection.
 struct SimulatedClient {
     /// One of its requests: numbers of handler and request ID.
-    struct Want: Hashable, Comparable {
+    struct WantedRequest: Hashable, Comparable {
         var handler: Int
         var request: Int
 
-        static func < (left: Want, right: Want) -> Bool {
+        static func < (left: WantedRequest, right: WantedRequest) -> Bool {
             (left.handler, left.request) < (right.handler, right.request)
         }
     }
@@ -21,73 +21,75 @@ struct SimulatedClient {
     /// Numbers of the handlers it uses.
     var handlers: [Int]
     /// Requested lease in milliseconds.
-    var lease: Int
+    var leaseMilliseconds: Int
     /// Token from the WELCOME of its session.
     var token: SessionToken?
     /// Whether it awaits a WELCOME before sending more, because a resumed session may need no repetition.
     var awaitsWelcome = false
-    var wantedFetches: [Want: Fetch] = [:]
+    var wantedFetches: [WantedRequest: Fetch] = [:]
     /// Numbers of the messages of its session.
-    var numbers = SimulatedNumbers()
+    var messageNumbers = SimulatedMessageNumbers()
     /// Last terminal received in its session.
-    var received: UInt64 = 0
-    var willAcknowledge = false
+    var lastReceivedTerminal: UInt64 = 0
+    var hasPlannedAcknowledgement = false
 }
 
 /// Numbers of a client's messages, and the messages whose answers it lacks.
-struct SimulatedNumbers {
+struct SimulatedMessageNumbers {
     /// Messages without an answer, oldest first. A FETCH leaves with the answer to a later message.
-    private var open: [(number: UInt64, message: ClientMessage)] = []
+    private var unansweredMessages: [(number: UInt64, message: ClientMessage)] = []
     private var lastSent: UInt64 = 0
     private var lastAnswered: UInt64 = 0
     /// Numbers whose answers the present connection may bring a second time.
     private var repeatedNumbers: ClosedRange<UInt64>?
     /// Number of HELLOs without WELCOME. Until then answers belong to the session before BYE.
-    private var greetings = 0
+    private var unansweredHellos = 0
 
     /// Number of the last message; nil before the first one.
     var lastNumber: UInt64? { lastSent > 0 ? lastSent : nil }
 
     /// The number that HELLO names.
-    var unanswered: UInt64 {
-        min(open.first { $0.message.countsAsUnanswered }?.number ?? .max, lastAnswered + 1)
+    var firstUnansweredNumber: UInt64 {
+        min(unansweredMessages.first { $0.message.countsAsUnanswered }?.number ?? .max, lastAnswered + 1)
     }
 
     /// Begins a new session.
-    mutating func begin() {
-        open = []
+    mutating func beginSession() {
+        unansweredMessages = []
         (lastSent, lastAnswered) = (0, 0)
         repeatedNumbers = nil
     }
 
     mutating func helloSent(unanswered: UInt64?) {
-        greetings = greetings > 0 && unanswered == nil ? greetings + 1 : 1
+        unansweredHellos = unansweredHellos > 0 && unanswered == nil ? unansweredHellos + 1 : 1
         repeatedNumbers = unanswered.map { $0...max($0, lastSent) }
     }
 
-    mutating func welcomed() { greetings = max(0, greetings - 1) }
+    mutating func welcomeReceived() { unansweredHellos = max(0, unansweredHellos - 1) }
 
     /// Numbers a message. Some numbers are skipped.
-    mutating func sent(_ message: ClientMessage) -> NumberedMessage {
+    mutating func numberMessage(_ message: ClientMessage) -> NumberedMessage {
         guard message.canHaveNumber else { return NumberedMessage(message) }
         lastSent += lastSent % 13 == 12 ? 3 : 1
-        open.append((lastSent, message))
+        unansweredMessages.append((lastSent, message))
         return NumberedMessage(message, number: lastSent)
     }
 
     /// Returns a message without an answer.
-    func message(_ number: UInt64) -> ClientMessage? { open.first { $0.number == number }?.message }
+    func unansweredMessage(_ number: UInt64) -> ClientMessage? {
+        unansweredMessages.first { $0.number == number }?.message
+    }
 
     /// Handles an answer.
     /// - Returns: false for a second one.
-    mutating func answered(_ number: UInt64) -> Bool {
-        guard greetings == 0 else { return true }
-        guard let index = open.firstIndex(where: { $0.number == number }) else {
+    mutating func recordAnswer(_ number: UInt64) -> Bool {
+        guard unansweredHellos == 0 else { return true }
+        guard let index = unansweredMessages.firstIndex(where: { $0.number == number }) else {
             return repeatedNumbers?.contains(number) == true
         }
-        open.remove(at: index)
+        unansweredMessages.remove(at: index)
         lastAnswered = max(lastAnswered, number)
-        open.removeAll { entry in
+        unansweredMessages.removeAll { entry in
             if case .fetch = entry.message { entry.number < number } else { false }
         }
         return true
@@ -96,13 +98,15 @@ struct SimulatedNumbers {
     /// Resumes the session.
     /// - Parameter number: last number that the broker knows.
     /// - Returns: messages to repeat, and queries to ask again.
-    mutating func resumed(after number: UInt64) -> (messages: [NumberedMessage], queries: [ClientMessage]) {
+    mutating func resumeSession(after number: UInt64) -> (messages: [NumberedMessage], queries: [ClientMessage]) {
         let isLost: ((number: UInt64, message: ClientMessage)) -> Bool = { entry in
             if case .query = entry.message { entry.number <= number } else { false }
         }
-        let queries = open.filter(isLost).map(\.message)
-        open.removeAll(where: isLost)
-        let messages = open.filter { $0.number > number }.map { NumberedMessage($0.message, number: $0.number) }
+        let queries = unansweredMessages.filter(isLost).map(\.message)
+        unansweredMessages.removeAll(where: isLost)
+        let messages = unansweredMessages.filter { $0.number > number }.map {
+            NumberedMessage($0.message, number: $0.number)
+        }
         return (messages, queries)
     }
 }

@@ -3,16 +3,16 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// Process of the HTTP door: signals, limits and privileges around a ``Door``.
+/// Process of the HTTP door: signals, limits and privileges around a ``ConnectionReference``.
 package enum DoorProcess {
     /// Maximum address space in bytes.
-    private static let memoryBytes = 4 << 30
+    private static let maximumAddressSpaceBytes = 4 << 30
     /// Interval of reports of the counts, if they changed.
-    private static let reportTime = Duration.seconds(1)
+    private static let reportInterval = Duration.seconds(1)
 
     /// Start options of the process.
     package struct Options {
-        package var door = Door.Options()
+        package var doorOptions = Door.Options()
         /// Folder of the bodies of the bus.
         package var spoolFolder = ""
         /// Process ID of the parent, with which this process ends.
@@ -30,50 +30,61 @@ package enum DoorProcess {
     /// - Parameter warn: reports a sandbox that is not complete.
     package static func run(_ options: Options, warn: (String) -> Void) throws {
         SignalSource.ignoreWriteSignals()
-        ProcessName.set("earshot-http")
+        ProcessName.setThreadName("earshot-http")
         try ParentProcess.forbidNewPrivileges()
         try ResourceLimits.forbidCoreDumps()
-        if let parent = options.parentPid, try !ParentProcess.bind(to: parent, signal: SIGKILL) { return }
-        try ResourceLimits.limitMemory(of: getpid(), bytes: memoryBytes)
+        if let parent = options.parentPid, try !ParentProcess.setParentDeathSignal(parentPid: parent, signal: SIGKILL) {
+            return
+        }
+        try ResourceLimits.limitMemory(of: getpid(), bytes: maximumAddressSpaceBytes)
         let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         let loop = try EventLoop()
-        let door = try Door(options.door, loop: loop)
+        let door = try Door(options.doorOptions, loop: loop)
         // Reads the time zone, whose file the sandbox would hide.
         tzset()
         var sandbox = Sandbox()
         // All its sockets of TCP listen already. It connects to the broker's Unix socket only.
         sandbox.mayConnect = false
         sandbox.mayListen = true
-        if !options.door.isPulling { sandbox.allow(.read, options.spoolFolder) }
-        if let obstacle = sandbox.enter().obstacle { warn("the HTTP door is not completely restricted: \(obstacle)") }
-        let channel = try LineChannel(options.supervisorDescriptor, loop: loop) { line in take(line, door) }
-        door.readSupervisor = { channel.takeLines() }
+        if !options.doorOptions.readsBodiesByMessage { sandbox.allow(.read, path: options.spoolFolder) }
+        if let obstacle = sandbox.enter().missingPartReason {
+            warn("the HTTP door is not completely restricted: \(obstacle)")
+        }
+        let channel = try LineChannel(options.supervisorDescriptor, loop: loop) { line in
+            handleSupervisorLine(line, door: door)
+        }
+        door.readSupervisorLines = { channel.deliverPendingLines() }
         let registration = try loop.add(signals.descriptor, .readable) { _ in
-            while let signal = signals.next() { if signal != SIGHUP { loop.stop() } }
+            while let signal = signals.nextSignal() { if signal != SIGHUP { loop.stop() } }
         }
         defer { loop.remove(registration) }
-        channel.send([([SupervisorCommand.doorListening] + door.addresses).joined(separator: " ")])
-        report(door, Door.Counts(), to: channel, loop)
+        channel.send([([SupervisorCommand.doorListeningAddresses] + door.addresses).joined(separator: " ")])
+        reportCounts(of: door, last: Door.Counts(), to: channel, loop: loop)
         try loop.run()
         door.close()
     }
 
-    private static func take(_ line: String, _ door: Door) {
+    private static func handleSupervisorLine(_ line: String, door: Door) {
         let words = line.split(separator: " ")
         guard words.count == 2 else { return }
         switch String(words[0]) {
-        case SupervisorCommand.doorProof: door.proof = GatewayProof(String(words[1]))
-        case SupervisorCommand.doorWait: door.waitMilliseconds = Int(words[1]) ?? door.waitMilliseconds
+        case SupervisorCommand.doorProof: door.gatewayProof = GatewayProof(String(words[1]))
+        case SupervisorCommand.doorWaitMilliseconds:
+            door.maximumWaitMilliseconds = Int(words[1]) ?? door.maximumWaitMilliseconds
         default: break
         }
     }
 
     /// Reports the counts now and in intervals, if they differ from the reported ones.
-    private static func report(_ door: Door, _ last: Door.Counts, to channel: LineChannel, _ loop: EventLoop) {
+    private static func reportCounts(of door: Door, last: Door.Counts, to channel: LineChannel, loop: EventLoop) {
         let counts = door.counts
         if counts != last, !channel.hasBacklog {
-            channel.send(["\(SupervisorCommand.doorCounts) \(counts.connections) \(counts.requests) \(counts.refused)"])
+            channel.send([
+                "\(SupervisorCommand.doorCounts) \(counts.connections) \(counts.requests) \(counts.refusedCount)"
+            ])
         }
-        loop.setTimer(after: reportTime) { report(door, channel.hasBacklog ? last : counts, to: channel, loop) }
+        loop.setTimer(after: reportInterval) {
+            reportCounts(of: door, last: channel.hasBacklog ? last : counts, to: channel, loop: loop)
+        }
     }
 }

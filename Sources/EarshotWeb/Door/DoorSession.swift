@@ -12,13 +12,13 @@ final class DoorSession {
     private static let unsentMessages = 16
 
     private var stream: MessageStream?
-    private var unsent: [Message] = []
+    private var unsentMessageQueue: [Message] = []
     /// Whether the broker accepts no further requests.
-    private(set) var isLeaving = false
+    private(set) var isBrokerDraining = false
 
     /// - Parameter onReady: called when ``next()`` may have a message, before the hooks of the pass.
-    init(_ path: String, _ hello: Hello, loop: EventLoop, onReady: @escaping () -> Void) throws(SystemError) {
-        let descriptor = try UnixSocket.connect(to: path, of: PrivateFolder.listeners(at: path))
+    init(path: String, hello: Hello, loop: EventLoop, onReady: @escaping () -> Void) throws(SystemError) {
+        let descriptor = try UnixSocket.connect(to: path, ownedBy: PrivateFolder.trustedListeners(atSocket: path))
         stream = try MessageStream(
             descriptor, as: .dealer, frameBytes: Self.frameBytes, mostMessages: Self.unsentMessages, loop: loop
         ) { onReady() }
@@ -29,10 +29,10 @@ final class DoorSession {
     var isEnded: Bool { stream?.isEnded ?? true }
 
     /// Whether ``next()`` may return a message without an event of the loop.
-    var hasPending: Bool { stream?.hasPending ?? false }
+    var hasPendingMessages: Bool { stream?.mayHavePendingMessage ?? false }
 
     func send(_ message: ClientMessage, number: UInt64? = nil) {
-        unsent.append(Message(head: NumberedMessage(message, number: number).encoded(), body: message.body))
+        unsentMessageQueue.append(Message(head: NumberedMessage(message, number: number).encoded(), body: message.body))
         flush()
     }
 
@@ -41,7 +41,7 @@ final class DoorSession {
         while let message = stream?.next() {
             flush()
             guard let answer = try? NumberedAnswer(head: message.head) else { continue }
-            if case .goodbye = answer.message { isLeaving = true }
+            if case .goodbye = answer.message { isBrokerDraining = true }
             return (answer, message.body ?? [])
         }
         flush()
@@ -50,7 +50,7 @@ final class DoorSession {
 
     private func flush() {
         guard let stream else { return }
-        while let message = unsent.first, stream.send(message) { unsent.removeFirst() }
+        while let message = unsentMessageQueue.first, stream.send(message) { unsentMessageQueue.removeFirst() }
         stream.flush()
     }
 

@@ -10,12 +10,12 @@ struct ProxyResponse {
         case length(Int)
         case chunked
         /// The end of the connection, for clients of HTTP/1.0.
-        case close
+        case untilConnectionCloses
     }
 
     let pseudonym: String
     /// Value of `Via`.
-    var via: String { "1.1 \(pseudonym)" }
+    var viaFieldValue: String { "1.1 \(pseudonym)" }
     /// Further fields of a response of the API; nil for the proxy.
     var apiFields: [(name: String, value: String)]?
 
@@ -25,15 +25,15 @@ struct ProxyResponse {
     ///   - url: URL of the response, to which a redirect may be relative.
     ///   - length: length of the body; nil if it still grows and its length is unknown.
     ///   - source: where the bus has it from; nil while it arrives.
-    func head(
-        _ status: Int, _ fields: HeaderFields, of url: String = "", length: Int?, source: Terminal.Source?,
+    func responseHead(
+        status: Int, fields: HeaderFields, of url: String = "", length: Int?, source: Terminal.Source?,
         to request: RequestHead
     ) -> (bytes: [UInt8], framing: Framing, keepsAlive: Bool) {
-        let framing = Self.framing(apiFields == nil ? status : 200, length, to: request)
-        let keepsAlive = request.keepsAlive && framing != .close
+        let framing = Self.framing(status: apiFields == nil ? status : 200, length: length, to: request)
+        let keepsAlive = request.keepsAlive && framing != .untilConnectionCloses
         if let apiFields {
             var own = [("Earshot-Status", "\(status)"), ("Earshot-URL", url)]
-            if let type = fields.first("content-type") { own.append(("Earshot-Type", type)) }
+            if let type = fields.firstValue(named: "content-type") { own.append(("Earshot-Type", type)) }
             if let source { own.append(("Earshot-Source", source.rawValue)) }
             if case .length(let count) = framing { own.append(("Content-Length", "\(count)")) }
             if framing == .chunked { own.append(("Transfer-Encoding", "chunked")) }
@@ -42,12 +42,12 @@ struct ProxyResponse {
         }
         let named = Set(fields.connectionOptions)
         let isPrefixed = request.target.hasPrefix("/")
-        var lines = Array("HTTP/1.1 \(status) \(WebResponse.phrase(status))\r\n".utf8)
+        var lines = Array("HTTP/1.1 \(status) \(WebResponse.reasonPhrase(status))\r\n".utf8)
         for field in fields {
             let name = String(decoding: field.name, as: UTF8.self).lowercased()
             guard !ProxyRequest.connectionFields.contains(name), !named.contains(name), name != "content-length",
                 !name.hasPrefix("proxy-auth"), !name.hasPrefix("earshot-"),
-                !isPrefixed || !Self.fieldsOfSites.contains(name) && !name.hasPrefix("access-control-")
+                !isPrefixed || !Self.siteSpecificFields.contains(name) && !name.hasPrefix("access-control-")
             else { continue }
             if isPrefixed, name == "location" {
                 lines += "Location: \(location(field, of: url, for: request))\r\n".utf8
@@ -58,7 +58,7 @@ struct ProxyResponse {
             lines += field.value
             lines += "\r\n".utf8
         }
-        var own: [(String, String)] = [("Via", via)]
+        var own: [(String, String)] = [("Via", viaFieldValue)]
         if !fields.contains("date") { own.append(("Date", CalendarTime.httpDate())) }
         if let source { own.append(("Earshot-Source", source.rawValue)) }
         if isPrefixed {
@@ -67,12 +67,12 @@ struct ProxyResponse {
         switch framing {
         case .none:
             // The length that a GET would have.
-            if request.isHead, case .bytes(let count) = ContentLength(fields) {
+            if request.isHEADMethod, case .bytes(let count) = ContentLength(fields) {
                 own.append(("Content-Length", "\(count)"))
             }
         case .length(let count): own.append(("Content-Length", "\(count)"))
         case .chunked: own.append(("Transfer-Encoding", "chunked"))
-        case .close: break
+        case .untilConnectionCloses: break
         }
         if !keepsAlive || request.isVersion10 { own.append(("Connection", keepsAlive ? "keep-alive" : "close")) }
         for (name, value) in own {
@@ -86,7 +86,7 @@ struct ProxyResponse {
     }
 
     /// Fields with which a site would change what the browser does with all sites under the prefix.
-    private static let fieldsOfSites: Set<String> = [
+    private static let siteSpecificFields: Set<String> = [
         "set-cookie", "clear-site-data", "strict-transport-security", "service-worker-allowed", "alt-svc", "refresh",
         "nel", "report-to", "reporting-endpoints",
     ]
@@ -100,10 +100,10 @@ struct ProxyResponse {
         return "http://\(leaves ? "[::ffff:127.0.0.1]" + request.host.dropFirst(9) : request.host)/\(target)"
     }
 
-    private static func framing(_ status: Int, _ length: Int?, to request: RequestHead) -> Framing {
-        if request.isHead || status == 204 || status == 304 { return .none }
+    private static func framing(status: Int, length: Int?, to request: RequestHead) -> Framing {
+        if request.isHEADMethod || status == 204 || status == 304 { return .none }
         if let length { return .length(length) }
-        return request.isVersion10 ? .close : .chunked
+        return request.isVersion10 ? .untilConnectionCloses : .chunked
     }
 
     // MARK: Failures
@@ -111,59 +111,62 @@ struct ProxyResponse {
     /// Returns a response of the bus itself in the form of the API, if that was asked.
     func busResponse(_ response: WebResponse) -> WebResponse {
         guard let apiFields else { return response }
-        var problem = response.asProblem
+        var problem = response.asProblemDetails
         problem.fields += apiFields
         return problem
     }
 
     /// Returns the response to a request that the bus could not fetch. `Proxy-Status` (RFC 9209) tells it from an origin's.
-    static func failure(_ failure: Terminal.Failure) -> WebResponse {
-        let (status, error) = statuses[failure.code] ?? (502, "proxy_internal_error")
+    static func failureResponse(_ failure: Terminal.Failure) -> WebResponse {
+        let (status, error) = statusesByFailureCode[failure.code] ?? (502, "proxy_internal_error")
         let seconds = failure.retryAfterSeconds ?? (status == 503 ? 1 : nil)
-        return busResponse(status, error, failure.detail ?? failure.code, code: failure.code, retryAfter: seconds)
+        return busResponse(
+            status: status, error: error, detail: failure.detail ?? failure.code, code: failure.code,
+            retryAfter: seconds)
     }
 
     /// Returns the response if the broker cannot be asked now.
     static let brokerUnavailable = busResponse(
-        503, "proxy_internal_error", "the broker does not answer", code: nil, retryAfter: 1)
+        status: 503, error: "proxy_internal_error", detail: "the broker does not answer", code: nil, retryAfter: 1)
 
     /// Returns the response if the bodies in memory leave no room for another one.
     static func memoryFull(_ bytes: Int) -> WebResponse {
-        let most = Door.Limits.bodyBytes >> 20
+        let most = Door.Limits.maximumStoredBodyBytes >> 20
         let detail =
             "no room for a body of \(bytes) bytes: the HTTP door keeps at most \(most) MiB in memory, and "
-            + "\(most / Door.Limits.usersShare) MiB for a user other than that of the bus"
-        return busResponse(503, "connection_limit_reached", detail, code: nil, retryAfter: 1)
+            + "\(most / Door.Limits.shareDivisorPerUser) MiB for a user other than that of the bus"
+        return busResponse(status: 503, error: "connection_limit_reached", detail: detail, code: nil, retryAfter: 1)
     }
 
     /// Response for a body that a session of the API did not keep.
-    static let dropped = busResponse(
-        410, "proxy_internal_error",
-        "the session has too many bodies in memory; acknowledge the result and fetch it again",
+    static let discardedBodyResponse = busResponse(
+        status: 410, error: "proxy_internal_error",
+        detail: "the session has too many bodies in memory; acknowledge the result and fetch it again",
         code: "unknown-body", retryAfter: nil)
 
     /// Returns the response to a request that the broker refuses.
-    static func refusal(_ error: ErrorReply, hasBody: Bool) -> WebResponse {
+    static func refusalResponse(_ error: ErrorReply, hasBody: Bool) -> WebResponse {
         let status = error.code == "quota" ? 503 : error.code == "limit" && hasBody ? 413 : 400
         return busResponse(
-            status, status == 503 ? "connection_limit_reached" : "http_request_error", error.detail ?? error.code,
+            status: status, error: status == 503 ? "connection_limit_reached" : "http_request_error",
+            detail: error.detail ?? error.code,
             code: error.code, retryAfter: status == 503 ? 1 : nil)
     }
 
     private static func busResponse(
-        _ status: Int, _ error: String, _ detail: String, code: String?, retryAfter: Int?
+        status: Int, error: String, detail: String, code: String?, retryAfter: Int?
     ) -> WebResponse {
         let text = String(decoding: detail.utf8.filter { $0.isVisible || $0 == 0x20 }, as: UTF8.self)
         let quoted = text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"")
         var fields = [("Proxy-Status", "earshot; error=\(error); details=\"\(quoted)\"")]
         if let retryAfter { fields.append(("Retry-After", "\(retryAfter)")) }
         var response = WebResponse(status, text: (code.map { "\($0): " } ?? "") + text, fields: fields)
-        response.code = code
+        response.errorCode = code
         return response
     }
 
     /// Status, and error of RFC 9209, of each failure code. Codes that are missing here cannot end a request of the proxy.
-    private static let statuses: [String: (Int, String)] = [
+    private static let statusesByFailureCode: [String: (Int, String)] = [
         "connect-refused": (502, "connection_refused"), "connect-failed": (502, "destination_unavailable"),
         "address-refused": (403, "destination_ip_prohibited"), "unknown-host": (502, "dns_error"),
         "dns-failed": (502, "dns_error"), "timeout": (504, "http_response_timeout"),

@@ -9,8 +9,8 @@ package struct ChunkedBody {
     }
 
     private enum Phase {
-        case size
-        case data(Int)
+        case chunkSize
+        case chunkData(Int)
         case endOfData
         case trailers
     }
@@ -22,77 +22,77 @@ package struct ChunkedBody {
     private static let trailerBytes = 8_192
 
     /// The data so far.
-    package private(set) var bytes: [UInt8] = []
-    private let limit: Int
-    private var phase = Phase.size
-    private var overhead = 0
-    private var trailers = 0
+    package private(set) var decodedBytes: [UInt8] = []
+    private let maximumBytes: Int
+    private var phase = Phase.chunkSize
+    private var overheadByteCount = 0
+    private var trailerByteCount = 0
 
-    /// - Parameter limit: maximum size of the data.
-    package init(limit: Int) {
-        self.limit = limit
+    /// - Parameter maximumBytes: maximum size of the data.
+    package init(maximumBytes: Int) {
+        self.maximumBytes = maximumBytes
     }
 
     /// Reads the next part of the body, and removes it from `input`.
     package mutating func read(_ input: inout [UInt8]) -> Reading {
         var rest = input[...]
-        let reading = step(&rest)
+        let reading = parseNext(&rest)
         input = Array(rest)
         return reading
     }
 
-    private mutating func step(_ input: inout ArraySlice<UInt8>) -> Reading {
+    private mutating func parseNext(_ input: inout ArraySlice<UInt8>) -> Reading {
         while true {
             switch phase {
-            case .data(let count):
+            case .chunkData(let count):
                 guard !input.isEmpty else { return .incomplete }
                 let part = input.prefix(count)
-                bytes += part
+                decodedBytes += part
                 input = input.dropFirst(part.count)
-                phase = part.count == count ? .endOfData : .data(count - part.count)
+                phase = part.count == count ? .endOfData : .chunkData(count - part.count)
             case .endOfData:
                 guard [13, 10].starts(with: input.prefix(2)) else { return .rejected(status: 400) }
                 guard input.count >= 2 else { return .incomplete }
                 input = input.dropFirst(2)
-                phase = .size
-            case .size, .trailers:
-                switch line(&input) {
-                case .missing: return .incomplete
-                case .malformed: return .rejected(status: 400)
-                case .line(let line): if let end = take(line) { return end }
+                phase = .chunkSize
+            case .chunkSize, .trailers:
+                switch takeLine(from: &input) {
+                case .incompleteLine: return .incomplete
+                case .malformedLine: return .rejected(status: 400)
+                case .completeLine(let line): if let end = handleLine(line) { return end }
                 }
             }
         }
     }
 
     private enum Line {
-        case missing
-        case malformed
-        case line(ArraySlice<UInt8>)
+        case incompleteLine
+        case malformedLine
+        case completeLine(ArraySlice<UInt8>)
     }
 
     /// Takes a line that ends in CRLF.
-    private func line(_ input: inout ArraySlice<UInt8>) -> Line {
+    private func takeLine(from input: inout ArraySlice<UInt8>) -> Line {
         var most = Self.lineBytes
         if case .trailers = phase { most = Self.trailerBytes }
         guard let end = input.firstIndex(where: { $0 == 13 || $0 == 10 }) else {
-            return input.count > most ? .malformed : .missing
+            return input.count > most ? .malformedLine : .incompleteLine
         }
-        guard end - input.startIndex <= most, input[end] == 13 else { return .malformed }
-        guard end + 1 < input.endIndex else { return .missing }
-        guard input[end + 1] == 10 else { return .malformed }
+        guard end - input.startIndex <= most, input[end] == 13 else { return .malformedLine }
+        guard end + 1 < input.endIndex else { return .incompleteLine }
+        guard input[end + 1] == 10 else { return .malformedLine }
         defer { input = input[(end + 2)...] }
-        return .line(input[..<end])
+        return .completeLine(input[..<end])
     }
 
     /// Handles a line with a size or a trailer. Returns the end of the body; nil if it goes on.
-    private mutating func take(_ line: ArraySlice<UInt8>) -> Reading? {
+    private mutating func handleLine(_ line: ArraySlice<UInt8>) -> Reading? {
         if case .trailers = phase {
             guard !line.isEmpty else { return .complete }
-            trailers += line.count
+            trailerByteCount += line.count
             let name = line.prefix { $0 != UInt8(ascii: ":") }
-            let isField = !name.isEmpty && name.count < line.count && name.allSatisfy(\.isToken)
-            return isField && trailers <= Self.trailerBytes ? nil : .rejected(status: 400)
+            let isField = !name.isEmpty && name.count < line.count && name.allSatisfy(\.isTokenByte)
+            return isField && trailerByteCount <= Self.trailerBytes ? nil : .rejected(status: 400)
         }
         let digits = line.prefix { $0.hexValue != nil }
         let rest = line[digits.endIndex...].drop(while: \.isBlank)
@@ -100,10 +100,12 @@ package struct ChunkedBody {
             rest.allSatisfy({ !$0.isControl || $0.isBlank }),
             let size = Int(String(decoding: digits, as: UTF8.self), radix: 16)
         else { return .rejected(status: 400) }
-        overhead += line.count
-        guard overhead <= Self.overheadBytes + bytes.count * Self.overheadShare else { return .rejected(status: 400) }
-        guard size <= limit - bytes.count else { return .rejected(status: 413) }
-        phase = size == 0 ? .trailers : .data(size)
+        overheadByteCount += line.count
+        guard overheadByteCount <= Self.overheadBytes + decodedBytes.count * Self.overheadShare else {
+            return .rejected(status: 400)
+        }
+        guard size <= maximumBytes - decodedBytes.count else { return .rejected(status: 413) }
+        phase = size == 0 ? .trailers : .chunkData(size)
         return nil
     }
 }

@@ -24,9 +24,9 @@ package struct RequestHead: Equatable {
     }
 
     /// Default maximum size in bytes. A browser sends about 1 KiB.
-    static let mostBytes = 16_384
+    static let defaultMaximumBytes = 16_384
     /// Maximum size of a host with a port. A name in the DNS has at most 253 bytes.
-    private static let mostHostBytes = 300
+    private static let maximumHostBytes = 300
     /// Maximum number of digits of a length: below 2^63.
     private static let lengthDigits = 18
 
@@ -43,13 +43,13 @@ package struct RequestHead: Equatable {
     /// Whether the client waits for a `100 (Continue)` before it sends the body.
     let expectsContinue: Bool
 
-    var isHead: Bool { method == "HEAD" }
+    var isHEADMethod: Bool { method == "HEAD" }
     /// Path of a target in origin form, percent-encoded as received.
     var path: String { String(target.prefix { $0 != "?" }) }
     /// Names and values of the query, decoded.
     var query: [String: String] {
         guard let mark = target.utf8.firstIndex(of: UInt8(ascii: "?")) else { return [:] }
-        return Self.query(Array(target.utf8[mark...].dropFirst())[...])
+        return Self.parseQuery(Array(target.utf8[mark...].dropFirst())[...])
     }
 
     /// Reads the first head in `bytes`.
@@ -57,24 +57,26 @@ package struct RequestHead: Equatable {
     /// - Parameters:
     ///   - start: number of bytes that an earlier call has already searched for the end.
     ///   - limit: maximum size in bytes.
-    package static func read(_ bytes: [UInt8], searched start: Int = 0, limit: Int = mostBytes) -> Reading {
+    package static func parse(_ bytes: [UInt8], searched start: Int = 0, limit: Int = defaultMaximumBytes) -> Reading {
         // One empty line before the request is ignored: section 2.2.
         let first = bytes.starts(with: [cr, lf]) ? 2 : 0
         switch endOfHead(bytes, first, from: max(start - 3, first), limit: limit) {
-        case .missing: return bytes.count >= limit ? .rejected(status: 431) : .incomplete
-        case .malformed: return .rejected(status: 400)
-        case .at(let end):
+        case .incompleteHead: return bytes.count >= limit ? .rejected(status: 431) : .incomplete
+        case .malformedHead: return .rejected(status: 400)
+        case .endIndex(let end):
             guard end <= limit else { return .rejected(status: 431) }
             let lines = bytes[first..<(end - 2)].split(separator: lf, omittingEmptySubsequences: false).dropLast()
                 .map { $0.dropLast() }
             guard let line = lines.first else { return .rejected(status: 400) }
-            return read(line, fields: Array(lines.dropFirst()), length: end)
+            return parse(requestLine: line, fields: Array(lines.dropFirst()), length: end)
         }
     }
 
-    private static func read(_ line: ArraySlice<UInt8>, fields lines: [ArraySlice<UInt8>], length: Int) -> Reading {
+    private static func parse(requestLine line: ArraySlice<UInt8>, fields lines: [ArraySlice<UInt8>], length: Int)
+        -> Reading
+    {
         let words = line.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
-        guard words.count == 3, !words[0].isEmpty, !words[1].isEmpty, words[0].allSatisfy(\.isToken),
+        guard words.count == 3, !words[0].isEmpty, !words[1].isEmpty, words[0].allSatisfy(\.isTokenByte),
             words[1].allSatisfy({ $0 > 0x20 && $0 != 0x7f })
         else { return .rejected(status: 400) }
         let version = String(decoding: words[2], as: UTF8.self)
@@ -87,20 +89,20 @@ package struct RequestHead: Equatable {
             fields.allSatisfy({ $0.value.allSatisfy { !$0.isControl || $0.isBlank } })
         else { return .rejected(status: 400) }
         let isVersion10 = version == "HTTP/1.0"
-        let hosts = fields.values("host")
-        guard hosts.count == 1 || isVersion10 && hosts.isEmpty, isHost(hosts.first ?? "") else {
+        let hosts = fields.values(named: "host")
+        guard hosts.count == 1 || isVersion10 && hosts.isEmpty, isValidHost(hosts.first ?? "") else {
             return .rejected(status: 400)
         }
         let bodyLength: BodyLength
-        switch lengthOfBody(fields, isVersion10) {
+        switch lengthOfBody(fields, isVersion10: isVersion10) {
         case .success(let length): bodyLength = length
         case .failure(let rejection): return .rejected(status: rejection.status)
         }
-        let expectations = fields.values("expect").map { $0.lowercased() }
+        let expectations = fields.values(named: "expect").map { $0.lowercased() }
         guard isVersion10 || expectations.allSatisfy({ $0 == "100-continue" }) else { return .rejected(status: 417) }
         let options = fields.connectionOptions
         let head = RequestHead(
-            method: String(decoding: words[0], as: UTF8.self), target: escaped(words[1]), fields: fields,
+            method: String(decoding: words[0], as: UTF8.self), target: percentEscaped(words[1]), fields: fields,
             host: (hosts.first ?? "").lowercased(), bodyLength: bodyLength, isVersion10: isVersion10,
             keepsAlive: !options.contains("close") && (!isVersion10 || options.contains("keep-alive")),
             expectsContinue: !isVersion10 && !expectations.isEmpty && bodyLength != .none)
@@ -112,9 +114,9 @@ package struct RequestHead: Equatable {
     }
 
     /// Length of the body by the fields, each of which must be the only one of its kind.
-    private static func lengthOfBody(_ fields: HeaderFields, _ isVersion10: Bool) -> Result<BodyLength, Rejection> {
-        let lengths = fields.values("content-length")
-        let codings = fields.values("transfer-encoding")
+    private static func lengthOfBody(_ fields: HeaderFields, isVersion10: Bool) -> Result<BodyLength, Rejection> {
+        let lengths = fields.values(named: "content-length")
+        let codings = fields.values(named: "transfer-encoding")
         if let coding = codings.first {
             guard codings.count == 1, lengths.isEmpty, !isVersion10 else { return .failure(Rejection(status: 400)) }
             return coding.lowercased() == "chunked" ? .success(.chunked) : .failure(Rejection(status: 501))
@@ -127,10 +129,10 @@ package struct RequestHead: Equatable {
     }
 
     /// Whether a value of `Host` can be a host with a port. It has no character that leads out of an authority.
-    private static func isHost(_ text: String) -> Bool {
+    private static func isValidHost(_ text: String) -> Bool {
         let end = text.hasPrefix("[") ? text.drop { $0 != "]" } : text[...]
         let port = end.drop { $0 != ":" }.dropFirst()
-        return text.utf8.count <= mostHostBytes && port.utf8.allSatisfy(\.isDigit)
+        return text.utf8.count <= maximumHostBytes && port.utf8.allSatisfy(\.isDigit)
             && text.utf8.allSatisfy { $0.isVisible && !"/\\?#@,\"<>^`{|}".utf8.contains($0) }
     }
 
@@ -139,29 +141,29 @@ package struct RequestHead: Equatable {
     private static let (cr, lf) = (UInt8(ascii: "\r"), UInt8(ascii: "\n"))
 
     private enum End {
-        case missing
+        case incompleteHead
         /// A line with only one of the two bytes of its end, or no request line.
-        case malformed
+        case malformedHead
         /// Index after the empty line.
-        case at(Int)
+        case endIndex(Int)
     }
 
     private static func endOfHead(_ bytes: [UInt8], _ first: Int, from start: Int, limit: Int) -> End {
         var index = start
         while index < min(bytes.count, limit) {
             if bytes[index] == lf {
-                guard index > first, bytes[index - 1] == cr else { return .malformed }
-                if index == first + 1 { return .malformed }
-                if index >= first + 3, bytes[index - 2] == lf { return .at(index + 1) }
+                guard index > first, bytes[index - 1] == cr else { return .malformedHead }
+                if index == first + 1 { return .malformedHead }
+                if index >= first + 3, bytes[index - 2] == lf { return .endIndex(index + 1) }
             } else if index > first, bytes[index - 1] == cr {
-                return .malformed
+                return .malformedHead
             }
             index += 1
         }
-        return .missing
+        return .incompleteHead
     }
 
-    private static func escaped(_ text: ArraySlice<UInt8>) -> String {
+    private static func percentEscaped(_ text: ArraySlice<UInt8>) -> String {
         guard text.contains(where: { $0 > 0x7e }) else { return String(decoding: text, as: UTF8.self) }
         let digits = Array("0123456789ABCDEF".utf8)
         let bytes = text.flatMap { byte in
@@ -170,17 +172,17 @@ package struct RequestHead: Equatable {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    private static func query(_ text: ArraySlice<UInt8>) -> [String: String] {
+    private static func parseQuery(_ text: ArraySlice<UInt8>) -> [String: String] {
         var query: [String: String] = [:]
         for pair in text.split(separator: UInt8(ascii: "&")) {
             let parts = pair.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
-            query[decoded(parts[0])] = parts.count > 1 ? decoded(parts[1]) : ""
+            query[percentDecoded(parts[0])] = parts.count > 1 ? percentDecoded(parts[1]) : ""
         }
         return query
     }
 
     /// Decodes percent-escapes and plus signs.
-    private static func decoded(_ text: ArraySlice<UInt8>) -> String {
+    private static func percentDecoded(_ text: ArraySlice<UInt8>) -> String {
         let spaced = text.map { $0 == UInt8(ascii: "+") ? UInt8(ascii: " ") : $0 }
         return String(decoding: PercentEncoding.decoded(spaced).bytes, as: UTF8.self)
     }
@@ -189,6 +191,7 @@ package struct RequestHead: Equatable {
 extension HeaderFields {
     /// Members of `Connection` in lower case.
     var connectionOptions: [String] {
-        values("connection").flatMap { $0.lowercased().split { $0 == "," || $0 == " " || $0 == "\t" } }.map(String.init)
+        values(named: "connection").flatMap { $0.lowercased().split { $0 == "," || $0 == " " || $0 == "\t" } }.map(
+            String.init)
     }
 }

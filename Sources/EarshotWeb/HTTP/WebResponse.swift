@@ -3,16 +3,16 @@ internal import EarshotWire
 /// Response of the server, with the fields that each response has.
 struct WebResponse: Equatable {
     let status: Int
-    let type: String
+    let contentType: String
     var body: [UInt8]
     /// Further header lines.
     var fields: [(name: String, value: String)]
     /// Code of a failure or an error of the bus, which precedes the text.
-    var code: String?
+    var errorCode: String?
 
     init(_ status: Int, _ type: String, _ body: [UInt8], fields: [(name: String, value: String)] = []) {
         self.status = status
-        self.type = type
+        self.contentType = type
         self.body = body
         self.fields = fields
     }
@@ -30,13 +30,13 @@ struct WebResponse: Equatable {
     }
 
     /// Problem details: RFC 9457.
-    static func problem(
+    static func problemDetails(
         _ status: Int, _ detail: String, code: String? = nil, fields: [(name: String, value: String)] = []
     ) -> WebResponse {
         var json = JSONText()
         json.object { json in
             json.member("status", status)
-            json.member("title", phrase(status))
+            json.member("title", reasonPhrase(status))
             json.member("detail", detail)
             if let code { json.member("code", code) }
         }
@@ -44,19 +44,20 @@ struct WebResponse: Equatable {
     }
 
     /// The problem that a line of text describes.
-    var asProblem: WebResponse {
-        guard status >= 400, type != "application/problem+json" else { return self }
+    var asProblemDetails: WebResponse {
+        guard status >= 400, contentType != "application/problem+json" else { return self }
         let text = String(decoding: body.dropLast(), as: UTF8.self)
-        return .problem(status, code.map { String(text.dropFirst($0.count + 2)) } ?? text, code: code, fields: fields)
+        return .problemDetails(
+            status, errorCode.map { String(text.dropFirst($0.count + 2)) } ?? text, code: errorCode, fields: fields)
     }
 
     static func == (left: WebResponse, right: WebResponse) -> Bool {
-        left.status == right.status && left.type == right.type && left.body == right.body
+        left.status == right.status && left.contentType == right.contentType && left.body == right.body
             && left.fields.elementsEqual(right.fields, by: ==)
     }
 
     /// Fields that limit a page to this server, and other sites to no part of it.
-    private static let common = """
+    private static let commonFields = """
         Cache-Control: no-store\r
         Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
         img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r
@@ -74,28 +75,28 @@ struct WebResponse: Equatable {
     ///   - keepsAlive: whether the connection stays open.
     func encoded(isHead: Bool, keepsAlive: Bool) -> [UInt8] {
         let length = status == 204 ? [] : [("Content-Length", "\(body.count)")]
-        let head = Self.head(status, type, fields + length, keepsAlive: keepsAlive)
+        let head = Self.head(status, contentType, fields + length, keepsAlive: keepsAlive)
         return isHead ? head : head + body
     }
 
     /// Head of a stream of server-sent events, which the end of the connection ends. Reverse proxies such as nginx pass on each
     /// event at once.
-    static func eventStream(_ fields: [(name: String, value: String)]) -> [UInt8] {
+    static func eventStreamHead(_ fields: [(name: String, value: String)]) -> [UInt8] {
         head(200, "text/event-stream", fields + [("X-Accel-Buffering", "no")], keepsAlive: false)
     }
 
     static func head(
         _ status: Int, _ type: String, _ fields: [(name: String, value: String)], keepsAlive: Bool
     ) -> [UInt8] {
-        var text = "HTTP/1.1 \(status) \(phrase(status))\r\nContent-Type: \(type)\r\n"
+        var text = "HTTP/1.1 \(status) \(reasonPhrase(status))\r\nContent-Type: \(type)\r\n"
         for field in fields { text += "\(field.name): \(field.value)\r\n" }
-        text += common + "Connection: \(keepsAlive ? "keep-alive" : "close")\r\n\r\n"
+        text += commonFields + "Connection: \(keepsAlive ? "keep-alive" : "close")\r\n\r\n"
         return Array(text.utf8)
     }
 
-    static func phrase(_ status: Int) -> String { phrases[status] ?? "Status" }
+    static func reasonPhrase(_ status: Int) -> String { reasonPhrases[status] ?? "Status" }
 
-    private static let phrases = [
+    private static let reasonPhrases = [
         200: "OK", 201: "Created", 202: "Accepted", 203: "Non-Authoritative Information", 204: "No Content",
         205: "Reset Content", 206: "Partial Content", 300: "Multiple Choices", 301: "Moved Permanently", 302: "Found",
         303: "See Other", 304: "Not Modified", 307: "Temporary Redirect", 308: "Permanent Redirect", 400: "Bad Request",

@@ -39,22 +39,24 @@ public enum ListenAddress: Equatable, Sendable {
     /// Returns whether a numeric address is one of loopback; nil if it is not a numeric address.
     private static func isLoopback(_ host: String) -> Bool? {
         switch TCPSocket.Address(host) {
-        case .four(let bytes): bytes[0] == 127
-        case .six(let bytes, _): bytes.dropLast().allSatisfy { $0 == 0 } && bytes[15] == 1
+        case .ipv4(let bytes): bytes[0] == 127
+        case .ipv6(let bytes, _): bytes.dropLast().allSatisfy { $0 == 0 } && bytes[15] == 1
         case nil: nil
         }
     }
 
     /// Opens a listening socket.
     ///
-    /// - Parameter isOpen: whether all users can connect to a Unix socket.
+    /// - Parameter isOpenToAllUsers: whether all users can connect to a Unix socket.
     /// - Returns: the socket, and the address with the selected port.
-    func listen(isOpen: Bool = false) throws(SystemError) -> (descriptor: Int32, address: String, port: UInt16?) {
+    func listen(isOpenToAllUsers: Bool = false) throws(SystemError) -> (
+        descriptor: Int32, address: String, port: UInt16?
+    ) {
         switch self {
         case .unix(let path):
             try Self.requireUnused(path)
-            return (try UnixSocket.listen(at: path, isOpen: isOpen), path, nil)
-        case .tcp(let host, let port): return try Self.listen(host, port)
+            return (try UnixSocket.listen(at: path, isOpen: isOpenToAllUsers), path, nil)
+        case .tcp(let host, let port): return try Self.listenTCP(host: host, port: port)
         }
     }
 
@@ -72,7 +74,7 @@ public enum ListenAddress: Equatable, Sendable {
         throw SystemError("listen", number: EADDRINUSE)
     }
 
-    private static func listen(_ host: String, _ port: UInt16) throws(SystemError) -> (Int32, String, UInt16?) {
+    private static func listenTCP(host: String, port: UInt16) throws(SystemError) -> (Int32, String, UInt16?) {
         guard let address = TCPSocket.Address(host) else { throw SystemError("parse the address", number: EINVAL) }
         let (descriptor, port) = try TCPSocket.listen(address, port: port, backlog: backlog)
         return (descriptor, "http://\(host.contains(":") ? "[\(host)]" : host):\(port)/", port)

@@ -3,7 +3,7 @@ internal import EarshotLoop
 /// Listening socket, and a bound on accepted connections.
 final class WebListener {
     /// Pause when the process has no free descriptor.
-    private static let pause = Duration.milliseconds(500)
+    private static let acceptPause = Duration.milliseconds(500)
 
     /// Address as a URL or a path.
     let address: String
@@ -12,20 +12,20 @@ final class WebListener {
     private let loop: EventLoop
     private let descriptor: Int32
     /// Takes ownership of an accepted connection.
-    private let admit: (Int32) throws(SystemError) -> Void
+    private let admitConnection: (Int32) throws(SystemError) -> Void
     private var registration: EventLoop.Registration?
     /// Connections accepted in a pass of the loop.
-    private let perPass: Int
+    private let acceptsPerPass: Int
 
     init(
         _ address: ListenAddress, isOpen: Bool = false, perPass: Int = 64, loop: EventLoop,
         admit: @escaping (Int32) throws(SystemError) -> Void
     ) throws(SystemError) {
         self.loop = loop
-        self.perPass = perPass
-        self.admit = admit
-        (descriptor, self.address, port) = try address.listen(isOpen: isOpen)
-        try watch()
+        self.acceptsPerPass = perPass
+        self.admitConnection = admit
+        (descriptor, self.address, port) = try address.listen(isOpenToAllUsers: isOpen)
+        try watchDescriptor()
     }
 
     func close() {
@@ -33,33 +33,33 @@ final class WebListener {
         UnixSocket.close(descriptor)
     }
 
-    private func watch() throws(SystemError) {
-        registration = try loop.add(descriptor, .readable) { [unowned self] _ in accept() }
+    private func watchDescriptor() throws(SystemError) {
+        registration = try loop.add(descriptor, .readable) { [unowned self] _ in acceptConnections() }
     }
 
-    private func accept() {
+    private func acceptConnections() {
         do throws(SystemError) {
-            for _ in 0..<perPass {
+            for _ in 0..<acceptsPerPass {
                 guard let descriptor = try UnixSocket.accept(descriptor) else { return }
                 if port != nil { TCPSocket.keepAlive(descriptor) }
-                do throws(SystemError) { try admit(descriptor) } catch {
+                do throws(SystemError) { try admitConnection(descriptor) } catch {
                     UnixSocket.close(descriptor)
                     throw error
                 }
             }
         } catch {
-            stop()
+            pauseAccepting()
         }
     }
 
     /// Stops to accept for a while. The listener would otherwise wake the loop without end.
-    private func stop() {
+    private func pauseAccepting() {
         guard let registration else { return }
         loop.remove(registration)
         self.registration = nil
-        loop.setTimer(after: Self.pause) { [weak self] in
+        loop.setTimer(after: Self.acceptPause) { [weak self] in
             guard let self else { return }
-            do throws(SystemError) { try watch() } catch { stop() }
+            do throws(SystemError) { try watchDescriptor() } catch { pauseAccepting() }
         }
     }
 }

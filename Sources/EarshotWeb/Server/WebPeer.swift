@@ -15,7 +15,7 @@ internal import Glibc
 final class WebPeer {
     enum Phase: Equatable {
         /// Waits for a request.
-        case reading
+        case awaitingRequest
         /// Reads the body of a request.
         case receiving
         /// The owner prepares a response, or writes parts of it.
@@ -26,26 +26,26 @@ final class WebPeer {
         case closing
         /// Has ended its side, and drops input until the peer ends the other. Unread input would reset the connection, and
         /// the peer could lose the response.
-        case lingering
+        case awaitingPeerClose
         case closed
     }
 
     /// Bounds and the owner's functions.
     struct Rules {
         /// Maximum size of a head in bytes.
-        var headBytes = RequestHead.mostBytes
+        var headBytes = RequestHead.defaultMaximumBytes
         /// Maximum size of a request's body in bytes.
         var bodyBytes = 0
         /// Time in which the peer must read some of the output.
         var writeTime = Duration.seconds(10)
         /// Whether a peer that ends its side before the response gets none.
-        var endsWithPeer = false
+        var abandonsHalfClosedPeer = false
         /// Returns the response to a request that cannot be read.
-        var reject: (Int) -> WebResponse
+        var rejectionResponse: (Int) -> WebResponse
         /// Returns a response if the request is refused before its body is read.
-        var refuse: (WebPeer, RequestHead) -> WebResponse? = { _, _ in nil }
-        var request: (WebPeer, RequestHead, _ body: [UInt8]) -> Void
-        var closed: (WebPeer) -> Void
+        var refusalBeforeBody: (WebPeer, RequestHead) -> WebResponse? = { _, _ in nil }
+        var onRequest: (WebPeer, RequestHead, _ body: [UInt8]) -> Void
+        var onClose: (WebPeer) -> Void
     }
 
     /// Time for a complete head, since the connection or the last response.
@@ -53,11 +53,11 @@ final class WebPeer {
     /// Time without a byte of a body, and time for a complete one.
     private static let (bodyPause, bodyTime) = (Duration.seconds(30), Duration.seconds(600))
     /// Time between comments in a stream, which show that it is open.
-    private static let commentTime = Duration.seconds(30)
+    private static let commentInterval = Duration.seconds(30)
     /// Time for the peer to end its side of the connection.
     private static let lingerTime = Duration.seconds(1)
     /// Output of a stream that the peer has not read: about a minute of events.
-    private static let mostUnsentBytes = 1 << 20
+    private static let maximumUnsentBytes = 1 << 20
     /// Bytes read in one pass, and written.
     private static let (readBytes, writeBytes) = (16_384, 512 << 10)
 
@@ -75,35 +75,35 @@ final class WebPeer {
     }
 
     let descriptor: Int32
-    private(set) var phase = Phase.reading
-    /// Time of the last change from or to `reading`. The server drops the longest waiting connection first.
-    private(set) var since: LoopTime
+    private(set) var phase = Phase.awaitingRequest
+    /// Time of the last change from or to `awaitingRequest`. The server drops the longest waiting connection first.
+    private(set) var phaseChangeTime: LoopTime
     /// Called when all output is written.
     var onDrained: () -> Void = {}
     private let loop: EventLoop
     private let rules: Rules
     private var registration: EventLoop.Registration?
     private var interest: EventLoop.Interest = .readable
-    private var timer: TimerID?
+    private var phaseTimer: TimerID?
     private var commentTimer: TimerID?
     private var input: [UInt8] = []
     /// Number of bytes of the input without the end of a head.
     private var searchedBytes = 0
     private var output: [Piece] = []
     /// Written bytes of the first piece of the output.
-    private var written = 0
+    private var writtenPieceBytes = 0
     private var head: RequestHead?
     private var body: [UInt8] = []
     private var chunks: ChunkedBody?
     private var bodyDeadline: LoopTime
 
-    init(_ descriptor: Int32, _ rules: Rules, loop: EventLoop) throws(SystemError) {
+    init(descriptor: Int32, rules: Rules, loop: EventLoop) throws(SystemError) {
         self.descriptor = descriptor
         self.loop = loop
         self.rules = rules
-        since = loop.now
+        phaseChangeTime = loop.now
         bodyDeadline = loop.now
-        registration = try loop.add(descriptor, .readable) { [unowned self] readiness in ready(readiness) }
+        registration = try loop.add(descriptor, .readable) { [unowned self] readiness in handleReadiness(readiness) }
         setTimer(Self.requestTime)
     }
 
@@ -115,7 +115,7 @@ final class WebPeer {
     /// Answers the current request.
     func respond(_ response: WebResponse) {
         guard phase == .answering, let head else { return }
-        write(response.encoded(isHead: head.isHead, keepsAlive: head.keepsAlive))
+        write(response.encoded(isHead: head.isHEADMethod, keepsAlive: head.keepsAlive))
         endResponse(keepsAlive: head.keepsAlive)
     }
 
@@ -123,7 +123,7 @@ final class WebPeer {
     func write(_ bytes: [UInt8]) {
         guard !bytes.isEmpty else { return }
         // A head and a short body leave in one call. Written bytes of the first piece stay where they are.
-        if output.count != 1 || written == 0, case .bytes(let last)? = output.last {
+        if output.count != 1 || writtenPieceBytes == 0, case .bytes(let last)? = output.last {
             output.removeLast()
             output.append(.bytes(last + bytes))
         } else {
@@ -139,22 +139,22 @@ final class WebPeer {
     /// Ends the response to the current request.
     func endResponse(keepsAlive: Bool) {
         guard phase == .answering else { return }
-        enter(keepsAlive ? .reading : .closing)
+        enter(keepsAlive ? .awaitingRequest : .closing)
         flush()
     }
 
     /// Answers the current request with a stream of events.
     func beginStream(_ fields: [(name: String, value: String)] = []) {
         guard phase == .answering, let head else { return }
-        write(WebResponse.eventStream(fields))
-        enter(head.isHead ? .closing : .streaming)
+        write(WebResponse.eventStreamHead(fields))
+        enter(head.isHEADMethod ? .closing : .streaming)
         flush()
         scheduleComment()
     }
 
     private func scheduleComment() {
         guard phase == .streaming else { return }
-        commentTimer = loop.setTimer(after: Self.commentTime) { [weak self] in
+        commentTimer = loop.setTimer(after: Self.commentInterval) { [weak self] in
             self?.send(event: Array(":\n\n".utf8))
             self?.scheduleComment()
         }
@@ -163,7 +163,9 @@ final class WebPeer {
     /// Sends an event. Closes a connection whose peer does not read.
     func send(event: [UInt8]) {
         guard phase == .streaming else { return }
-        guard output.reduce(event.count - written, { $0 + $1.count }) <= Self.mostUnsentBytes else { return close() }
+        guard output.reduce(event.count - writtenPieceBytes, { $0 + $1.count }) <= Self.maximumUnsentBytes else {
+            return close()
+        }
         write(event)
         flush()
     }
@@ -175,68 +177,68 @@ final class WebPeer {
         guard phase != .closed else { return }
         phase = .closed
         if let registration { loop.remove(registration) }
-        if let timer { loop.cancelTimer(timer) }
+        if let phaseTimer { loop.cancelTimer(phaseTimer) }
         if let commentTimer { loop.cancelTimer(commentTimer) }
         if resets { TCPSocket.resetOnClose(descriptor) }
         UnixSocket.close(descriptor)
         output = []
-        rules.closed(self)
+        rules.onClose(self)
     }
 
     // MARK: Input
 
-    private func ready(_ readiness: EventLoop.Readiness) {
+    private func handleReadiness(_ readiness: EventLoop.Readiness) {
         if readiness.contains(.writable) {
             flush()
-            proceed()
+            parseInput()
         }
         guard phase != .closed else { return }
         if readiness.contains(.error) || readiness.contains(.hangUp) { return close() }
-        if readiness.contains(.peerEnd), rules.endsWithPeer, phase == .answering { return close() }
+        if readiness.contains(.peerClosedOutput), rules.abandonsHalfClosedPeer, phase == .answering { return close() }
         guard readiness.contains(.readable) else { return }
-        var transfer = UnixSocket.Transfer.wouldBlock
+        var transfer = UnixSocket.TransferResult.wouldBlock
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: Self.readBytes) { buffer, count in
             transfer = unsafe UnixSocket.receive(descriptor, into: UnsafeMutableRawBufferPointer(buffer))
-            if case .bytes(let received) = transfer { count = received }
+            if case .bytesTransferred(let received) = transfer { count = received }
         }
         switch (transfer, phase) {
         case (.wouldBlock, _), (_, .answering), (_, .closing), (_, .closed): break
-        case (.bytes, .lingering): break
+        case (.bytesTransferred, .awaitingPeerClose): break
         // The peer has shut down its side, and still reads.
-        case (.ended, .reading) where !isDrained: enter(.closing)
-        case (.ended, _): close()
+        case (.connectionEnded, .awaitingRequest) where !isDrained: enter(.closing)
+        case (.connectionEnded, _): close()
         // A stream accepts nothing further.
-        case (.bytes, .streaming): break
-        case (.bytes, .reading), (.bytes, .receiving):
+        case (.bytesTransferred, .streaming): break
+        case (.bytesTransferred, .awaitingRequest), (.bytesTransferred, .receiving):
             input += bytes
-            proceed()
+            parseInput()
         }
     }
 
     /// Whether the input may contain a complete request.
-    private var hasRequest: Bool { phase == .reading && searchedBytes < input.count }
+    private var mayHaveCompleteRequest: Bool { phase == .awaitingRequest && searchedBytes < input.count }
 
-    private func proceed() {
+    private func parseInput() {
         if phase == .receiving { return readBody() }
-        guard hasRequest, isDrained else { return }
-        switch RequestHead.read(input, searched: searchedBytes, limit: rules.headBytes) {
+        guard mayHaveCompleteRequest, isDrained else { return }
+        switch RequestHead.parse(input, searched: searchedBytes, limit: rules.headBytes) {
         case .incomplete: searchedBytes = input.count
-        case .rejected(let status): refuse(rules.reject(status))
+        case .rejected(let status): respondAndClose(rules.rejectionResponse(status))
         case .complete(let head, let length):
             input.removeFirst(length)
             searchedBytes = 0
             self.head = head
-            guard head.bodyLength != .none else { return take([]) }
-            if let refusal = rules.refuse(self, head) { return refuse(refusal) }
+            guard head.bodyLength != .none else { return handOverRequest(body: []) }
+            if let refusal = rules.refusalBeforeBody(self, head) { return respondAndClose(refusal) }
             beginBody(head)
         }
         updateInterest()
     }
 
     /// Sends a response, and ends the connection, whose further input cannot be read.
-    private func refuse(_ response: WebResponse) {
+    private func respondAndClose(_ response: WebResponse) {
         input = []
-        write(response.encoded(isHead: head?.isHead ?? false, keepsAlive: false))
+        write(response.encoded(isHead: head?.isHEADMethod ?? false, keepsAlive: false))
         enter(.closing)
         flush()
     }
@@ -246,9 +248,9 @@ final class WebPeer {
         switch head.bodyLength {
         case .none: return
         case .bytes(let count):
-            guard count <= rules.bodyBytes else { return refuse(rules.reject(413)) }
+            guard count <= rules.bodyBytes else { return respondAndClose(rules.rejectionResponse(413)) }
             chunks = nil
-        case .chunked: chunks = ChunkedBody(limit: rules.bodyBytes)
+        case .chunked: chunks = ChunkedBody(maximumBytes: rules.bodyBytes)
         }
         enter(.receiving)
         bodyDeadline = loop.now.advanced(by: Self.bodyTime)
@@ -264,9 +266,9 @@ final class WebPeer {
     private func readBody() {
         if chunks != nil {
             switch chunks?.read(&input) {
-            case .complete?: take(chunks?.bytes ?? [])
-            case .rejected(let status)?: refuse(rules.reject(status))
-            case .incomplete?, nil: waitForBody()
+            case .complete?: handOverRequest(body: chunks?.decodedBytes ?? [])
+            case .rejected(let status)?: respondAndClose(rules.rejectionResponse(status))
+            case .incomplete?, nil: restartBodyTimer()
             }
             return
         }
@@ -274,32 +276,32 @@ final class WebPeer {
         let part = input.prefix(count - body.count)
         body += part
         input.removeFirst(part.count)
-        if body.count == count { take(body) } else { waitForBody() }
+        if body.count == count { handOverRequest(body: body) } else { restartBodyTimer() }
     }
 
-    private func waitForBody() {
+    private func restartBodyTimer() {
         let time = bodyDeadline.since(loop.now)
         if time <= .zero { close() } else { setTimer(min(Self.bodyPause, time)) }
     }
 
     /// Hands a complete request to the owner.
-    private func take(_ body: [UInt8]) {
+    private func handOverRequest(body: [UInt8]) {
         guard let head else { return }
         self.body = []
         chunks = nil
         enter(.answering)
-        rules.request(self, head, body)
+        rules.onRequest(self, head, body)
         updateInterest()
     }
 
     private func enter(_ next: Phase) {
         phase = next
-        since = loop.now
+        phaseChangeTime = loop.now
         switch next {
-        case .reading: setTimer(Self.requestTime)
+        case .awaitingRequest: setTimer(Self.requestTime)
         case .receiving: setTimer(Self.bodyPause)
         case .closing: setTimer(rules.writeTime)
-        case .lingering: setTimer(Self.lingerTime)
+        case .awaitingPeerClose: setTimer(Self.lingerTime)
         case .answering, .streaming, .closed: cancelTimer()
         }
         updateInterest()
@@ -315,34 +317,35 @@ final class WebPeer {
             let transfer =
                 switch piece {
                 case .bytes(let bytes):
-                    unsafe bytes[written...].withUnsafeBytes { unsafe UnixSocket.send(descriptor, $0) }
+                    unsafe bytes[writtenPieceBytes...].withUnsafeBytes { unsafe UnixSocket.send(descriptor, $0) }
                 case .file(let file, let offset, let count):
-                    UnixSocket.send(
-                        descriptor, file: file.descriptor, from: offset + written, count: min(count - written, budget))
+                    UnixSocket.sendFile(
+                        descriptor, file: file.descriptor, fromOffset: offset + writtenPieceBytes,
+                        byteCount: min(count - writtenPieceBytes, budget))
                 }
             switch transfer {
-            case .bytes(let count):
-                written += count
+            case .bytesTransferred(let count):
+                writtenPieceBytes += count
                 budget -= count
-                if written == piece.count {
+                if writtenPieceBytes == piece.count {
                     output.removeFirst()
-                    written = 0
+                    writtenPieceBytes = 0
                 }
             case .wouldBlock:
                 // A timer that runs began when the peer last accepted bytes.
-                if timer == nil || budget < Self.writeBytes { setTimer(rules.writeTime) }
+                if phaseTimer == nil || budget < Self.writeBytes { setTimer(rules.writeTime) }
                 return updateInterest()
-            case .ended: return close()
+            case .connectionEnded: return close()
             }
         }
         guard phase != .closed, output.isEmpty else { return updateInterest() }
         switch phase {
         case .closing:
             UnixSocket.endOutput(descriptor)
-            enter(.lingering)
+            enter(.awaitingPeerClose)
         case .streaming, .answering: cancelTimer()
-        case .reading: setTimer(Self.requestTime)
-        case .receiving, .lingering, .closed: break
+        case .awaitingRequest: setTimer(Self.requestTime)
+        case .receiving, .awaitingPeerClose, .closed: break
         }
         updateInterest()
         if hadOutput { onDrained() }
@@ -353,28 +356,28 @@ final class WebPeer {
         var interest: EventLoop.Interest = []
         switch phase {
         // Other input stays in the kernel, so a peer cannot fill the memory.
-        case .reading: if !hasRequest { interest.insert(.readable) }
-        case .receiving, .streaming, .lingering: interest.insert(.readable)
-        case .answering: if rules.endsWithPeer { interest.insert(.peerEnd) }
+        case .awaitingRequest: if !mayHaveCompleteRequest { interest.insert(.readable) }
+        case .receiving, .streaming, .awaitingPeerClose: interest.insert(.readable)
+        case .answering: if rules.abandonsHalfClosedPeer { interest.insert(.peerClosedOutput) }
         case .closing, .closed: break
         }
         // A connection that can be written wakes the loop at once, for the next request.
-        if !output.isEmpty || hasRequest { interest.insert(.writable) }
+        if !output.isEmpty || mayHaveCompleteRequest { interest.insert(.writable) }
         guard interest != self.interest else { return }
         self.interest = interest
-        do throws(SystemError) { try loop.change(registration, to: interest) } catch { close() }
+        do throws(SystemError) { try loop.changeInterest(of: registration, to: interest) } catch { close() }
     }
 
     private func cancelTimer() {
-        if let timer { loop.cancelTimer(timer) }
-        timer = nil
+        if let phaseTimer { loop.cancelTimer(phaseTimer) }
+        phaseTimer = nil
     }
 
     private func setTimer(_ time: Duration) {
         cancelTimer()
         guard phase != .closed else { return }
-        timer = loop.setTimer(after: time) { [weak self] in
-            self?.timer = nil
+        phaseTimer = loop.setTimer(after: time) { [weak self] in
+            self?.phaseTimer = nil
             self?.close()
         }
     }

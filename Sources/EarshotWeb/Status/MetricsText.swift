@@ -4,37 +4,42 @@ internal import EarshotHTTP
 /// Metrics in Prometheus's text format 0.0.4.
 struct MetricsText {
     /// Media type of the format.
-    static let type = "text/plain; version=0.0.4; charset=utf-8"
+    static let mediaType = "text/plain; version=0.0.4; charset=utf-8"
 
     private(set) var text = ""
 
     /// Returns the metrics of a broker; for nil only that none answers.
     static func text(of state: BrokerState?) -> String {
         var metrics = MetricsText()
-        metrics.add("earshot_up", "gauge", "Whether a broker answers.", state == nil ? "0" : "1")
-        metrics.add(
-            "earshot_ready", "gauge", "Whether the bus accepts requests: see /readyz.",
-            state.map { $0.unreadiness == nil ? "1" : "0" } ?? "0")
-        if let state { metrics.add(state) }
+        metrics.addMetric(
+            "earshot_up", type: "gauge", help: "Whether a broker answers.", value: state == nil ? "0" : "1")
+        metrics.addMetric(
+            "earshot_ready", type: "gauge", help: "Whether the bus accepts requests: see /readyz.",
+            value: state.map { $0.unreadiness == nil ? "1" : "0" } ?? "0")
+        if let state { metrics.addMetrics(of: state) }
         return metrics.text
     }
 
-    private mutating func add(_ state: BrokerState) {
-        begin("earshot_broker_info", "gauge", "Instance of the broker. A new instance begins all counters at 0.")
-        sample("earshot_broker_info", ["broker": state["broker"]?.text ?? ""], "1")
+    private mutating func addMetrics(of state: BrokerState) {
+        beginMetric(
+            "earshot_broker_info", type: "gauge",
+            help: "Instance of the broker. A new instance begins all counters at 0.")
+        addSample("earshot_broker_info", labels: ["broker": state["broker"]?.scalarText ?? ""], value: "1")
         addCounters(of: state)
         addGauges(of: state)
-        addWorkers(state.items("workers"))
+        addWorkers(state.arrayItems("workers"))
         addFaults(of: state)
         if let door = state["http"] { add(door: door) }
         if let cluster = state["cluster"] { add(cluster: cluster) }
-        for (member, name, help) in Self.histograms { addHistogram(state["times"], member, name, help) }
+        for (member, name, help) in Self.histogramDefinitions {
+            addHistogram(state["times"], member: member, name: name, help: help)
+        }
     }
 
     // MARK: Tables
 
     /// Counters: object and member of the status, name, and help.
-    private static let counters = [
+    private static let counterDefinitions = [
         ("requests", "submitted", "requests_submitted", "Requests submitted; a repetition does not count."),
         ("flights", "started", "flights_started", "Flights: fetches that equal requests share."),
         ("flights", "joined", "requests_coalesced", "Requests that joined an existing flight."),
@@ -55,76 +60,96 @@ struct MetricsText {
         ("parts", "bytes-resumed", "parts_resumed_bytes", "Bytes of these bodies, which were not transferred again."),
     ]
 
-    private static let histograms = [
+    private static let histogramDefinitions = [
         ("wait", "earshot_request_wait_seconds", "Time from a request to the start of the attempt with its response."),
         ("transfer", "earshot_transfer_seconds", "Time of an attempt whose response ended a flight."),
         ("total", "earshot_request_seconds", "Time from a request to its outcome."),
     ]
 
     /// Causes of failures. Removed and cancelled requests do not count as failed.
-    private static let causes = FailureCode.allCases.filter { $0 != .removed && $0 != .cancelled }.map(\.rawValue)
+    private static let failureCauses = FailureCode.allCases.filter { $0 != .handlerRemoved && $0 != .cancelled }.map(
+        \.rawValue)
 
     private mutating func addCounters(of state: BrokerState) {
-        for (object, member, name, help) in Self.counters {
-            guard let value = state[object]?.member(member)?.text else { continue }
-            add("earshot_\(name)_total", "counter", help, value)
+        for (object, member, name, help) in Self.counterDefinitions {
+            guard let value = state[object]?.member(member)?.scalarText else { continue }
+            addMetric("earshot_\(name)_total", type: "counter", help: help, value: value)
         }
         let requests = state["requests"]
-        begin("earshot_requests_total", "counter", "Requests that ended, by state.")
+        beginMetric("earshot_requests_total", type: "counter", help: "Requests that ended, by state.")
         for name in ["answered", "removed", "orphaned"] {
-            sample("earshot_requests_total", ["state": name], requests?.member(name)?.text ?? "0")
+            addSample(
+                "earshot_requests_total", labels: ["state": name], value: requests?.member(name)?.scalarText ?? "0")
         }
-        let failures = Self.members(requests?.member("failed"))
-        let failed = failures.reduce(0) { $0 + (Int($1.value.text ?? "") ?? 0) }
-        sample("earshot_requests_total", ["state": "failed"], "\(failed)")
-        begin("earshot_requests_failed_total", "counter", "Requests that failed, by cause: protocols/8-codes.md.")
+        let failures = Self.objectMembers(requests?.member("failed"))
+        let failed = failures.reduce(0) { $0 + (Int($1.value.scalarText ?? "") ?? 0) }
+        addSample("earshot_requests_total", labels: ["state": "failed"], value: "\(failed)")
+        beginMetric(
+            "earshot_requests_failed_total", type: "counter",
+            help: "Requests that failed, by cause: protocols/8-codes.md.")
         // A series must exist before its first failure, because `increase()` ignores the value with which one begins.
-        var counts = Dictionary(uniqueKeysWithValues: Self.causes.map { ($0, "0") })
-        for failure in failures { counts[failure.name] = failure.value.text }
+        var counts = Dictionary(uniqueKeysWithValues: Self.failureCauses.map { ($0, "0") })
+        for failure in failures { counts[failure.name] = failure.value.scalarText }
         for (cause, count) in counts.sorted(by: { $0.key < $1.key }) {
-            sample("earshot_requests_failed_total", ["cause": cause], count)
+            addSample("earshot_requests_failed_total", labels: ["cause": cause], value: count)
         }
         let deliveries = state["deliveries"]
-        add("earshot_deliveries_due_total", "counter", "Deliveries of terminals to clients.", deliveries?.member("due"))
-        begin("earshot_deliveries_total", "counter", "Deliveries of terminals that ended, by state.")
+        addMetric(
+            "earshot_deliveries_due_total", type: "counter", help: "Deliveries of terminals to clients.",
+            value: deliveries?.member("due"))
+        beginMetric("earshot_deliveries_total", type: "counter", help: "Deliveries of terminals that ended, by state.")
         for name in ["acknowledged", "lost"] {
-            sample("earshot_deliveries_total", ["state": name], deliveries?.member(name)?.text ?? "0")
+            addSample(
+                "earshot_deliveries_total", labels: ["state": name], value: deliveries?.member(name)?.scalarText ?? "0")
         }
     }
 
     private mutating func addGauges(of state: BrokerState) {
         let requests = state["requests"]
-        if let pending = requests?.number("pending") {
-            let kept = requests?.number("failed-kept") ?? 0
-            add("earshot_requests_pending", "gauge", "Requests that have not ended.", "\(pending - kept)")
+        if let pending = requests?.integer(ofMember: "pending") {
+            let kept = requests?.integer(ofMember: "failed-kept") ?? 0
+            addMetric(
+                "earshot_requests_pending", type: "gauge", help: "Requests that have not ended.",
+                value: "\(pending - kept)")
         }
-        add(
-            "earshot_deliveries_outstanding", "gauge", "Deliveries without an acknowledgement.",
-            state["deliveries"]?.member("outstanding"))
-        add("earshot_parts", "gauge", "Partial bodies in the folder of parts.", state["parts"]?.member("count"))
-        add("earshot_parts_bytes", "gauge", "Bytes of these bodies.", state["parts"]?.member("bytes"))
-        add("earshot_clients", "gauge", "Connected clients.", state["clients"])
-        add("earshot_clients_away", "gauge", "Disconnected clients with a lease.", state["clients-away"])
-        add("earshot_handlers", "gauge", "Handlers with requests or subscribers.", state["handlers"])
-        begin("earshot_draining", "gauge", "Whether the broker is draining.")
-        sample("earshot_draining", [:], state["phase"]?.text == "draining" ? "1" : "0")
-        addFamily("earshot_queue_requests", "Queued requests, by class.", "class", Self.members(state["queue"]))
-        addFamily("earshot_flights", "Flights, by phase.", "phase", Self.members(state["flights-now"]))
+        addMetric(
+            "earshot_deliveries_outstanding", type: "gauge", help: "Deliveries without an acknowledgement.",
+            value: state["deliveries"]?.member("outstanding"))
+        addMetric(
+            "earshot_parts", type: "gauge", help: "Partial bodies in the folder of parts.",
+            value: state["parts"]?.member("count"))
+        addMetric(
+            "earshot_parts_bytes", type: "gauge", help: "Bytes of these bodies.", value: state["parts"]?.member("bytes")
+        )
+        addMetric("earshot_clients", type: "gauge", help: "Connected clients.", value: state["clients"])
+        addMetric(
+            "earshot_clients_away", type: "gauge", help: "Disconnected clients with a lease.",
+            value: state["clients-away"])
+        addMetric(
+            "earshot_handlers", type: "gauge", help: "Handlers with requests or subscribers.", value: state["handlers"])
+        beginMetric("earshot_draining", type: "gauge", help: "Whether the broker is draining.")
+        addSample("earshot_draining", labels: [:], value: state["phase"]?.scalarText == "draining" ? "1" : "0")
+        addFamily(
+            "earshot_queue_requests", help: "Queued requests, by class.", label: "class",
+            members: Self.objectMembers(state["queue"]))
+        addFamily(
+            "earshot_flights", help: "Flights, by phase.", label: "phase",
+            members: Self.objectMembers(state["flights-now"]))
     }
 
     private mutating func addWorkers(_ workers: [JSONValue]) {
-        begin("earshot_workers", "gauge", "Workers, by phase.")
+        beginMetric("earshot_workers", type: "gauge", help: "Workers, by phase.")
         for phase in ["joining", "ready", "draining"] {
-            let count = workers.count { $0.member("phase")?.text == phase }
-            sample("earshot_workers", ["phase": phase], "\(count)")
+            let count = workers.count { $0.member("phase")?.scalarText == phase }
+            addSample("earshot_workers", labels: ["phase": phase], value: "\(count)")
         }
         for (member, name, help) in [
             ("slots", "earshot_worker_slots", "Transfers that all workers can run at once."),
             ("running", "earshot_worker_transfers", "Transfers that all workers run."),
             ("cancelling", "earshot_worker_cancellations", "Transfers being cancelled."),
         ] {
-            let sum = workers.reduce(0) { $0 + (Int($1.member(member)?.text ?? "") ?? 0) }
-            add(name, "gauge", help, "\(sum)")
+            let sum = workers.reduce(0) { $0 + (Int($1.member(member)?.scalarText ?? "") ?? 0) }
+            addMetric(name, type: "gauge", help: help, value: "\(sum)")
         }
     }
 
@@ -134,29 +159,33 @@ struct MetricsText {
             ("requests", "requests_total", "counter", "Requests to the HTTP door."),
             ("refused", "refused_total", "counter", "Connections and requests that the HTTP door refused."),
         ] {
-            begin("earshot_http_" + name, type, help)
-            sample("earshot_http_" + name, [:], door.member(member)?.text ?? "0")
+            beginMetric("earshot_http_" + name, type: type, help: help)
+            addSample("earshot_http_" + name, labels: [:], value: door.member(member)?.scalarText ?? "0")
         }
     }
 
     private mutating func addFaults(of state: BrokerState) {
-        begin(
-            "earshot_place_lost", "gauge",
-            "Whether a folder or socket of the broker is missing, since it was first lost.")
-        for fault in state.items("faults") {
-            let isLost = fault.member("state")?.text == "lost"
-            let labels = ["place": fault.member("place")?.text ?? "", "path": fault.member("path")?.text ?? ""]
-            sample("earshot_place_lost", labels, isLost ? "1" : "0")
+        beginMetric(
+            "earshot_place_lost", type: "gauge",
+            help: "Whether a folder or socket of the broker is missing, since it was first lost.")
+        for fault in state.arrayItems("faults") {
+            let isLost = fault.member("state")?.scalarText == "lost"
+            let labels = [
+                "place": fault.member("place")?.scalarText ?? "", "path": fault.member("path")?.scalarText ?? "",
+            ]
+            addSample("earshot_place_lost", labels: labels, value: isLost ? "1" : "0")
         }
-        begin("earshot_crash_loops", "gauge", "Places for child processes that die soon after each start, by role.")
+        beginMetric(
+            "earshot_crash_loops", type: "gauge",
+            help: "Places for child processes that die soon after each start, by role.")
         for role in ["broker", "worker", "gateway", "node-gateway", "puller", "http"] {
-            let count = state.items("failing").count { $0.member("role")?.text == role }
-            sample("earshot_crash_loops", ["role": role], "\(count)")
+            let count = state.arrayItems("failing").count { $0.member("role")?.scalarText == role }
+            addSample("earshot_crash_loops", labels: ["role": role], value: "\(count)")
         }
     }
 
     /// Counters of a node of a cluster: member, name and help.
-    private static let clusterCounters = [
+    private static let clusterCounterDefinitions = [
         ("granted", "cluster_attempts_granted", "Flights that the engine let this node run."),
         ("hosted", "cluster_attempts_hosted", "Of these, flights that only other nodes wanted."),
         ("results", "cluster_results", "Results that this node got from other nodes."),
@@ -173,81 +202,94 @@ struct MetricsText {
     ]
 
     private mutating func add(cluster: JSONValue) {
-        begin("earshot_cluster_mode", "gauge", "Mode of the node: member, waiting for the engine, or alone without it.")
+        beginMetric(
+            "earshot_cluster_mode", type: "gauge",
+            help: "Mode of the node: member, waiting for the engine, or alone without it.")
         for mode in ["member", "waiting", "alone"] {
-            sample("earshot_cluster_mode", ["mode": mode], cluster.member("mode")?.text == mode ? "1" : "0")
+            addSample(
+                "earshot_cluster_mode", labels: ["mode": mode],
+                value: cluster.member("mode")?.scalarText == mode ? "1" : "0")
         }
-        add("earshot_cluster_members", "gauge", "Members of the cluster.", cluster.member("members-count"))
-        add(
-            "earshot_cluster_unreadable_nodes", "gauge", "Nodes whose bodies this node cannot read.",
-            cluster.member("unreadable-nodes"))
+        addMetric(
+            "earshot_cluster_members", type: "gauge", help: "Members of the cluster.",
+            value: cluster.member("members-count"))
+        addMetric(
+            "earshot_cluster_unreadable_nodes", type: "gauge", help: "Nodes whose bodies this node cannot read.",
+            value: cluster.member("unreadable-nodes"))
         if case .array(let warnings)? = cluster.member("warnings") {
             let help = "Warnings of the node, as earshot cluster lists them."
-            add("earshot_cluster_warnings", "gauge", help, "\(warnings.count)")
+            addMetric("earshot_cluster_warnings", type: "gauge", help: help, value: "\(warnings.count)")
         }
         if case .array(let reasons)? = cluster.member("suspended") {
             let help = "Whether the node runs no flights of other nodes."
-            add("earshot_cluster_suspended", "gauge", help, reasons.isEmpty ? "0" : "1")
+            addMetric("earshot_cluster_suspended", type: "gauge", help: help, value: reasons.isEmpty ? "0" : "1")
         }
-        add("earshot_cluster_claims", "gauge", "Flights that wait for the engine.", cluster.member("claims"))
-        add("earshot_cluster_held_bodies", "gauge", "Bodies held for other nodes.", cluster.member("held-bodies"))
-        add(
-            "earshot_cluster_flights", "gauge", "Flights of all nodes that wait in the engine or run.",
-            cluster.member("flights"))
-        if let latency = cluster.number("engine-latency-us") {
-            add("earshot_cluster_engine_seconds", "gauge", "Latest response time of the engine.", Self.seconds(latency))
+        addMetric(
+            "earshot_cluster_claims", type: "gauge", help: "Flights that wait for the engine.",
+            value: cluster.member("claims"))
+        addMetric(
+            "earshot_cluster_held_bodies", type: "gauge", help: "Bodies held for other nodes.",
+            value: cluster.member("held-bodies"))
+        addMetric(
+            "earshot_cluster_flights", type: "gauge", help: "Flights of all nodes that wait in the engine or run.",
+            value: cluster.member("flights"))
+        if let latency = cluster.integer(ofMember: "engine-latency-us") {
+            addMetric(
+                "earshot_cluster_engine_seconds", type: "gauge", help: "Latest response time of the engine.",
+                value: Self.secondsText(microseconds: latency))
         }
-        for (member, name, help) in Self.clusterCounters {
-            guard let value = cluster.member("counts")?.member(member)?.text else { continue }
-            add("earshot_\(name)_total", "counter", help, value)
+        for (member, name, help) in Self.clusterCounterDefinitions {
+            guard let value = cluster.member("counts")?.member(member)?.scalarText else { continue }
+            addMetric("earshot_\(name)_total", type: "counter", help: help, value: value)
         }
     }
 
-    private mutating func addHistogram(_ times: JSONValue?, _ member: String, _ name: String, _ help: String) {
-        let bounds = times?.numbers("bounds-us") ?? []
-        let buckets = times?.member(member)?.numbers("buckets") ?? []
-        guard buckets.count == bounds.count + 1, let sum = Int(times?.member(member)?.member("sum-us")?.text ?? "")
+    private mutating func addHistogram(_ times: JSONValue?, member: String, name: String, help: String) {
+        let bounds = times?.integers(ofMember: "bounds-us") ?? []
+        let buckets = times?.member(member)?.integers(ofMember: "buckets") ?? []
+        guard buckets.count == bounds.count + 1,
+            let sum = Int(times?.member(member)?.member("sum-us")?.scalarText ?? "")
         else { return }
-        begin(name, "histogram", help)
+        beginMetric(name, type: "histogram", help: help)
         var count = 0
-        for (bucket, bound) in zip(buckets, bounds.map { Self.seconds($0) } + ["+Inf"]) {
+        for (bucket, bound) in zip(buckets, bounds.map { Self.secondsText(microseconds: $0) } + ["+Inf"]) {
             count += bucket
-            sample("\(name)_bucket", ["le": bound], "\(count)")
+            addSample("\(name)_bucket", labels: ["le": bound], value: "\(count)")
         }
-        sample("\(name)_sum", [:], Self.seconds(sum))
-        sample("\(name)_count", [:], "\(count)")
+        addSample("\(name)_sum", labels: [:], value: Self.secondsText(microseconds: sum))
+        addSample("\(name)_count", labels: [:], value: "\(count)")
     }
 
     // MARK: Format
 
-    private mutating func add(_ name: String, _ type: String, _ help: String, _ value: JSONValue?) {
-        guard let text = value?.text else { return }
-        add(name, type, help, text)
+    private mutating func addMetric(_ name: String, type: String, help: String, value: JSONValue?) {
+        guard let text = value?.scalarText else { return }
+        addMetric(name, type: type, help: help, value: text)
     }
 
-    private mutating func add(_ name: String, _ type: String, _ help: String, _ value: String) {
-        begin(name, type, help)
-        sample(name, [:], value)
+    private mutating func addMetric(_ name: String, type: String, help: String, value: String) {
+        beginMetric(name, type: type, help: help)
+        addSample(name, labels: [:], value: value)
     }
 
-    private mutating func addFamily(_ name: String, _ help: String, _ label: String, _ members: [JSONValue.Member]) {
-        begin(name, "gauge", help)
-        for member in members { sample(name, [label: member.name], member.value.text ?? "0") }
+    private mutating func addFamily(_ name: String, help: String, label: String, members: [JSONValue.Member]) {
+        beginMetric(name, type: "gauge", help: help)
+        for member in members { addSample(name, labels: [label: member.name], value: member.value.scalarText ?? "0") }
     }
 
-    private mutating func begin(_ name: String, _ type: String, _ help: String) {
+    private mutating func beginMetric(_ name: String, type: String, help: String) {
         text += "# HELP \(name) \(help)\n# TYPE \(name) \(type)\n"
     }
 
-    private mutating func sample(_ name: String, _ labels: [String: String], _ value: String) {
+    private mutating func addSample(_ name: String, labels: [String: String], value: String) {
         // A value that is no number would make the whole answer unreadable.
         guard Double(value) != nil else { return }
-        let list = labels.sorted { $0.key < $1.key }.map { "\($0.key)=\"\(Self.escaped($0.value))\"" }
+        let list = labels.sorted { $0.key < $1.key }.map { "\($0.key)=\"\(Self.escapedLabelValue($0.value))\"" }
         text += name + (list.isEmpty ? "" : "{\(list.joined(separator: ","))}") + " \(value)\n"
     }
 
     /// Escapes by scalars, because a combining mark would hide the character before it.
-    private static func escaped(_ text: String) -> String {
+    private static func escapedLabelValue(_ text: String) -> String {
         var escaped = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {
             switch scalar {
@@ -260,7 +302,7 @@ struct MetricsText {
     }
 
     /// A number of microseconds as seconds, without rounding.
-    static func seconds(_ microseconds: Int) -> String {
+    static func secondsText(microseconds: Int) -> String {
         let (whole, part) = microseconds.quotientAndRemainder(dividingBy: 1_000_000)
         guard part > 0 else { return "\(whole)" }
         var digits = String(String(1_000_000 + part).dropFirst())
@@ -268,7 +310,7 @@ struct MetricsText {
         return "\(whole).\(digits)"
     }
 
-    private static func members(_ value: JSONValue?) -> [JSONValue.Member] {
+    private static func objectMembers(_ value: JSONValue?) -> [JSONValue.Member] {
         guard case .object(let members)? = value else { return [] }
         return members
     }

@@ -4,30 +4,30 @@ internal import EarshotWire
 
 /// State of the broker, asked over one connection.
 ///
-/// It asks for a state only on request. Requests within `freshness` share an answer, so several scrapes and pages cost the
+/// It asks for a state only on request. Requests within `stateCacheTime` share an answer, so several scrapes and pages cost the
 /// broker no more than one.
 final class StatusSource {
     /// Time for which a state is used again.
-    private static let freshness = Duration.milliseconds(250)
+    private static let stateCacheTime = Duration.milliseconds(250)
     /// Time for an answer.
-    private static let patience = Duration.seconds(2)
+    private static let answerTimeout = Duration.seconds(2)
     /// Questions without an answer while a broker hangs.
-    private static let mostQuestions = 100
+    private static let maximumUnansweredQueries = 100
     /// Further pages of workers: the broker has at most 1,000, and a page at least 100.
-    private static let mostPages = 10
+    private static let maximumWorkerPages = 10
 
     private let loop: EventLoop
     private var connection: ClientConnection?
     /// Questions without an answer. The connection repeats them to the next broker, so the order stays.
-    private var open: [(query: Query, answer: ([UInt8]) -> Void)] = []
+    private var unansweredQueries: [(query: Query, answer: ([UInt8]) -> Void)] = []
     private var lastAnswer: (state: BrokerState, at: LoopTime)?
-    private var waiting: [(BrokerState?) -> Void] = []
-    private var isQuerying = false
-    private var timer: TimerID?
+    private var waitingStateRequests: [(BrokerState?) -> Void] = []
+    private var isFetchingState = false
+    private var queryTimer: TimerID?
     /// Whether the client is connected to a broker.
     private(set) var isConnected = false
     /// Reason for an absent state.
-    private(set) var absenceReason = BrokerState.Unreadiness.noBroker
+    private(set) var unreadinessReason = BrokerState.Unreadiness.noBroker
     /// Error that ended the connection for good; nil while it runs.
     var failure: (any Error)? { connection?.failure }
 
@@ -39,82 +39,84 @@ final class StatusSource {
     }
 
     /// Calls `answer` with the state of the broker; with nil if no broker answers in time.
-    func state(_ answer: @escaping (BrokerState?) -> Void) {
-        if let lastAnswer, isConnected, loop.now.since(lastAnswer.at) < Self.freshness {
+    func fetchState(_ answer: @escaping (BrokerState?) -> Void) {
+        if let lastAnswer, isConnected, loop.now.since(lastAnswer.at) < Self.stateCacheTime {
             return answer(lastAnswer.state)
         }
         guard isConnected else { return answer(nil) }
-        waiting.append(answer)
-        if timer == nil { timer = loop.setTimer(after: Self.patience) { [unowned self] in conclude(nil) } }
-        guard !isQuerying else { return }
-        isQuerying = true
-        query(.status) { [unowned self] json in gather(BrokerState(json), pages: 0) }
+        waitingStateRequests.append(answer)
+        if queryTimer == nil {
+            queryTimer = loop.setTimer(after: Self.answerTimeout) { [unowned self] in answerWaitingRequests(nil) }
+        }
+        guard !isFetchingState else { return }
+        isFetchingState = true
+        sendQuery(.status) { [unowned self] json in fetchWorkerPages(BrokerState(json), pages: 0) }
     }
 
     /// Calls `answer` with the reply to `QUERY why`; with nil if no broker answers in time.
-    func reason(_ handler: HandlerID, _ request: RequestID, _ answer: @escaping ([UInt8]?) -> Void) {
-        guard isConnected, open.count < Self.mostQuestions else { return answer(nil) }
+    func fetchRequestReason(handler: HandlerID, request: RequestID, answer: @escaping ([UInt8]?) -> Void) {
+        guard isConnected, unansweredQueries.count < Self.maximumUnansweredQueries else { return answer(nil) }
         var answer: (([UInt8]?) -> Void)? = answer
         let once: ([UInt8]?) -> Void = { json in
             answer?(json)
             answer = nil
         }
-        let timer = loop.setTimer(after: Self.patience) { once(nil) }
-        query(.why(handler, request)) { [unowned self] json in
+        let timer = loop.setTimer(after: Self.answerTimeout) { once(nil) }
+        sendQuery(.explainRequest(handler, request)) { [unowned self] json in
             loop.cancelTimer(timer)
             once(json)
         }
     }
 
     /// Asks for further pages of workers, then answers all waiting requests.
-    private func gather(_ state: BrokerState?, pages: Int) {
-        guard var state, let after = state.nextWorkers, pages < Self.mostPages else {
-            isQuerying = false
+    private func fetchWorkerPages(_ state: BrokerState?, pages: Int) {
+        guard var state, let after = state.nextWorkers, pages < Self.maximumWorkerPages else {
+            isFetchingState = false
             if let state { lastAnswer = (state, loop.now) }
-            return conclude(state)
+            return answerWaitingRequests(state)
         }
-        query(.workers, QueryPage(after: after)) { [unowned self] json in
-            state.add(workers: json)
-            gather(state, pages: pages + 1)
+        sendQuery(.workers, page: QueryPage(cursor: after)) { [unowned self] json in
+            state.addWorkersPage(json)
+            fetchWorkerPages(state, pages: pages + 1)
         }
     }
 
-    private func conclude(_ state: BrokerState?) {
-        if let timer { loop.cancelTimer(timer) }
-        timer = nil
-        let answers = waiting
-        waiting = []
+    private func answerWaitingRequests(_ state: BrokerState?) {
+        if let queryTimer { loop.cancelTimer(queryTimer) }
+        queryTimer = nil
+        let answers = waitingStateRequests
+        waitingStateRequests = []
         for answer in answers { answer(state) }
     }
 
-    private func query(_ query: Query, _ page: QueryPage = QueryPage(), _ answer: @escaping ([UInt8]) -> Void) {
-        open.append((query, answer))
+    private func sendQuery(_ query: Query, page: QueryPage = QueryPage(), answer: @escaping ([UInt8]) -> Void) {
+        unansweredQueries.append((query, answer))
         connection?.query(query, page)
     }
 
     private func connectionEnded(_ reason: BrokerState.Unreadiness) {
         isConnected = false
-        absenceReason = reason
-        conclude(nil)
+        unreadinessReason = reason
+        answerWaitingRequests(nil)
     }
 
     private func handle(_ event: ClientEvent) {
         switch event {
-        case .answer(let query, let json):
-            guard let index = open.firstIndex(where: { $0.query == query }) else { return }
-            open.remove(at: index).answer(json)
+        case .queryAnswer(let query, let json):
+            guard let index = unansweredQueries.firstIndex(where: { $0.query == query }) else { return }
+            unansweredQueries.remove(at: index).answer(json)
         case .state(.connected), .state(.draining): isConnected = true
         case .state(.disconnected): connectionEnded(.noBroker)
         case .state(.incompatible): connectionEnded(.incompatible)
-        case .refused(let refusal) where refusal.subject == .query:
+        case .messageRefused(let refusal) where refusal.subject == .query:
             // The client does not repeat a refused query, so a question about the state must be asked again.
-            guard !open.isEmpty else { return }
-            let question = open.removeFirst()
+            guard !unansweredQueries.isEmpty else { return }
+            let question = unansweredQueries.removeFirst()
             if question.query == .status || question.query == .workers {
-                isQuerying = false
-                conclude(nil)
+                isFetchingState = false
+                answerWaitingRequests(nil)
             }
-        case .terminal, .accepted, .progress, .cancelled, .removed, .changed, .refused: break
+        case .terminal, .accepted, .progress, .cancelled, .removed, .settingChanged, .messageRefused: break
         }
     }
 }

@@ -28,20 +28,20 @@ public struct Fetch: Equatable, Sendable {
         /// Maximum size of the decoded body in bytes; nil for no limit.
         public var maxBytes: Int?
         /// Maximum rate of all transfers of the handler together, in bytes per second; nil for no limit.
-        public var limitRate: Int?
-        public var redirect = RedirectMode.follow
+        public var handlerBytesPerSecond: Int?
+        public var redirectMode = RedirectMode.follow
         /// Use of the cache.
-        public var cache = CacheMode.default
+        public var cacheMode = CacheMode.default
         /// Maximum number of retries, 0 to 20.
         public var retries = 2
         /// Minimum time between two PROGRESS messages, at least 50; nil for no PROGRESS.
-        public var progressMilliseconds: Int?
+        public var progressIntervalMilliseconds: Int?
         /// Whether PROGRESS names the file from which the body can be read while it arrives.
         public var streams = false
         /// Form in which the body is delivered.
         public var delivery = BodyDelivery.auto
         /// Required SHA-256 of the body, 64 hexadecimal digits.
-        public var digest: String?
+        public var expectedSHA256: String?
         /// Proxy and certificates for the connection.
         public var route = Route()
         /// Whether the request uses the cookie jar of its handler's root.
@@ -49,22 +49,22 @@ public struct Fetch: Equatable, Sendable {
         /// Whether all earlier requests of the handler are purged first.
         public var replacesHandler = false
         /// Whether the response is only cached and no body is delivered.
-        public var isWarm = false
+        public var isCacheWarming = false
         /// Whether the request is stored on disk and runs without its client until its terminal is acknowledged.
         public var isDurable = false
         /// Whether the sender subscribes to the handler and owns the request. The handler owns a durable request.
         public var subscribes = true
         /// Maximum time of a wait for a cool-down of the origin, 0 for none; nil for no limit.
-        public var waitMilliseconds: Int?
+        public var coolDownWaitMilliseconds: Int?
 
         public init() {}
     }
 
     func encoded() -> [UInt8] {
         var writer = HeadWriter("FETCH")
-        writer.operand(handler.description)
-        writer.operand(request.description)
-        writer.operand(url)
+        writer.writeOperand(handler.description)
+        writer.writeOperand(request.description)
+        writer.writeOperand(url)
         options.write(to: &writer)
         return writer.finished(httpFields: httpFields)
     }
@@ -80,8 +80,8 @@ extension Fetch {
     /// used after a loop with exits.
     @inline(never)
     static func decoded(_ reader: HeadReader) throws(WireError) -> Fetch {
-        let (handler, request) = (try reader.handler(0), try reader.request(1))
-        let url = try reader.url(2)
+        let (handler, request) = (try reader.handler(at: 0), try reader.request(at: 1))
+        let url = try reader.url(at: 2)
         try reader.expectOperands(3)
         var fetch = Fetch(handler: handler, request: request, url: url)
         fetch.httpFields = reader.httpFields
@@ -92,10 +92,10 @@ extension Fetch {
 
 extension HeadReader {
     /// URL as its sender wrote it, percent-escaped where it is not UTF-8.
-    func url(_ index: Int) throws(WireError) -> String {
-        let url = try operand(index, "URL").escapedString
+    func url(at index: Int) throws(WireError) -> String {
+        let url = try operand(at: index, named: "URL").percentEscapedString
         guard url.utf8.count <= WireLimits.urlBytes else {
-            throw WireError(.limit, "the URL is longer than \(WireLimits.urlBytes) bytes")
+            throw WireError(.limitExceeded, "the URL is longer than \(WireLimits.urlBytes) bytes")
         }
         return url
     }
@@ -109,119 +109,119 @@ extension Fetch.Options {
     public static let idempotentMethods: Set<String> = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"]
 
     /// Whether the request ends with its sender's session.
-    public var isOwned: Bool { subscribes && !isDurable }
+    public var endsWithSession: Bool { subscribes && !isDurable }
 
     /// Whether the request may be repeated automatically when its outcome is unknown.
     public var isRepeatable: Bool { Self.idempotentMethods.contains(method) }
 
     /// The defaults.
-    private static let usual = Self()
+    private static let defaults = Self()
 
     /// The table of options: name, property, default, form, role and help. The role says whether two requests that
     /// differ in the option are different requests. Reader, writer, fingerprint, durable storage, command-line option
     /// and the check of the document derive from the table.
-    static func visit(_ options: inout Self, _ visitor: inout some FieldVisitor) throws(WireError) {
-        try visitor.field(
-            "priority", &options.priority, usual.priority, ClassForm(), .handling,
+    static func visitFields(of options: inout Self, with visitor: inout some FieldVisitor) throws(WireError) {
+        try visitor.visitField(
+            "priority", &options.priority, defaults.priority, PriorityClassForm(), .handling,
             help: "Priority class: background, low, normal or high")
-        try visitor.field("method", &options.method, usual.method, MethodForm(), .content)
-        try visitor.field("coalesce", &options.coalesces, usual.coalesces, FlagForm(), .content)
-        try visitor.field(
-            "timeout", &options.timeoutMilliseconds, usual.timeoutMilliseconds, SecondsForm(), .handling,
+        try visitor.visitField("method", &options.method, defaults.method, MethodForm(), .content)
+        try visitor.visitField("coalesce", &options.coalesces, defaults.coalesces, FlagForm(), .content)
+        try visitor.visitField(
+            "timeout", &options.timeoutMilliseconds, defaults.timeoutMilliseconds, SecondsForm(), .handling,
             help: "Maximum time without a byte from the server, in seconds")
-        try visitor.field(
+        try visitor.visitField(
             "deadline", &options.deadlineMilliseconds, nil, OptionalForm(SecondsForm()), .handling,
             help: "Maximum total time, including the time in the queue, in seconds")
-        try visitor.field(
+        try visitor.visitField(
             "max-bytes", &options.maxBytes, nil, OptionalForm(NumberForm(0...Int.max)), .handling,
             help: "Maximum size of the decoded body, such as 10M, in bytes")
-        try visitor.field(
-            "limit-rate", &options.limitRate, nil, OptionalForm(NumberForm(1...1 << 50)), .handling,
+        try visitor.visitField(
+            "limit-rate", &options.handlerBytesPerSecond, nil, OptionalForm(NumberForm(1...1 << 50)), .handling,
             help: "Maximum rate of all transfers of the handler together, such as 2M, in bytes/s")
-        try visitor.field(
-            "redirect", &options.redirect, usual.redirect, WordForm(), .content,
+        try visitor.visitField(
+            "redirect", &options.redirectMode, defaults.redirectMode, EnumerationForm(), .content,
             help: "Treatment of a redirect")
-        try visitor.field(
-            "cache", &options.cache, usual.cache, WordForm(), .content,
+        try visitor.visitField(
+            "cache", &options.cacheMode, defaults.cacheMode, EnumerationForm(), .content,
             help: """
                 Cache mode. explicit uses responses that are fresh by max-age or Expires, and revalidates others; default \
                 also estimates freshness from Last-Modified
                 """)
-        try visitor.field(
-            "retries", &options.retries, usual.retries, NumberForm(retriesRange), .handling,
+        try visitor.visitField(
+            "retries", &options.retries, defaults.retries, NumberForm(retriesRange), .handling,
             help: "Maximum number of retries for transient failures")
-        try visitor.field(
-            "progress", &options.progressMilliseconds, nil,
-            OptionalForm(NumberForm(50...WireLimits.seconds * 1000)), .handling)
-        try visitor.field("stream", &options.streams, usual.streams, FlagForm(), .handling)
-        try visitor.field("deliver", &options.delivery, usual.delivery, WordForm(), .handling)
-        try visitor.field("digest", &options.digest, nil, OptionalForm(DigestForm()), .content)
-        try visitor.route(&options.route)
-        try visitor.field(
-            "cookies", &options.usesCookies, usual.usesCookies, FlagForm(), .content,
+        try visitor.visitField(
+            "progress", &options.progressIntervalMilliseconds, nil,
+            OptionalForm(NumberForm(50...WireLimits.durationSeconds * 1000)), .handling)
+        try visitor.visitField("stream", &options.streams, defaults.streams, FlagForm(), .handling)
+        try visitor.visitField("deliver", &options.delivery, defaults.delivery, EnumerationForm(), .handling)
+        try visitor.visitField("digest", &options.expectedSHA256, nil, OptionalForm(DigestForm()), .content)
+        try visitor.visitRoute(&options.route)
+        try visitor.visitField(
+            "cookies", &options.usesCookies, defaults.usesCookies, FlagForm(), .content,
             help: """
                 Send and store cookies, in a jar for the first part of the handler's name. The jar outlives the command \
                 by the setting cookie-time
                 """)
-        try visitor.field("replace", &options.replacesHandler, usual.replacesHandler, FlagForm(), .handling)
-        try visitor.field("warm", &options.isWarm, usual.isWarm, FlagForm(), .content)
-        try visitor.field("durable", &options.isDurable, usual.isDurable, FlagForm(), .content)
-        try visitor.field("subscribe", &options.subscribes, usual.subscribes, FlagForm(), .handling)
-        try visitor.field(
-            "wait-ms", &options.waitMilliseconds, nil,
-            OptionalForm(NumberForm(0...WireLimits.seconds * 1000)), .handling)
+        try visitor.visitField("replace", &options.replacesHandler, defaults.replacesHandler, FlagForm(), .handling)
+        try visitor.visitField("warm", &options.isCacheWarming, defaults.isCacheWarming, FlagForm(), .content)
+        try visitor.visitField("durable", &options.isDurable, defaults.isDurable, FlagForm(), .content)
+        try visitor.visitField("subscribe", &options.subscribes, defaults.subscribes, FlagForm(), .handling)
+        try visitor.visitField(
+            "wait-ms", &options.coolDownWaitMilliseconds, nil,
+            OptionalForm(NumberForm(0...WireLimits.durationSeconds * 1000)), .handling)
     }
 
     /// Whether all options with the role `.content` have their defaults.
-    public var hasUsualContent: Bool {
+    public var hasDefaultContent: Bool {
         var (options, check) = (self, ContentCheck())
-        try? Self.visit(&options, &check)
-        return check.isUsual
+        try? Self.visitFields(of: &options, with: &check)
+        return check.isDefault
     }
 
     /// Hashes the options that distinguish requests under one ID. The result is valid only inside one process.
     public func hashContent(into hasher: inout Hasher) {
         var (options, visitor) = (self, ContentHasher(hasher: hasher))
-        try? Self.visit(&options, &visitor)
+        try? Self.visitFields(of: &options, with: &visitor)
         hasher = visitor.hasher
     }
 
     /// Total length of all texts, in bytes.
-    public var textBytes: Int {
+    public var totalTextBytes: Int {
         var (options, counter) = (self, TextCounter())
-        try? Self.visit(&options, &counter)
+        try? Self.visitFields(of: &options, with: &counter)
         return counter.byteCount
     }
 
     /// The fields, in the order in which they are written.
-    public static var fields: [FieldRow] {
+    public static var fieldRows: [FieldRow] {
         var (options, list) = (Self(), FieldRowList())
-        try? Self.visit(&options, &list)
+        try? Self.visitFields(of: &options, with: &list)
         return list.rows
     }
 
     /// Sets an option of the table from user-supplied text.
     ///
     /// - Throws: `WireError` whose detail lists the possible values.
-    public mutating func set(_ name: String, to text: String) throws(WireError) {
-        try set(HeadText(bytes: Array(name.utf8)[...]), HeadText(bytes: Array(text.utf8)[...]))
+    public mutating func setOption(_ name: String, to text: String) throws(WireError) {
+        try readField(HeadText(bytes: Array(name.utf8)[...]), HeadText(bytes: Array(text.utf8)[...]))
     }
 
     @inline(never)
     fileprivate mutating func setFields(_ reader: HeadReader) throws(WireError) {
-        for (name, value) in reader.fields { try set(name, value) }
+        for (name, value) in reader.fields { try readField(name, value) }
     }
 
     /// Reads a field. Unknown fields are ignored, because a later version may define them.
-    mutating func set(_ name: HeadText, _ value: HeadText) throws(WireError) {
-        var reader = FieldReader(name, value)
-        try Self.visit(&self, &reader)
-        if !reader.isDone { _ = try route.set(reader.name, reader.text) }
+    mutating func readField(_ name: HeadText, _ value: HeadText) throws(WireError) {
+        var reader = FieldReader(name: name, value: value)
+        try Self.visitFields(of: &self, with: &reader)
+        if !reader.hasMatched { _ = try route.readField(reader.name, reader.text) }
     }
 
     func write(to writer: inout HeadWriter) {
         var options = self
         // The writer never throws.
-        try? Self.visit(&options, &writer)
+        try? Self.visitFields(of: &options, with: &writer)
     }
 }

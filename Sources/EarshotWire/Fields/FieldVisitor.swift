@@ -3,21 +3,21 @@
 /// A table is a function that passes each of its fields to a visitor. The compiler specializes table and visitor
 /// together into straight-line code without lookups at run time.
 protocol FieldVisitor {
-    mutating func field<Form: FieldForm>(
+    mutating func visitField<Form: FieldForm>(
         _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
     ) throws(WireError)
 
     /// Visits the fields of a route, which FETCH and JOB share.
-    mutating func route(_ route: inout Route) throws(WireError)
+    mutating func visitRoute(_ route: inout Route) throws(WireError)
 }
 
 extension FieldVisitor {
     /// Visits a field without a command-line option.
-    mutating func field<Form: FieldForm>(
+    mutating func visitField<Form: FieldForm>(
         _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole
     ) throws(WireError) {
-        try field(name, &value, usual, form, role, help: nil)
+        try visitField(name, &value, usual, form, role, help: nil)
     }
 }
 
@@ -34,78 +34,78 @@ struct FieldReader: FieldVisitor {
     let name: HeadText
     let text: HeadText
     /// Whether the table contains the name.
-    private(set) var isDone = false
+    private(set) var hasMatched = false
 
-    init(_ name: HeadText, _ text: HeadText) {
+    init(name: HeadText, value text: HeadText) {
         self.name = name
         self.text = text
     }
 
-    mutating func field<Form: FieldForm>(
+    mutating func visitField<Form: FieldForm>(
         _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
     ) throws(WireError) {
-        guard !isDone, self.name == name else { return }
-        isDone = true
-        value = try form.read(text, name)
+        guard !hasMatched, self.name == name else { return }
+        hasMatched = true
+        value = try form.parse(text, fieldName: name)
     }
 
     /// Does nothing. The caller tries the route's fields last, because few requests have any.
-    mutating func route(_ route: inout Route) {}
+    mutating func visitRoute(_ route: inout Route) {}
 }
 
 /// Writes the fields that differ from their defaults.
 extension HeadWriter: FieldVisitor {
-    mutating func field<Form: FieldForm>(
+    mutating func visitField<Form: FieldForm>(
         _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
     ) {
-        if value != usual { form.write(value, name, to: &self) }
+        if value != usual { form.writeField(value, name: name, to: &self) }
     }
 
-    mutating func route(_ route: inout Route) { route.write(to: &self) }
+    mutating func visitRoute(_ route: inout Route) { route.write(to: &self) }
 }
 
 /// Hashes the content of a request, for comparisons inside one process.
 struct ContentHasher: FieldVisitor {
     var hasher: Hasher
 
-    mutating func field<Form: FieldForm>(
+    mutating func visitField<Form: FieldForm>(
         _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
     ) {
         if role == .content { hasher.combine(value) }
     }
 
-    mutating func route(_ route: inout Route) { hasher.combine(route) }
+    mutating func visitRoute(_ route: inout Route) { hasher.combine(route) }
 }
 
 /// Checks whether the content of a request is that of one without options.
 struct ContentCheck: FieldVisitor {
-    private(set) var isUsual = true
+    private(set) var isDefault = true
 
-    mutating func field<Form: FieldForm>(
+    mutating func visitField<Form: FieldForm>(
         _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
     ) {
-        if role == .content, value != usual { isUsual = false }
+        if role == .content, value != usual { isDefault = false }
     }
 
-    mutating func route(_ route: inout Route) { isUsual = isUsual && route.isUsual }
+    mutating func visitRoute(_ route: inout Route) { isDefault = isDefault && route.isDefault }
 }
 
 /// Adds up the lengths of texts, in bytes.
 struct TextCounter: FieldVisitor {
     private(set) var byteCount = 0
 
-    mutating func field<Form: FieldForm>(
+    mutating func visitField<Form: FieldForm>(
         _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
     ) {
         byteCount += form.textBytes(value)
     }
 
-    mutating func route(_ route: inout Route) { byteCount += route.isUsual ? 0 : route.canonical.utf8.count }
+    mutating func visitRoute(_ route: inout Route) { byteCount += route.isDefault ? 0 : route.canonicalText.utf8.count }
 }
 
 /// Description of one field of a table, for help and documents.
@@ -113,9 +113,9 @@ public struct FieldRow: Equatable, Sendable {
     /// Name on the wire.
     public let name: String
     /// All values, if the form is an enumeration; empty otherwise.
-    public let words: [String]
+    public let allowedWords: [String]
     /// The default in its written form; empty for a field without a default.
-    public let usual: String
+    public let defaultText: String
     /// Help of the command-line option; nil for a field without an option.
     public let help: String?
 }
@@ -124,17 +124,17 @@ public struct FieldRow: Equatable, Sendable {
 struct FieldRowList: FieldVisitor {
     private(set) var rows: [FieldRow] = []
 
-    mutating func field<Form: FieldForm>(
+    mutating func visitField<Form: FieldForm>(
         _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
     ) {
         var writer = HeadWriter("")
-        form.write(usual, name, to: &writer)
+        form.writeField(usual, name: name, to: &writer)
         let text = String(decoding: writer.bytes.dropFirst(name.utf8.count + 3), as: UTF8.self)
-        rows.append(FieldRow(name: name, words: form.words, usual: text, help: help))
+        rows.append(FieldRow(name: name, allowedWords: form.allowedWords, defaultText: text, help: help))
     }
 
-    mutating func route(_ route: inout Route) {
-        rows += Route.fieldNames.map { FieldRow(name: $0, words: [], usual: "", help: nil) }
+    mutating func visitRoute(_ route: inout Route) {
+        rows += Route.fieldNames.map { FieldRow(name: $0, allowedWords: [], defaultText: "", help: nil) }
     }
 }

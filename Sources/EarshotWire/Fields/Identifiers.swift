@@ -93,7 +93,7 @@ public struct BrokerInstance: Hashable, Sendable, CustomStringConvertible {
 
     /// Nil if `text` is not 16 lower-case hexadecimal digits.
     public init?(_ text: some StringProtocol) {
-        guard let value = Hexadecimal.number(text) else { return nil }
+        guard let value = Hexadecimal.parse(text) else { return nil }
         rawValue = value
     }
 
@@ -102,21 +102,21 @@ public struct BrokerInstance: Hashable, Sendable, CustomStringConvertible {
 
 /// Secret with which a connection resumes a session: 128 random bits, 32 lower-case hexadecimal digits on the wire.
 public struct SessionToken: Hashable, Sendable, CustomStringConvertible {
-    private let high: UInt64
-    private let low: UInt64
+    private let highBits: UInt64
+    private let lowBits: UInt64
 
-    public init(high: UInt64, low: UInt64) {
-        self.high = high
-        self.low = low
+    public init(highBits: UInt64, lowBits: UInt64) {
+        self.highBits = highBits
+        self.lowBits = lowBits
     }
 
     /// Nil if `text` is not 32 lower-case hexadecimal digits.
     public init?(_ text: String) {
-        guard let pair = Hexadecimal.pair(text) else { return nil }
-        self.init(high: pair.high, low: pair.low)
+        guard let pair = Hexadecimal.parse128Bits(text) else { return nil }
+        self.init(highBits: pair.high, lowBits: pair.low)
     }
 
-    public var description: String { Hexadecimal.text(high) + Hexadecimal.text(low) }
+    public var description: String { Hexadecimal.text(highBits) + Hexadecimal.text(lowBits) }
 }
 
 /// Identity of an attempt, unique across restarts of the broker: `instance.flight.attempt`.
@@ -138,8 +138,9 @@ public struct AttemptID: Hashable, Sendable, CustomStringConvertible {
 
     init?(_ bytes: ArraySlice<UInt8>) {
         guard let first = bytes.firstIndex(of: Ascii.dot), let last = bytes.lastIndex(of: Ascii.dot), first < last,
-            let broker = Hexadecimal.number(bytes[..<first]), let flight = Decimal.unsigned(bytes[(first + 1)..<last]),
-            let attempt = Decimal.unsigned(bytes[(last + 1)...]).flatMap({ UInt32(exactly: $0) })
+            let broker = Hexadecimal.parse(bytes[..<first]),
+            let flight = Decimal.parseUnsigned(bytes[(first + 1)..<last]),
+            let attempt = Decimal.parseUnsigned(bytes[(last + 1)...]).flatMap({ UInt32(exactly: $0) })
         else { return nil }
         self.init(broker: BrokerInstance(rawValue: broker), flight: flight, attempt: attempt)
     }
@@ -159,8 +160,86 @@ public struct AttemptID: Hashable, Sendable, CustomStringConvertible {
 
 extension HandlerID {
     /// Names of all subtrees that contain this handler, shortest first: `a` and `a/b` for `a/b/c`.
-    public var prefixes: [HandlerID] {
+    public var ancestorSubtrees: [HandlerID] {
         description.utf8.indices.filter { description.utf8[$0] == Ascii.slash }
             .compactMap { HandlerID(String(description[..<$0])) }
+    }
+}
+
+/// Identity of a body's bytes, stable across restarts of the broker. A body that starts over gets a new generation, a
+/// resumed one keeps it.
+public struct Generation: Hashable, Sendable, CustomStringConvertible {
+    /// Text on the wire, 1 to 64 visible bytes.
+    public let description: String
+
+    /// Nil if `text` is not a generation.
+    public init?(_ text: String) {
+        guard Ascii.isIdentifier(text.utf8) else { return nil }
+        description = text
+    }
+
+    /// The generation of the body that this attempt starts.
+    public init(_ attempt: AttemptID) {
+        description = attempt.description
+    }
+}
+
+extension HeadReader {
+    static func parseGeneration(_ text: HeadText) throws(WireError) -> Generation {
+        guard let generation = Generation(text.string) else {
+            throw WireError(.badMessage, "generation must be 1 to \(WireLimits.identifierBytes) visible ASCII bytes")
+        }
+        return generation
+    }
+}
+
+/// Name of a principal, the authenticated identity behind a session: 1 to 64 ASCII letters, digits and `. _ : @ -`.
+///
+/// `uid:1000` is a local user, `key:laptop` the holder of a key of the gateway.
+public struct PrincipalName: Hashable, Sendable, CustomStringConvertible {
+    public let description: String
+
+    /// Nil if `text` is not a valid name.
+    public init?(_ text: String) {
+        guard (1...WireLimits.identifierBytes).contains(text.utf8.count), text.utf8.allSatisfy(Self.isAllowedByte)
+        else {
+            return nil
+        }
+        description = text
+    }
+
+    /// Whether the gateway may name it: `key:NAME`, or `node:NAME` for the nodes of a cluster.
+    public var canBeNamedByGateway: Bool { isClientKey || description.hasPrefix("node:") }
+
+    /// Whether it is the holder of a key of the gateway, `key:NAME`.
+    public var isClientKey: Bool { description.hasPrefix("key:") }
+
+    /// Whether it is a local user, `uid:NUMBER`, which the HTTP door may name.
+    public var isLocalUser: Bool { description.hasPrefix("uid:") && UInt32(description.dropFirst(4)) != nil }
+
+    private static func isAllowedByte(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), Ascii.zero...Ascii.colon,
+            Ascii.dot, UInt8(ascii: "_"), UInt8(ascii: "@"), UInt8(ascii: "-"):
+            true
+        default: false
+        }
+    }
+}
+
+/// Secret with which the gateway states the principal of a session: 256 random bits, 64 lower-case hexadecimal digits on
+/// the wire.
+public struct GatewayProof: Equatable, Sendable, CustomStringConvertible {
+    public let description: String
+
+    /// Nil if `text` is not 64 lower-case hexadecimal digits.
+    public init?(_ text: String) {
+        guard Ascii.isSHA256(Array(text.utf8)[...]) else { return nil }
+        description = text
+    }
+
+    /// Compares two secrets in constant time.
+    public static func == (_ left: GatewayProof, _ right: GatewayProof) -> Bool {
+        ConstantTime.isEqual(left.description.utf8, right.description.utf8)
     }
 }

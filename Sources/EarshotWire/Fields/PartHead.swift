@@ -5,42 +5,43 @@ public struct PartHead: Equatable, Sendable {
     /// Version of the form. A head of another version is not read.
     private static let version = "1"
     /// Longest head in bytes.
-    public static let mostBytes = WireLimits.headBytes
+    public static let maximumBytes = WireLimits.headBytes
 
     /// Response fields that are not stored: they are, or may contain, credentials.
-    private static let secretFields: Set = ["set-cookie", "set-cookie2", "authentication-info", "www-authenticate"]
+    private static let secretFieldNames: Set = ["set-cookie", "set-cookie2", "authentication-info", "www-authenticate"]
 
     public var part: PartDescription
     /// Names of the part: digests of its keys, each of 64 hexadecimal digits.
-    public var names: [String]
+    public var keyDigests: [String]
     /// Principal that the part is charged to; empty for the administrator.
     public var owner: String
     /// Absolute path of the body while an attempt of a broker has it.
-    public var path: String
+    public var bodyPath: String
     /// Device of the body.
     public var device: UInt64
     /// Inode number of the body.
     public var inode: UInt64
     /// Boot of the machine in which all bytes of the body count.
-    public var boot: String
+    public var bootID: String
 
     public init(
-        _ part: PartDescription, names: [String], owner: String, path: String, device: UInt64 = 0, inode: UInt64 = 0,
-        boot: String
+        _ part: PartDescription, keyDigests: [String], owner: String, bodyPath: String, device: UInt64 = 0,
+        inode: UInt64 = 0,
+        bootID: String
     ) {
         self.part = part
         self.part.httpFields = Self.withoutSecrets(part.httpFields)
-        self.names = names
+        self.keyDigests = keyDigests
         self.owner = owner
-        self.path = path
+        self.bodyPath = bodyPath
         self.device = device
         self.inode = inode
-        self.boot = boot
+        self.bootID = bootID
     }
 
     /// Decodes a file. Nil for a head of another version, or one that is damaged.
     public init?(_ bytes: [UInt8]) {
-        guard let reader = try? HeadReader(bytes, limit: Self.mostBytes), reader.verb == "PART",
+        guard let reader = try? HeadReader(bytes, limit: Self.maximumBytes), reader.verb == "PART",
             reader.operands == [Self.version]
         else { return nil }
         let fields = reader.fields
@@ -63,28 +64,28 @@ public struct PartHead: Equatable, Sendable {
         }
         part = PartDescription(
             validator: validator, totalBytes: total, httpFields: reader.httpFields, generation: generation,
-            checkpoint: checkpoint, isKnown: fields["known"] != nil)
-        self.names = names
+            checkpoint: checkpoint, isKnownToClient: fields["known"] != nil)
+        self.keyDigests = names
         owner = fields["owner"]?.string ?? ""
-        self.path = path
+        self.bodyPath = path
         (device, inode) = (file[0], file[1])
-        self.boot = boot
+        self.bootID = boot
     }
 
     /// The content of the file; nil if it would not be read again, as with a path that contains a line end.
     public func encoded() -> [UInt8]? {
         var writer = HeadWriter("PART")
-        writer.operand(Self.version)
-        writer.field("names", names.joined(separator: " "))
-        writer.field("path", path)
-        writer.field("file", "\(device) \(inode)")
-        writer.field("boot", boot)
-        writer.field("validator", part.validator)
-        writer.field("total", part.totalBytes)
-        writer.field("generation", part.generation.description)
-        writer.field("checkpoint", part.checkpoint?.description)
-        writer.field("known", part.isKnown ? "yes" : nil)
-        writer.field("owner", owner.isEmpty ? nil : owner)
+        writer.writeOperand(Self.version)
+        writer.writeField("names", keyDigests.joined(separator: " "))
+        writer.writeField("path", bodyPath)
+        writer.writeField("file", "\(device) \(inode)")
+        writer.writeField("boot", bootID)
+        writer.writeField("validator", part.validator)
+        writer.writeField("total", part.totalBytes)
+        writer.writeField("generation", part.generation.description)
+        writer.writeField("checkpoint", part.checkpoint?.description)
+        writer.writeField("known", part.isKnownToClient ? "yes" : nil)
+        writer.writeField("owner", owner.isEmpty ? nil : owner)
         let bytes = writer.finished(httpFields: part.httpFields)
         return PartHead(bytes) == self ? bytes : nil
     }
@@ -94,7 +95,7 @@ public struct PartHead: Equatable, Sendable {
             lines.split(separator: Ascii.lineFeed)
                 .filter { line in
                     let name = String(decoding: line.prefix { $0 != Ascii.colon }, as: UTF8.self).lowercased()
-                    return !secretFields.contains(name)
+                    return !secretFieldNames.contains(name)
                 }
                 .joined(separator: [Ascii.lineFeed]))
     }
@@ -105,12 +106,12 @@ public struct PartHead: Equatable, Sendable {
 /// The texts contain URLs and credentials, so they are hashed with a secret before they reach a disk.
 public struct PartKeys: Equatable, Sendable {
     /// Key of the flight, and one with the first URL of its redirects if there is one.
-    public var texts: [String]
+    public var keyTexts: [String]
     /// Principal that the part is charged to; nil for the administrator.
     public var owner: PrincipalName?
 
-    public init(texts: [String], owner: PrincipalName?) {
-        self.texts = texts
+    public init(keyTexts: [String], owner: PrincipalName?) {
+        self.keyTexts = keyTexts
         self.owner = owner
     }
 }
@@ -128,30 +129,30 @@ public struct PartDescription: Equatable, Sendable {
     /// Bytes that are certainly on the disk; nil before the first checkpoint.
     public var checkpoint: Checkpoint?
     /// Whether a client knew the file while it grew, and may still read it.
-    public var isKnown: Bool
+    public var isKnownToClient: Bool
 
     public init(
         validator: String, totalBytes: Int?, httpFields: [UInt8], generation: AttemptID, checkpoint: Checkpoint? = nil,
-        isKnown: Bool = false
+        isKnownToClient: Bool = false
     ) {
         self.validator = validator
         self.totalBytes = totalBytes
         self.httpFields = httpFields
         self.generation = generation
         self.checkpoint = checkpoint
-        self.isKnown = isKnown
+        self.isKnownToClient = isKnownToClient
     }
 }
 
 /// Bytes at the start of a growing body that are certainly on the disk, with their hash.
 public struct Checkpoint: Equatable, Sendable, CustomStringConvertible {
     /// Number of bytes, at least 1.
-    public let bytes: Int
+    public let byteCount: Int
     /// SHA-256 of these bytes, 64 lower-case hexadecimal digits.
     public let sha256: String
 
-    public init(bytes: Int, sha256: String) {
-        self.bytes = bytes
+    public init(byteCount: Int, sha256: String) {
+        self.byteCount = byteCount
         self.sha256 = sha256
     }
 
@@ -161,8 +162,8 @@ public struct Checkpoint: Equatable, Sendable, CustomStringConvertible {
         guard words.count == 2, let bytes = Int(words[0]), bytes > 0, Ascii.isSHA256(Array(words[1].utf8)[...]) else {
             return nil
         }
-        self.init(bytes: bytes, sha256: String(words[1]))
+        self.init(byteCount: bytes, sha256: String(words[1]))
     }
 
-    public var description: String { "\(bytes) \(sha256)" }
+    public var description: String { "\(byteCount) \(sha256)" }
 }

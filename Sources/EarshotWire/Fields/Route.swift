@@ -25,8 +25,8 @@ public struct Route: Hashable, Sendable {
         var clientCertificate: String?
         var clientKey: String?
         var verifiesServer = true
-        var decodes = true
-        var deliversErrors = false
+        var decodesBody = true
+        var deliversErrorResponses = false
     }
 
     /// URL of the proxy including user information, or `noProxy`; nil for the environment of the workers.
@@ -60,16 +60,16 @@ public struct Route: Hashable, Sendable {
     }
 
     /// Whether the worker decodes the body. If not, it requests the body without a content coding, and keeps any coding.
-    public var decodes: Bool {
-        get { rareFields?.values.decodes ?? true }
-        set { values.decodes = newValue }
+    public var decodesBody: Bool {
+        get { rareFields?.values.decodesBody ?? true }
+        set { values.decodesBody = newValue }
     }
 
     /// Whether a response with an error status is a result with its whole body. If not, it is a failure, and its body is
     /// an error page of bounded size.
-    public var deliversErrors: Bool {
-        get { rareFields?.values.deliversErrors ?? false }
-        set { values.deliversErrors = newValue }
+    public var deliversErrorResponses: Bool {
+        get { rareFields?.values.deliversErrorResponses ?? false }
+        set { values.deliversErrorResponses = newValue }
     }
 
     private var values: Values {
@@ -80,23 +80,23 @@ public struct Route: Hashable, Sendable {
     public init() {}
 
     /// Paths of its files.
-    public var files: [String] { [caFile, clientCertificate, clientKey].compactMap(\.self) }
+    public var filePaths: [String] { [caFile, clientCertificate, clientKey].compactMap(\.self) }
 
     /// The fields that concern the connection.
-    public var connection: Route {
-        guard !decodes || deliversErrors else { return self }
+    public var connectionRoute: Route {
+        guard !decodesBody || deliversErrorResponses else { return self }
         var route = self
-        route.decodes = true
-        route.deliversErrors = false
+        route.decodesBody = true
+        route.deliversErrorResponses = false
         return route
     }
 
     /// Whether the route is the default.
-    public var isUsual: Bool { rareFields == nil }
+    public var isDefault: Bool { rareFields == nil }
 
     /// Canonical text for coalescing keys, one line for each field; empty for the default route.
-    public var canonical: String {
-        guard !isUsual else { return "" }
+    public var canonicalText: String {
+        guard !isDefault else { return "" }
         var writer = HeadWriter("")
         write(to: &writer)
         return String(decoding: writer.finished(), as: UTF8.self)
@@ -106,40 +106,40 @@ public struct Route: Hashable, Sendable {
     static let fieldNames = ["proxy", "ca-file", "client-certificate", "client-key", "verify", "decode", "errors"]
 
     /// Sets the field of this name. Returns false for other names.
-    mutating func set(_ name: HeadText, _ value: HeadText) throws(WireError) -> Bool {
+    mutating func readField(_ name: HeadText, _ value: HeadText) throws(WireError) -> Bool {
         switch name {
-        case "proxy": proxy = try Self.proxy(value)
-        case "ca-file": caFile = try Self.path(value.string)
-        case "client-certificate": clientCertificate = try Self.path(value.string)
-        case "client-key": clientKey = try Self.path(value.string)
-        case "verify": verifiesServer = try HeadReader.flag(value, "verify")
-        case "decode": decodes = try HeadReader.flag(value, "decode")
-        case "errors": deliversErrors = try HeadReader.deliversErrors(value)
+        case "proxy": proxy = try Self.checkedProxy(value)
+        case "ca-file": caFile = try Self.checkedPath(value.string)
+        case "client-certificate": clientCertificate = try Self.checkedPath(value.string)
+        case "client-key": clientKey = try Self.checkedPath(value.string)
+        case "verify": verifiesServer = try HeadReader.parseFlag(value, named: "verify")
+        case "decode": decodesBody = try HeadReader.parseFlag(value, named: "decode")
+        case "errors": deliversErrorResponses = try HeadReader.parseErrorDelivery(value)
         default: return false
         }
         return true
     }
 
     func write(to writer: inout HeadWriter) {
-        guard !isUsual else { return }
-        writer.field("proxy", proxy)
-        writer.field("ca-file", caFile)
-        writer.field("client-certificate", clientCertificate)
-        writer.field("client-key", clientKey)
-        writer.field("verify", if: !verifiesServer, "no")
-        writer.field("decode", if: !decodes, "no")
-        writer.field("errors", if: deliversErrors, "deliver")
+        guard !isDefault else { return }
+        writer.writeField("proxy", proxy)
+        writer.writeField("ca-file", caFile)
+        writer.writeField("client-certificate", clientCertificate)
+        writer.writeField("client-key", clientKey)
+        writer.writeField("verify", if: !verifiesServer, "no")
+        writer.writeField("decode", if: !decodesBody, "no")
+        writer.writeField("errors", if: deliversErrorResponses, "deliver")
     }
 
     /// Checks only the length. The broker parses the URL, as with the URL of the request.
-    private static func proxy(_ text: HeadText) throws(WireError) -> String {
+    private static func checkedProxy(_ text: HeadText) throws(WireError) -> String {
         guard text.bytes.count <= WireLimits.urlBytes else {
-            throw WireError(.limit, "proxy is longer than \(WireLimits.urlBytes) bytes")
+            throw WireError(.limitExceeded, "proxy is longer than \(WireLimits.urlBytes) bytes")
         }
         return text.string
     }
 
-    static func path(_ text: String) throws(WireError) -> String {
+    static func checkedPath(_ text: String) throws(WireError) -> String {
         guard text.utf8.first == Ascii.slash, text.utf8.count <= WireLimits.pathBytes else {
             throw WireError(.badMessage, "a file must be an absolute path of at most \(WireLimits.pathBytes) bytes")
         }

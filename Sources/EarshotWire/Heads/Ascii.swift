@@ -9,7 +9,7 @@ enum Ascii {
     static let dot: UInt8 = 0x2e
 
     /// Returns whether a byte may occur in the words of a first line: any byte except spaces and controls.
-    static func isWord(_ byte: UInt8) -> Bool { byte > 0x20 && byte != 0x7f }
+    static func isWordByte(_ byte: UInt8) -> Bool { byte > 0x20 && byte != 0x7f }
 
     /// Returns whether the bytes are 1 to 64 visible ASCII bytes: a request ID, a tag or a code.
     static func isIdentifier(_ bytes: some Collection<UInt8>) -> Bool {
@@ -34,19 +34,19 @@ enum Ascii {
 /// 64 bits as 16 lower-case hexadecimal digits.
 package enum Hexadecimal {
     /// Parses a number; nil if `text` is not 16 such digits.
-    package static func number(_ text: some StringProtocol) -> UInt64? { number(Array(text.utf8)[...]) }
+    package static func parse(_ text: some StringProtocol) -> UInt64? { parse(Array(text.utf8)[...]) }
 
     /// Parses a number; nil if `bytes` are not 16 such digits.
-    static func number(_ bytes: ArraySlice<UInt8>) -> UInt64? { number(bytes.span) }
+    static func parse(_ bytes: ArraySlice<UInt8>) -> UInt64? { parse(bytes.span) }
 
     /// Parses 128 bits; nil if `text` is not 32 such digits.
-    package static func pair(_ text: some StringProtocol) -> (high: UInt64, low: UInt64)? {
+    package static func parse128Bits(_ text: some StringProtocol) -> (high: UInt64, low: UInt64)? {
         let digits = Array(text.utf8)
-        guard digits.count == 32, let high = number(digits[..<16]), let low = number(digits[16...]) else { return nil }
+        guard digits.count == 32, let high = parse(digits[..<16]), let low = parse(digits[16...]) else { return nil }
         return (high, low)
     }
 
-    private static func number(_ digits: Span<UInt8>) -> UInt64? {
+    private static func parse(_ digits: Span<UInt8>) -> UInt64? {
         guard digits.count == 16 else { return nil }
         var value: UInt64 = 0
         for index in digits.indices {
@@ -88,7 +88,7 @@ package enum Decimal {
     }
 
     /// Parses a number; nil if the bytes are empty, contain other bytes than digits, or exceed 64 bits.
-    static func unsigned(_ bytes: some Collection<UInt8>) -> UInt64? {
+    static func parseUnsigned(_ bytes: some Collection<UInt8>) -> UInt64? {
         guard !bytes.isEmpty else { return nil }
         var value: UInt64 = 0
         for byte in bytes {
@@ -102,15 +102,17 @@ package enum Decimal {
     }
 
     /// Parses a number; nil for other text, and for a number that the type cannot represent.
-    package static func number<Number: FixedWidthInteger>(_ text: some StringProtocol) -> Number? {
-        unsigned(text.utf8).flatMap { Number(exactly: $0) }
+    package static func parse<Number: FixedWidthInteger>(_ text: some StringProtocol) -> Number? {
+        parseUnsigned(text.utf8).flatMap { Number(exactly: $0) }
     }
 
     /// Parses seconds such as `30` or `0.25` into milliseconds. Digits after the third decimal place are ignored. Nil
     /// for more than `limit` seconds.
-    static func milliseconds(_ bytes: some Collection<UInt8>, atMost limit: Int = WireLimits.seconds) -> Int? {
+    static func parseMilliseconds(_ bytes: some Collection<UInt8>, atMost limit: Int = WireLimits.durationSeconds)
+        -> Int?
+    {
         let dot = bytes.firstIndex(of: Ascii.dot)
-        guard let whole = unsigned(bytes[..<(dot ?? bytes.endIndex)]), whole <= UInt64(limit) else { return nil }
+        guard let whole = parseUnsigned(bytes[..<(dot ?? bytes.endIndex)]), whole <= UInt64(limit) else { return nil }
         var fraction = 0
         if let dot {
             let digits = bytes[dot...].dropFirst()
@@ -125,8 +127,8 @@ package enum Decimal {
         return total <= limit * 1000 ? total : nil
     }
 
-    /// Inverse of `milliseconds`: returns `30` or `0.25`.
-    static func seconds(_ milliseconds: Int) -> String {
+    /// Inverse of `parseMilliseconds`: returns `30` or `0.25`.
+    static func secondsText(milliseconds: Int) -> String {
         let whole = milliseconds / 1000
         var fraction = milliseconds % 1000
         guard fraction != 0 else { return String(whole) }

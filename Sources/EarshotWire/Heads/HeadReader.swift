@@ -7,16 +7,16 @@ struct HeadReader {
     private var extents: [HeadFields.Extent] = []
     private(set) var operandCount = 0
     /// Number of field lines, including those that repeat a name.
-    private var fieldLines = 0
+    private var fieldLineCount = 0
     /// Whether a later line has the name of the first field.
     private(set) var repeatsFirstField = false
     /// Bloom filter of the field names that have occurred, one bit for each name.
-    private var nameMarks: UInt64 = 0
+    private var fieldNameFilter: UInt64 = 0
     private var httpFieldsRange = 0..<0
 
     /// - Throws: `limit` for a head or field count above its bound, `bad-message` for a violation of the grammar.
     init(_ head: [UInt8], limit: Int = WireLimits.headBytes) throws(WireError) {
-        guard head.count <= limit else { throw WireError(.limit, "the head is longer than \(limit) bytes") }
+        guard head.count <= limit else { throw WireError(.limitExceeded, "the head is longer than \(limit) bytes") }
         guard !head.isEmpty else { throw WireError(.badMessage, "the message is empty") }
         self.head = head
         // Enough for a FETCH or a DONE with some fields.
@@ -25,18 +25,18 @@ struct HeadReader {
         verbEnd = try Self.wordEnd(bytes, from: 0)
         var wordEnd = verbEnd
         while wordEnd < bytes.count, bytes[wordEnd] == Ascii.space {
-            guard extents.count < WireLimits.words else {
-                throw WireError(.badMessage, "the first line must have at most \(WireLimits.words) words")
+            guard extents.count < WireLimits.wordsPerMessage else {
+                throw WireError(.badMessage, "the first line must have at most \(WireLimits.wordsPerMessage) words")
             }
             let start = wordEnd + 1
             wordEnd = try Self.wordEnd(bytes, from: start)
-            extents.append(Self.place(start, wordEnd))
+            extents.append(Self.extent(from: start, to: wordEnd))
         }
         operandCount = extents.count
         try readLines(bytes, from: wordEnd + 1)
     }
 
-    var verb: HeadText { HeadText(head, Self.place(0, verbEnd)) }
+    var verb: HeadText { HeadText(head, Self.extent(from: 0, to: verbEnd)) }
 
     /// The words after the verb.
     var operands: [String] { (0..<operandCount).map { text(at: $0).string } }
@@ -51,14 +51,14 @@ struct HeadReader {
         HeadText(head, extents[index])
     }
 
-    private static func place(_ start: Int, _ end: Int) -> HeadFields.Extent {
+    private static func extent(from start: Int, to end: Int) -> HeadFields.Extent {
         HeadFields.Extent(start: UInt32(truncatingIfNeeded: start), end: UInt32(truncatingIfNeeded: end))
     }
 
     /// Returns the end of a non-empty word, followed by a space or the line's end.
     private static func wordEnd(_ bytes: Span<UInt8>, from start: Int) throws(WireError) -> Int {
         var end = start
-        while end < bytes.count, Ascii.isWord(bytes[end]) { end &+= 1 }
+        while end < bytes.count, Ascii.isWordByte(bytes[end]) { end &+= 1 }
         guard end > start, end == bytes.count || bytes[end] == Ascii.space || bytes[end] == Ascii.lineFeed else {
             throw WireError(
                 .badMessage, "the first line must be words without control characters, separated by one space")
@@ -91,31 +91,31 @@ struct HeadReader {
         guard lineEnd == bytes.count || bytes[lineEnd] == Ascii.lineFeed else {
             throw WireError(.badMessage, "the value of a field must not contain control characters")
         }
-        guard fieldLines < WireLimits.fields else {
-            throw WireError(.limit, "the head has more than \(WireLimits.fields) fields")
+        guard fieldLineCount < WireLimits.fieldsPerHead else {
+            throw WireError(.limitExceeded, "the head has more than \(WireLimits.fieldsPerHead) fields")
         }
-        fieldLines &+= 1
+        fieldLineCount &+= 1
         var end = lineEnd
         while end > first, bytes[end - 1] == Ascii.space { end -= 1 }
-        let mark = Self.mark(bytes, start, colon)
-        if nameMarks & mark != 0, let earlier = earlierField(bytes, start, colon) {
-            extents[earlier + 1] = Self.place(first, end)
+        let mark = Self.filterBit(bytes, start, colon)
+        if fieldNameFilter & mark != 0, let earlier = indexOfEarlierField(bytes, start, colon) {
+            extents[earlier + 1] = Self.extent(from: first, to: end)
             if earlier == operandCount { repeatsFirstField = true }
             return lineEnd
         }
-        nameMarks |= mark
-        extents.append(Self.place(start, colon))
-        extents.append(Self.place(first, end))
+        fieldNameFilter |= mark
+        extents.append(Self.extent(from: start, to: colon))
+        extents.append(Self.extent(from: first, to: end))
         return lineEnd
     }
 
     /// Returns one of 64 bits for a name, selected by its length, first byte and last byte.
-    private static func mark(_ bytes: Span<UInt8>, _ start: Int, _ end: Int) -> UInt64 {
+    private static func filterBit(_ bytes: Span<UInt8>, _ start: Int, _ end: Int) -> UInt64 {
         1 &<< (UInt64(bytes[start]) &+ UInt64(bytes[end &- 1]) &* 7 &+ UInt64(end &- start) &* 19)
     }
 
     /// Returns the index in `extents` of an earlier field with this name; nil if there is none.
-    private func earlierField(_ bytes: Span<UInt8>, _ start: Int, _ end: Int) -> Int? {
+    private func indexOfEarlierField(_ bytes: Span<UInt8>, _ start: Int, _ end: Int) -> Int? {
         var index = operandCount
         while index < extents.count {
             let other = Int(extents[index].start)
@@ -134,7 +134,7 @@ struct HeadReader {
         if end > start, bytes[end - 1] == Ascii.lineFeed { end -= 1 }
         // The second LF of two after the last line.
         if end > start + 1, bytes[end - 1] == Ascii.lineFeed, bytes[end - 2] != Ascii.lineFeed { end -= 1 }
-        guard !Self.hasControls(bytes.extracting(start..<end)) else {
+        guard !Self.hasControlCharacters(bytes.extracting(start..<end)) else {
             throw WireError(
                 .badMessage, "an HTTP field must not contain control characters; lines end in LF without CR")
         }
@@ -146,7 +146,7 @@ struct HeadReader {
 
     /// Returns whether text contains a control character other than TAB and LF. Without a branch for each byte, so that
     /// the compiler vectorizes the comparison.
-    static func hasControls(_ text: Span<UInt8>) -> Bool {
+    static func hasControlCharacters(_ text: Span<UInt8>) -> Bool {
         var controls: UInt8 = 0
         for index in text.indices {
             let byte = text[index]
@@ -157,7 +157,7 @@ struct HeadReader {
         return controls != 0
     }
 
-    /// Whether the text begins with LF or contains two in a row. Without a branch for each byte, like `hasControls`.
+    /// Whether the text begins with LF or contains two in a row. Without a branch for each byte, like `hasControlCharacters`.
     static func hasEmptyLine(_ text: Span<UInt8>) -> Bool {
         var empty: UInt8 = 0
         var previous = Ascii.lineFeed
@@ -171,7 +171,7 @@ struct HeadReader {
 
     // MARK: Operands
 
-    func operand(_ index: Int, _ what: StaticString) throws(WireError) -> HeadText {
+    func operand(at index: Int, named what: StaticString) throws(WireError) -> HeadText {
         guard index < operandCount else { throw WireError(.badMessage, "\(verb.string) lacks its \(what)") }
         return text(at: index)
     }
@@ -182,8 +182,8 @@ struct HeadReader {
         }
     }
 
-    func handler(_ index: Int) throws(WireError) -> HandlerID {
-        guard let handler = HandlerID(try operand(index, "handler").bytes) else {
+    func handler(at index: Int) throws(WireError) -> HandlerID {
+        guard let handler = HandlerID(try operand(at: index, named: "handler").bytes) else {
             throw WireError(
                 .badMessage,
                 "a handler must be 1 to \(WireLimits.handlerBytes) visible ASCII bytes in segments separated by /")
@@ -191,37 +191,39 @@ struct HeadReader {
         return handler
     }
 
-    func request(_ index: Int) throws(WireError) -> RequestID {
-        guard let request = RequestID(try operand(index, "request ID").bytes) else {
+    func request(at index: Int) throws(WireError) -> RequestID {
+        guard let request = RequestID(try operand(at: index, named: "request ID").bytes) else {
             throw WireError(.badMessage, "a request ID must be 1 to \(WireLimits.identifierBytes) visible ASCII bytes")
         }
         return request
     }
 
-    func pattern(_ index: Int) throws(WireError) -> HandlerPattern {
-        guard let pattern = HandlerPattern(try operand(index, "handler").string) else {
+    func pattern(at index: Int) throws(WireError) -> HandlerPattern {
+        guard let pattern = HandlerPattern(try operand(at: index, named: "handler").string) else {
             throw WireError(
                 .badMessage, "a handler must be visible ASCII in segments separated by /; a subtree ends in /")
         }
         return pattern
     }
 
-    func attempt(_ index: Int) throws(WireError) -> AttemptID {
-        guard let attempt = AttemptID(try operand(index, "attempt").bytes) else {
+    func attempt(at index: Int) throws(WireError) -> AttemptID {
+        guard let attempt = AttemptID(try operand(at: index, named: "attempt").bytes) else {
             throw WireError(.badMessage, "an attempt must have the form instance.flight.attempt")
         }
         return attempt
     }
 
-    func number(_ index: Int, _ what: StaticString) throws(WireError) -> UInt64 {
-        guard let number = Decimal.unsigned(try operand(index, what).bytes) else {
+    func number(at index: Int, named what: StaticString) throws(WireError) -> UInt64 {
+        guard let number = Decimal.parseUnsigned(try operand(at: index, named: what).bytes) else {
             throw WireError(.badMessage, "the \(what) of \(verb.string) must be a decimal number")
         }
         return number
     }
 
-    func version(_ name: String) throws(WireError) {
-        guard try operand(0, "version") == name else { throw WireError(.version, "this side speaks \(name)") }
+    func expectVersion(_ name: String) throws(WireError) {
+        guard try operand(at: 0, named: "version") == name else {
+            throw WireError(.unsupportedVersion, "this side speaks \(name)")
+        }
         try expectOperands(1)
     }
 }
@@ -229,22 +231,24 @@ struct HeadReader {
 extension HeadReader {
     // MARK: Values of fields
 
-    static func integer(_ text: HeadText, in range: ClosedRange<Int>, _ name: String) throws(WireError) -> Int {
-        guard let number = Decimal.unsigned(text.bytes), let value = Int(exactly: number), range.contains(value) else {
+    static func parseInteger(_ text: HeadText, in range: ClosedRange<Int>, named name: String) throws(WireError) -> Int
+    {
+        guard let number = Decimal.parseUnsigned(text.bytes), let value = Int(exactly: number), range.contains(value)
+        else {
             throw WireError(.badMessage, "\(name) must be a number from \(range.lowerBound) to \(range.upperBound)")
         }
         return value
     }
 
-    static func milliseconds(_ text: HeadText, _ name: String) throws(WireError) -> Int {
-        guard let value = Decimal.milliseconds(text.bytes), value > 0 else {
+    static func parseMilliseconds(_ text: HeadText, named name: String) throws(WireError) -> Int {
+        guard let value = Decimal.parseMilliseconds(text.bytes), value > 0 else {
             throw WireError(
-                .badMessage, "\(name) must be a number of seconds above 0 and at most \(WireLimits.seconds)")
+                .badMessage, "\(name) must be a number of seconds above 0 and at most \(WireLimits.durationSeconds)")
         }
         return value
     }
 
-    static func flag(_ text: HeadText, _ name: String) throws(WireError) -> Bool {
+    static func parseFlag(_ text: HeadText, named name: String) throws(WireError) -> Bool {
         switch text {
         case "yes": return true
         case "no": return false
@@ -253,7 +257,7 @@ extension HeadReader {
     }
 
     /// Parses `bodies` of HELLO and WELCOME.
-    static func isPulling(_ text: HeadText) throws(WireError) -> Bool {
+    static func parsePulling(_ text: HeadText) throws(WireError) -> Bool {
         switch text {
         case "pull": return true
         case "path": return false
@@ -262,7 +266,7 @@ extension HeadReader {
     }
 
     /// Parses `errors` of FETCH and JOB.
-    static func deliversErrors(_ text: HeadText) throws(WireError) -> Bool {
+    static func parseErrorDelivery(_ text: HeadText) throws(WireError) -> Bool {
         switch text {
         case "deliver": return true
         case "fail": return false
@@ -271,7 +275,7 @@ extension HeadReader {
     }
 
     /// Parses `rights` of HELLO.
-    static func hasUserRights(_ text: HeadText) throws(WireError) -> Bool {
+    static func parseUserRights(_ text: HeadText) throws(WireError) -> Bool {
         switch text {
         case "user": return true
         case "all": return false
@@ -280,7 +284,7 @@ extension HeadReader {
     }
 
     /// Parses `failures` of HELLO.
-    static func keepsFailures(_ text: HeadText) throws(WireError) -> Bool {
+    static func parseFailureRetention(_ text: HeadText) throws(WireError) -> Bool {
         switch text {
         case "keep": return true
         case "take": return false
@@ -288,28 +292,28 @@ extension HeadReader {
         }
     }
 
-    static func identifier(_ text: HeadText, _ name: String) throws(WireError) -> String {
+    static func parseIdentifier(_ text: HeadText, named name: String) throws(WireError) -> String {
         guard Ascii.isIdentifier(text.bytes) else {
             throw WireError(.badMessage, "\(name) must be 1 to \(WireLimits.identifierBytes) visible ASCII bytes")
         }
         return text.string
     }
 
-    static func priorityClass(_ text: HeadText) throws(WireError) -> PriorityClass {
+    static func parsePriorityClass(_ text: HeadText) throws(WireError) -> PriorityClass {
         guard let named = PriorityClass(name: text.string) else {
             throw WireError(.badMessage, "a class must be background, low, normal or high")
         }
         return named
     }
 
-    static func sha256(_ text: HeadText, _ name: String) throws(WireError) -> String {
+    static func parseSHA256(_ text: HeadText, named name: String) throws(WireError) -> String {
         guard Ascii.isSHA256(text.bytes) else {
             throw WireError(.badMessage, "\(name) must be 64 lower-case hexadecimal digits")
         }
         return text.string
     }
 
-    static func instance(_ text: HeadText) throws(WireError) -> BrokerInstance {
+    static func parseBrokerInstance(_ text: HeadText) throws(WireError) -> BrokerInstance {
         guard let instance = BrokerInstance(text.string) else {
             throw WireError(.badMessage, "a broker instance must be 16 lower-case hexadecimal digits")
         }
@@ -317,21 +321,21 @@ extension HeadReader {
     }
 
     /// Parses seconds, including 0, into milliseconds.
-    static func lease(_ text: HeadText) throws(WireError) -> Int {
-        guard let value = Decimal.milliseconds(text.bytes) else {
-            throw WireError(.badMessage, "lease must be a number of seconds of at most \(WireLimits.seconds)")
+    static func parseLeaseMilliseconds(_ text: HeadText) throws(WireError) -> Int {
+        guard let value = Decimal.parseMilliseconds(text.bytes) else {
+            throw WireError(.badMessage, "lease must be a number of seconds of at most \(WireLimits.durationSeconds)")
         }
         return value
     }
 
-    static func token(_ text: HeadText) throws(WireError) -> SessionToken {
+    static func parseSessionToken(_ text: HeadText) throws(WireError) -> SessionToken {
         guard let token = SessionToken(text.string) else {
             throw WireError(.badMessage, "a token must be 32 lower-case hexadecimal digits")
         }
         return token
     }
 
-    static func principal(_ text: HeadText) throws(WireError) -> PrincipalName {
+    static func parsePrincipal(_ text: HeadText) throws(WireError) -> PrincipalName {
         guard let principal = PrincipalName(text.string) else {
             throw WireError(
                 .badMessage,
@@ -340,27 +344,27 @@ extension HeadReader {
         return principal
     }
 
-    static func proof(_ text: HeadText) throws(WireError) -> GatewayProof {
+    static func parseGatewayProof(_ text: HeadText) throws(WireError) -> GatewayProof {
         guard let proof = GatewayProof(text.string) else {
             throw WireError(.badMessage, "proof must be 64 lower-case hexadecimal digits")
         }
         return proof
     }
 
-    static func count(_ text: HeadText, _ name: String) throws(WireError) -> Int {
-        try integer(text, in: 0...Int.max, name)
+    static func parseCount(_ text: HeadText, named name: String) throws(WireError) -> Int {
+        try parseInteger(text, in: 0...Int.max, named: name)
     }
 
     /// Parses `received/total`. The total is `-` if unknown.
-    static func progress(_ text: HeadText) throws(WireError) -> (received: Int, total: Int?) {
+    static func parseProgress(_ text: HeadText) throws(WireError) -> (received: Int, total: Int?) {
         guard let slash = text.bytes.firstIndex(of: Ascii.slash),
-            let received = Decimal.unsigned(text.bytes[..<slash]).flatMap({ Int(exactly: $0) })
+            let received = Decimal.parseUnsigned(text.bytes[..<slash]).flatMap({ Int(exactly: $0) })
         else {
             throw WireError(.badMessage, "progress must have the form received/total in bytes")
         }
         let rest = text.bytes[(slash + 1)...]
         if rest.elementsEqual("-".utf8) { return (received, nil) }
-        guard let total = Decimal.unsigned(rest).flatMap({ Int(exactly: $0) }) else {
+        guard let total = Decimal.parseUnsigned(rest).flatMap({ Int(exactly: $0) }) else {
             throw WireError(.badMessage, "progress must have the form received/total in bytes")
         }
         return (received, total)
@@ -370,7 +374,7 @@ extension HeadReader {
 /// Header fields that a message carries after its own fields: lines separated by LF.
 public enum FieldBlock {
     /// Whether a message can carry these lines: without control characters and empty lines.
-    public static func isSound(_ lines: [UInt8]) -> Bool {
-        !HeadReader.hasControls(lines.span) && !HeadReader.hasEmptyLine(lines.span)
+    public static func isValid(_ lines: [UInt8]) -> Bool {
+        !HeadReader.hasControlCharacters(lines.span) && !HeadReader.hasEmptyLine(lines.span)
     }
 }

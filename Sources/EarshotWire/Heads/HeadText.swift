@@ -2,37 +2,37 @@
 struct HeadText {
     /// The bytes that contain the text. Not a slice: the compiler removes retains of a whole array only.
     fileprivate let source: [UInt8]
-    fileprivate let place: HeadFields.Extent
+    fileprivate let extent: HeadFields.Extent
 
     init(_ source: [UInt8], _ place: HeadFields.Extent) {
         self.source = source
-        self.place = place
+        self.extent = place
     }
 
     /// Creates text that is not part of a head.
     init(bytes: ArraySlice<UInt8>) {
         source = Array(bytes)
-        place = HeadFields.Extent(start: 0, end: UInt32(clamping: source.count))
+        extent = HeadFields.Extent(start: 0, end: UInt32(clamping: source.count))
     }
 
-    var count: Int { Int(place.end) - Int(place.start) }
+    var count: Int { Int(extent.end) - Int(extent.start) }
 
     /// Contains no control characters.
-    var bytes: ArraySlice<UInt8> { source[Int(place.start)..<Int(place.end)] }
+    var bytes: ArraySlice<UInt8> { source[Int(extent.start)..<Int(extent.end)] }
 
     /// The text as a string. Bytes that are not UTF-8 become U+FFFD.
     var string: String { String(decoding: bytes, as: UTF8.self) }
 
     /// Without a branch for each byte, so that the compiler vectorizes the loop.
     private var isASCII: Bool {
-        let span = source.span.extracting(Int(place.start)..<Int(place.end))
+        let span = source.span.extracting(Int(extent.start)..<Int(extent.end))
         var union: UInt8 = 0
         for index in span.indices { union |= span[index] }
         return union < 0x80
     }
 
     /// The text of a URL. Bytes that are not UTF-8 become percent-escapes.
-    var escapedString: String {
+    var percentEscapedString: String {
         // Nearly all URLs are ASCII. Validation takes a second pass and a copy.
         if isASCII { return string }
         if let text = String(validating: bytes, as: UTF8.self) { return text }
@@ -46,7 +46,7 @@ struct HeadText {
                 text += encoded
                 start += encoded.count
             case .error(let length):
-                for byte in bytes[start..<start + length] { PercentEncoding.append(byte, to: &text) }
+                for byte in bytes[start..<start + length] { PercentEncoding.appendEscape(of: byte, to: &text) }
                 start += length
             case .emptyInput: return String(decoding: text, as: UTF8.self)
             }
@@ -55,21 +55,21 @@ struct HeadText {
 
     /// Returns the text without its first `count` bytes. It must have that many.
     func dropFirst(_ count: Int) -> HeadText {
-        HeadText(source, HeadFields.Extent(start: place.start + UInt32(count), end: place.end))
+        HeadText(source, HeadFields.Extent(start: extent.start + UInt32(count), end: extent.end))
     }
 
     /// Inlined, because the length of a literal is a constant and distinguishes nearly all names.
     static func == (text: HeadText, name: String) -> Bool {
-        name.utf8.count == text.count && text.isSpelled(name)
+        name.utf8.count == text.count && text.hasBytes(of: name)
     }
 
     /// Enables `switch` over names.
     static func ~= (name: String, text: HeadText) -> Bool { text == name }
 
-    private func isSpelled(_ name: String) -> Bool {
+    private func hasBytes(of name: String) -> Bool {
         let utf8 = name.utf8
         let wanted = utf8.span
-        let bytes = source.span.extracting(Int(place.start)..<Int(place.end))
+        let bytes = source.span.extracting(Int(extent.start)..<Int(extent.end))
         for index in wanted.indices where bytes[index] != wanted[index] { return false }
         return true
     }
@@ -85,11 +85,11 @@ struct HeadFields: Sequence {
 
     fileprivate let head: [UInt8]
     /// Positions of alternating names and values.
-    fileprivate let places: ArraySlice<Extent>
+    fileprivate let extents: ArraySlice<Extent>
 
     init(_ head: [UInt8], _ places: ArraySlice<Extent>) {
         self.head = head
-        self.places = places
+        self.extents = places
     }
 
     /// The value of the field of this name; nil if it is absent.
@@ -99,19 +99,19 @@ struct HeadFields: Sequence {
         return found
     }
 
-    func makeIterator() -> Iterator { Iterator(fields: self, index: places.startIndex) }
+    func makeIterator() -> Iterator { Iterator(fields: self, index: extents.startIndex) }
 
     struct Iterator: IteratorProtocol {
         fileprivate let fields: HeadFields
         fileprivate var index: Int
 
         mutating func next() -> (name: HeadText, value: HeadText)? {
-            guard index < fields.places.endIndex else { return nil }
+            guard index < fields.extents.endIndex else { return nil }
             defer { index += 2 }
-            return (text(fields.places[index]), text(fields.places[index + 1]))
+            return (text(at: fields.extents[index]), text(at: fields.extents[index + 1]))
         }
 
-        private func text(_ place: Extent) -> HeadText {
+        private func text(at place: Extent) -> HeadText {
             HeadText(fields.head, place)
         }
     }

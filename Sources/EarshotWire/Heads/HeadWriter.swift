@@ -8,17 +8,17 @@ struct HeadWriter {
         bytes.append(contentsOf: verb.utf8)
     }
 
-    mutating func operand(_ text: String) {
+    mutating func writeOperand(_ text: String) {
         bytes.append(Ascii.space)
         append(text)
     }
 
-    mutating func operand(_ number: Int) {
+    mutating func writeOperand(_ number: Int) {
         bytes.append(Ascii.space)
         append(number)
     }
 
-    mutating func operand(_ attempt: AttemptID) {
+    mutating func writeOperand(_ attempt: AttemptID) {
         bytes.append(Ascii.space)
         Hexadecimal.append(attempt.broker.rawValue, to: &bytes)
         bytes.append(Ascii.dot)
@@ -27,35 +27,35 @@ struct HeadWriter {
         append(UInt64(attempt.attempt))
     }
 
-    mutating func field(_ name: String, _ value: String?) {
+    mutating func writeField(_ name: String, _ value: String?) {
         guard let value else { return }
-        bytes.append(addingCapacity: name.utf8.count + 3) { Self.begin(name, in: &$0) }
+        bytes.append(addingCapacity: name.utf8.count + 3) { Self.beginField(name, in: &$0) }
         append(value)
     }
 
-    mutating func field(_ name: String, _ value: Int?) {
+    mutating func writeField(_ name: String, _ value: Int?) {
         guard let value else { return }
         bytes.append(addingCapacity: name.utf8.count + 24) { output in
-            Self.begin(name, in: &output)
+            Self.beginField(name, in: &output)
             if value < 0 { output.append(UInt8(ascii: "-")) }
             Decimal.append(UInt64(value.magnitude), to: &output)
         }
     }
 
-    mutating func field(_ name: String, _ value: UInt64) {
+    mutating func writeField(_ name: String, _ value: UInt64) {
         bytes.append(addingCapacity: name.utf8.count + 23) { output in
-            Self.begin(name, in: &output)
+            Self.beginField(name, in: &output)
             Decimal.append(value, to: &output)
         }
     }
 
-    mutating func field(_ name: String, seconds milliseconds: Int?) {
+    mutating func writeSecondsField(_ name: String, milliseconds: Int?) {
         guard let milliseconds else { return }
-        field(name, Decimal.seconds(milliseconds))
+        writeField(name, Decimal.secondsText(milliseconds: milliseconds))
     }
 
-    mutating func field(_ name: String, if flag: Bool, _ value: String) {
-        if flag { field(name, value) }
+    mutating func writeField(_ name: String, if flag: Bool, _ value: String) {
+        if flag { writeField(name, value) }
     }
 
     /// Returns the head, completed by the HTTP fields if there are any.
@@ -69,7 +69,7 @@ struct HeadWriter {
         return bytes
     }
 
-    private static func begin(_ name: String, in output: inout OutputSpan<UInt8>) {
+    private static func beginField(_ name: String, in output: inout OutputSpan<UInt8>) {
         let utf8 = name.utf8
         let name = utf8.span
         output.append(Ascii.lineFeed)
@@ -91,7 +91,7 @@ struct HeadWriter {
     /// head.
     private mutating func append(_ text: String) {
         let utf8 = text.utf8
-        guard utf8.count > Self.shortBytes else {
+        guard utf8.count > Self.shortTextBytes else {
             bytes.append(addingCapacity: utf8.count) { output in
                 let text = utf8.span
                 for index in text.indices {
@@ -103,14 +103,14 @@ struct HeadWriter {
         }
         let start = bytes.count
         bytes.append(contentsOf: utf8)
-        guard Self.hasControls(bytes.span.extracting(start...)) else { return }
+        guard Self.hasControlCharacters(bytes.span.extracting(start...)) else { return }
         for index in start..<bytes.count where bytes[index].isControl { bytes[index] = Ascii.space }
     }
 
     /// Maximum length of text for which copying byte by byte is faster than a call, in bytes.
-    private static let shortBytes = 24
+    private static let shortTextBytes = 24
 
-    private static func hasControls(_ bytes: Span<UInt8>) -> Bool {
+    private static func hasControlCharacters(_ bytes: Span<UInt8>) -> Bool {
         for index in bytes.indices where bytes[index].isControl { return true }
         return false
     }

@@ -13,16 +13,16 @@ public struct WireError: Error, Equatable, Sendable {
         /// The protocol has no such verb.
         public static let unknownVerb = Code(rawValue: "unknown-verb")
         /// The peer speaks another version.
-        public static let version = Code(rawValue: "version")
+        public static let unsupportedVersion = Code(rawValue: "version")
         /// The head, or a value in it, exceeds its bound.
-        public static let limit = Code(rawValue: "limit")
+        public static let limitExceeded = Code(rawValue: "limit")
     }
 
     public var code: Code
     /// Sentence that says what to change, without peer-supplied text.
     public var detail: String
     /// The number of a client's message, if it is legible.
-    public var number: UInt64?
+    public var messageNumber: UInt64?
     /// The attempt of a DONE or FAILED that could not be parsed. The attempt has ended with an unknown outcome.
     public var attempt: AttemptID?
 

@@ -22,47 +22,47 @@ public enum WireLimits {
     /// memory for incomplete frames.
     public static let requestBodyBytes = 4 << 20
     /// Maximum bytes of the body of a response of a worker on another machine: what the gateway relays in one frame.
-    public static let remoteBodyBytes = requestBodyBytes
+    public static let remoteResponseBodyBytes = requestBodyBytes
     /// Maximum length of the body of a response in bytes: the maximum of the setting `spool-size`. A few lengths can be
     /// added without overflow.
-    public static let bodyBytes = 1 << 50
+    public static let responseBodyBytes = 1 << 50
     /// Maximum length of a file's path in bytes: PATH_MAX of limits.h.
     public static let pathBytes = 4_096
     /// Number of places for files in a worker's table. A job names three files at most, and a bus uses few certificates.
-    public static let files = 16
+    public static let filesPerWorker = 16
     /// Maximum size of a certificate or key file in bytes: four times a system's certificate bundle.
     public static let fileBytes = 1 << 20
     /// Maximum number of words after the verb of a message, far more than any message has.
-    public static let words = 10_000
+    public static let wordsPerMessage = 10_000
     /// Maximum number of named fields in one head, including unknown ones.
-    public static let fields = 64
+    public static let fieldsPerHead = 64
     /// Maximum length of the field `redirects` in bytes. With it, 48 KiB of header fields, a URL and a path of the maximum
     /// lengths, a RESULT is no longer than a head.
-    public static let redirectsBytes = 2_048
+    public static let redirectsFieldBytes = 2_048
     /// Maximum number of entries of a table in one reply to QUERY.
     public static let queryEntries = 1_000
     /// Maximum number of words of a setting, including its name. An origin's rule has four.
     public static let settingWords = 8
     /// Maximum number of slots of a worker: twice the number that a worker is designed for.
-    public static let slots = 10_000
+    public static let slotsPerWorker = 10_000
     /// Maximum number of repetitions of a request within an attempt. A worker repeats it once, and libcurl five times if
     /// an HTTP/2 server refuses it.
-    public static let repeats = 16
+    public static let repeatsPerAttempt = 16
     /// Maximum compression ratio that a setting accepts, above the ratio of any coding for text.
-    public static let ratio = 1_000_000
+    public static let compressionRatio = 1_000_000
     /// Maximum length of the name of a scheme that a worker registers, in bytes.
     public static let schemeBytes = 32
     /// Maximum number of unacknowledged terminals of a client, below the broker's limit of unsent messages.
-    public static let window = 4_096
+    public static let maximumWindow = 4_096
     /// Window of a HELLO that names none.
     public static let defaultWindow = 256
     /// Maximum bytes of a DATA: few messages for a large body, and a fraction of a millisecond of the broker's time.
     public static let dataBytes = 256 << 10
     /// Number of READs of one session that may have no answer. 16 MiB are on their way then: 200 MB/s over a round trip of
     /// 80 ms.
-    public static let openReads = 64
+    public static let openReadsPerSession = 64
     /// Maximum time for which a broker keeps the session of a lost connection, in seconds: an hour.
     public static let leaseSeconds = 3_600
     /// Maximum of any time that a peer supplies, in seconds: a day.
-    public static let seconds = 86_400
+    public static let durationSeconds = 86_400
 }

@@ -4,31 +4,32 @@ public struct BodyRead: Equatable, Sendable {
     /// Offset of the first byte.
     public var offset: Int
     /// Maximum number of bytes, 1 to `WireLimits.dataBytes`.
-    public var length: Int
+    public var maximumBytes: Int
     /// Generation of the bytes that the client has; nil for any. Only for the body of an open request.
     public var generation: Generation?
 
-    public init(_ body: BodyReference, offset: Int, length: Int, generation: Generation? = nil) {
+    public init(_ body: BodyReference, offset: Int, maximumBytes: Int, generation: Generation? = nil) {
         self.body = body
         self.offset = offset
-        self.length = length
+        self.maximumBytes = maximumBytes
         self.generation = generation
     }
 
     init(_ reader: HeadReader) throws(WireError) {
-        body = try BodyReference(reader, others: 2)
-        offset = try HeadReader.count(try reader.operand(body.operandCount, "offset"), "offset")
+        body = try BodyReference(reader, otherOperandCount: 2)
+        offset = try HeadReader.parseCount(try reader.operand(at: body.operandCount, named: "offset"), named: "offset")
         let limit = 1...WireLimits.dataBytes
-        length = try HeadReader.integer(try reader.operand(body.operandCount + 1, "length"), in: limit, "length")
-        if let value = reader.fields["generation"] { generation = try HeadReader.generation(value) }
+        maximumBytes = try HeadReader.parseInteger(
+            try reader.operand(at: body.operandCount + 1, named: "length"), in: limit, named: "length")
+        if let value = reader.fields["generation"] { generation = try HeadReader.parseGeneration(value) }
     }
 
     func encoded() -> [UInt8] {
         var writer = HeadWriter("READ")
         body.write(to: &writer)
-        writer.operand(offset)
-        writer.operand(length)
-        writer.field("generation", generation?.description)
+        writer.writeOperand(offset)
+        writer.writeOperand(maximumBytes)
+        writer.writeField("generation", generation?.description)
         return writer.finished()
     }
 }
@@ -40,14 +41,14 @@ public enum BodyReference: Hashable, Sendable {
     /// Growing body of an open request.
     case request(HandlerID, RequestID)
 
-    /// - Parameter others: number of operands after the reference.
-    init(_ reader: HeadReader, others: Int) throws(WireError) {
-        guard reader.operandCount > others + 1 else {
-            self = .terminal(try reader.number(0, "sequence number"))
+    /// - Parameter otherOperandCount: number of operands after the reference.
+    init(_ reader: HeadReader, otherOperandCount: Int) throws(WireError) {
+        guard reader.operandCount > otherOperandCount + 1 else {
+            self = .terminal(try reader.number(at: 0, named: "sequence number"))
             return
         }
-        try reader.expectOperands(others + 2)
-        self = .request(try reader.handler(0), try reader.request(1))
+        try reader.expectOperands(otherOperandCount + 2)
+        self = .request(try reader.handler(at: 0), try reader.request(at: 1))
     }
 
     /// Number of operands.
@@ -60,10 +61,10 @@ public enum BodyReference: Hashable, Sendable {
 
     func write(to writer: inout HeadWriter) {
         switch self {
-        case .terminal(let sequence): writer.operand(String(sequence))
+        case .terminal(let sequence): writer.writeOperand(String(sequence))
         case .request(let handler, let request):
-            writer.operand(handler.description)
-            writer.operand(request.description)
+            writer.writeOperand(handler.description)
+            writer.writeOperand(request.description)
         }
     }
 }
@@ -78,7 +79,7 @@ public struct BodyData: Equatable, Sendable {
     /// Generation of the bytes. Only for the body of an open request.
     public var generation: Generation?
     /// Code of the refusal, of the table in `protocols/8-codes.md`, section "Errors"; nil if the READ is not refused.
-    public var error: String?
+    public var errorCode: String?
     /// Sentence about the refusal.
     public var detail: String?
 
@@ -89,20 +90,20 @@ public struct BodyData: Equatable, Sendable {
     }
 
     init(_ reader: HeadReader) throws(WireError) {
-        body = try BodyReference(reader, others: 1)
-        offset = try HeadReader.count(try reader.operand(body.operandCount, "offset"), "offset")
-        if let value = reader.fields["generation"] { generation = try HeadReader.generation(value) }
-        if let value = reader.fields["error"] { error = try HeadReader.identifier(value, "error") }
+        body = try BodyReference(reader, otherOperandCount: 1)
+        offset = try HeadReader.parseCount(try reader.operand(at: body.operandCount, named: "offset"), named: "offset")
+        if let value = reader.fields["generation"] { generation = try HeadReader.parseGeneration(value) }
+        if let value = reader.fields["error"] { errorCode = try HeadReader.parseIdentifier(value, named: "error") }
         detail = reader.fields["detail"]?.string
     }
 
     func encoded() -> [UInt8] {
         var writer = HeadWriter("DATA")
         body.write(to: &writer)
-        writer.operand(offset)
-        writer.field("generation", generation?.description)
-        writer.field("error", error)
-        writer.field("detail", detail)
+        writer.writeOperand(offset)
+        writer.writeField("generation", generation?.description)
+        writer.writeField("error", errorCode)
+        writer.writeField("detail", detail)
         return writer.finished()
     }
 }

@@ -3,22 +3,22 @@ public enum BrokerMessage: Equatable, Sendable {
     /// Reply to HELLO.
     case welcome(Welcome)
     /// Reply to a durable FETCH: the request is on disk.
-    case accepted(HandlerID, RequestID)
+    case fetchAccepted(HandlerID, RequestID)
     /// RESULT or FAILED.
     case terminal(Terminal)
     case progress(Progress)
     /// Reply to REMOVE of handlers, with the number of removed requests that had not ended.
-    case removed(HandlerPattern, count: Int)
+    case handlersRemoved(HandlerPattern, count: Int)
     /// Reply to REMOVE of one request; `wasOpen` is false if it had ended or is unknown.
     case requestRemoved(HandlerID, RequestID, wasOpen: Bool)
     /// Reply to QUERY. The second frame is JSON.
-    case answer(Query)
+    case queryAnswer(Query)
     /// Reply to SET, with the setting in normal form.
-    case changed(SettingWords)
+    case settingChanged(SettingWords)
     /// Answer to READ. The second frame is a part of the body.
-    case data(BodyData)
+    case bodyData(BodyData)
     /// Reply to TAKE, with the new absolute path of the file that the client owns; nil if the client must copy the file.
-    case taken(UInt64, path: String?)
+    case fileTaken(UInt64, path: String?)
     case error(ErrorReply)
     /// Reply to a numbered message whose verb has no other answer: it was carried out.
     case ok
@@ -33,30 +33,31 @@ public enum BrokerMessage: Equatable, Sendable {
         case "WELCOME": return .welcome(try Welcome(reader))
         case "ACCEPTED":
             try reader.expectOperands(2)
-            return .accepted(try reader.handler(0), try reader.request(1))
+            return .fetchAccepted(try reader.handler(at: 0), try reader.request(at: 1))
         case "RESULT": return .terminal(try .decoded(result: reader))
         case "FAILED": return .terminal(try Terminal(failed: reader))
         case "PROGRESS": return .progress(try Progress(reader))
         case "REMOVED":
             try reader.expectOperands(3)
             if reader.operandCount == 3 {
-                let count = try HeadReader.integer(try reader.operand(2, "count"), in: 0...1, "count")
-                return .requestRemoved(try reader.handler(0), try reader.request(1), wasOpen: count == 1)
+                let count = try HeadReader.parseInteger(
+                    try reader.operand(at: 2, named: "count"), in: 0...1, named: "count")
+                return .requestRemoved(try reader.handler(at: 0), try reader.request(at: 1), wasOpen: count == 1)
             } else {
-                let count = try HeadReader.count(try reader.operand(1, "count"), "count")
-                return .removed(try reader.pattern(0), count: count)
+                let count = try HeadReader.parseCount(try reader.operand(at: 1, named: "count"), named: "count")
+                return .handlersRemoved(try reader.pattern(at: 0), count: count)
             }
-        case "ANSWER": return .answer(try Query(reader))
-        case "CHANGED": return .changed(try SettingWords(reader))
-        case "DATA": return .data(try BodyData(reader))
+        case "ANSWER": return .queryAnswer(try Query(reader))
+        case "CHANGED": return .settingChanged(try SettingWords(reader))
+        case "DATA": return .bodyData(try BodyData(reader))
         case "TAKEN":
-            let sequence = try reader.number(0, "sequence number")
+            let sequence = try reader.number(at: 0, named: "sequence number")
             // A path may contain single spaces.
             let path = reader.operands.dropFirst().joined(separator: " ")
             guard path.isEmpty || path.utf8.first == UInt8(ascii: "/") else {
                 throw WireError(.badMessage, "the path of TAKEN must be absolute")
             }
-            return .taken(sequence, path: path.isEmpty ? nil : path)
+            return .fileTaken(sequence, path: path.isEmpty ? nil : path)
         case "ERROR": return .error(try ErrorReply(reader))
         case "OK":
             try reader.expectOperands(0)
@@ -71,9 +72,10 @@ public enum BrokerMessage: Equatable, Sendable {
     /// Whether the message replies to one message of the client.
     public var isReply: Bool {
         switch self {
-        case .accepted, .removed, .requestRemoved, .answer, .changed, .taken, .error, .ok: true
+        case .fetchAccepted, .handlersRemoved, .requestRemoved, .queryAnswer, .settingChanged, .fileTaken, .error, .ok:
+            true
         case .terminal(let terminal): terminal.sequence == 0
-        case .welcome, .progress, .data, .goodbye: false
+        case .welcome, .progress, .bodyData, .goodbye: false
         }
     }
 
@@ -81,43 +83,43 @@ public enum BrokerMessage: Equatable, Sendable {
     public func encoded() -> [UInt8] {
         switch self {
         case .welcome(let welcome): return welcome.encoded()
-        case .accepted(let handler, let request):
+        case .fetchAccepted(let handler, let request):
             var writer = HeadWriter("ACCEPTED")
-            writer.operand(handler.description)
-            writer.operand(request.description)
+            writer.writeOperand(handler.description)
+            writer.writeOperand(request.description)
             return writer.finished()
         case .terminal(let terminal): return terminal.encoded()
         case .progress(let progress): return progress.encoded()
-        case .removed(let pattern, let count):
+        case .handlersRemoved(let pattern, let count):
             var writer = HeadWriter("REMOVED")
-            writer.operand(pattern.description)
-            writer.operand(String(count))
+            writer.writeOperand(pattern.description)
+            writer.writeOperand(String(count))
             return writer.finished()
         case .requestRemoved(let handler, let request, let wasOpen):
             var writer = HeadWriter("REMOVED")
-            writer.operand(handler.description)
-            writer.operand(request.description)
-            writer.operand(wasOpen ? "1" : "0")
+            writer.writeOperand(handler.description)
+            writer.writeOperand(request.description)
+            writer.writeOperand(wasOpen ? "1" : "0")
             return writer.finished()
-        case .answer(let query):
+        case .queryAnswer(let query):
             var writer = HeadWriter("ANSWER")
-            for word in query.words { writer.operand(word) }
+            for word in query.operands { writer.writeOperand(word) }
             return writer.finished()
-        case .changed(let setting):
+        case .settingChanged(let setting):
             var writer = HeadWriter("CHANGED")
-            for word in setting.words { writer.operand(word) }
+            for word in setting.words { writer.writeOperand(word) }
             return writer.finished()
-        case .data(let data): return data.encoded()
-        case .taken(let sequence, let path):
+        case .bodyData(let data): return data.encoded()
+        case .fileTaken(let sequence, let path):
             var writer = HeadWriter("TAKEN")
-            writer.operand(String(sequence))
-            if let path { writer.operand(path) }
+            writer.writeOperand(String(sequence))
+            if let path { writer.writeOperand(path) }
             return writer.finished()
         case .error(let reply): return reply.encoded()
         case .ok: return HeadWriter("OK").finished()
         case .goodbye(let reason):
             var writer = HeadWriter("GOODBYE")
-            writer.field("reason", reason)
+            writer.writeField("reason", reason)
             return writer.finished()
         }
     }
@@ -135,13 +137,13 @@ public struct Welcome: Equatable, Sendable {
     public var token: SessionToken?
     /// If this connection resumes a session: the number of the last message that the broker carries out or has carried
     /// out. Nil for a new session.
-    public var lastReceived: UInt64?
+    public var lastReceivedNumber: UInt64?
     /// Whether bodies in files are read with READ.
-    public var isPulling = false
+    public var pullsBodies = false
     /// Whether the connection reads the bodies of the session that its HELLO names.
-    public var readsOther = false
+    public var readsOtherSession = false
     /// Absolute path of the folder of body files; nil with pulled bodies, and from an older broker.
-    public var spool: String?
+    public var spoolPath: String?
 
     public init(broker: BrokerInstance, window: Int) {
         self.broker = broker
@@ -149,18 +151,19 @@ public struct Welcome: Equatable, Sendable {
     }
 
     init(_ reader: HeadReader) throws(WireError) {
-        try reader.version(Hello.version)
+        try reader.expectVersion(Hello.version)
         var broker: BrokerInstance?
         for (name, value) in reader.fields {
             switch name {
-            case "broker": broker = try HeadReader.instance(value)
-            case "window": window = try HeadReader.integer(value, in: 1...WireLimits.window, "window")
-            case "lease": leaseMilliseconds = try HeadReader.lease(value)
-            case "token": token = try HeadReader.token(value)
-            case "resumed": lastReceived = UInt64(try HeadReader.count(value, "resumed"))
-            case "bodies": isPulling = try HeadReader.isPulling(value)
-            case "bodies-of": readsOther = try HeadReader.flag(value, "bodies-of")
-            case "spool": spool = value.string
+            case "broker": broker = try HeadReader.parseBrokerInstance(value)
+            case "window":
+                window = try HeadReader.parseInteger(value, in: 1...WireLimits.maximumWindow, named: "window")
+            case "lease": leaseMilliseconds = try HeadReader.parseLeaseMilliseconds(value)
+            case "token": token = try HeadReader.parseSessionToken(value)
+            case "resumed": lastReceivedNumber = UInt64(try HeadReader.parseCount(value, named: "resumed"))
+            case "bodies": pullsBodies = try HeadReader.parsePulling(value)
+            case "bodies-of": readsOtherSession = try HeadReader.parseFlag(value, named: "bodies-of")
+            case "spool": spoolPath = value.string
             default: break
             }
         }
@@ -170,15 +173,15 @@ public struct Welcome: Equatable, Sendable {
 
     func encoded() -> [UInt8] {
         var writer = HeadWriter("WELCOME")
-        writer.operand(Hello.version)
-        writer.field("broker", broker.description)
-        writer.field("window", String(window))
-        writer.field("lease", leaseMilliseconds > 0 ? Decimal.seconds(leaseMilliseconds) : nil)
-        writer.field("token", token?.description)
-        writer.field("resumed", lastReceived.map { String($0) })
-        writer.field("bodies", if: isPulling, "pull")
-        writer.field("bodies-of", if: readsOther, "yes")
-        writer.field("spool", spool)
+        writer.writeOperand(Hello.version)
+        writer.writeField("broker", broker.description)
+        writer.writeField("window", String(window))
+        writer.writeField("lease", leaseMilliseconds > 0 ? Decimal.secondsText(milliseconds: leaseMilliseconds) : nil)
+        writer.writeField("token", token?.description)
+        writer.writeField("resumed", lastReceivedNumber.map { String($0) })
+        writer.writeField("bodies", if: pullsBodies, "pull")
+        writer.writeField("bodies-of", if: readsOtherSession, "yes")
+        writer.writeField("spool", spoolPath)
         return writer.finished()
     }
 }
@@ -188,11 +191,11 @@ public struct Progress: Equatable, Sendable {
     public var handler: HandlerID
     public var request: RequestID
     /// Decoded bytes so far.
-    public var received: Int
+    public var receivedBytes: Int
     /// Decoded bytes in total, if the origin announced them.
-    public var total: Int?
+    public var totalBytes: Int?
     /// Absolute path of the growing body file; nil unless the request streams and the file is readable by its path.
-    public var file: String?
+    public var filePath: String?
     /// Generation of the file's bytes. Bytes reported under another generation do not belong to the body.
     public var generation: Generation?
     /// Status of the response that has this body; nil if the broker does not know its head.
@@ -202,24 +205,24 @@ public struct Progress: Equatable, Sendable {
     /// Whether a later request can resume the body after these bytes, also of another bus.
     public var isResumable = false
 
-    public init(handler: HandlerID, request: RequestID, received: Int, total: Int?) {
+    public init(handler: HandlerID, request: RequestID, receivedBytes: Int, totalBytes: Int?) {
         self.handler = handler
         self.request = request
-        self.received = received
-        self.total = total
+        self.receivedBytes = receivedBytes
+        self.totalBytes = totalBytes
     }
 
     init(_ reader: HeadReader) throws(WireError) {
         try reader.expectOperands(3)
-        handler = try reader.handler(0)
-        request = try reader.request(1)
-        (received, total) = try HeadReader.progress(try reader.operand(2, "progress"))
+        handler = try reader.handler(at: 0)
+        request = try reader.request(at: 1)
+        (receivedBytes, totalBytes) = try HeadReader.parseProgress(try reader.operand(at: 2, named: "progress"))
         for (name, value) in reader.fields {
             switch name {
-            case "file": file = value.string
-            case "generation": generation = try HeadReader.generation(value)
-            case "status": status = try HeadReader.status(value)
-            case "resumable": isResumable = try HeadReader.flag(value, "resumable")
+            case "file": filePath = value.string
+            case "generation": generation = try HeadReader.parseGeneration(value)
+            case "status": status = try HeadReader.parseStatus(value)
+            case "resumable": isResumable = try HeadReader.parseFlag(value, named: "resumable")
             default: break
             }
         }
@@ -228,13 +231,13 @@ public struct Progress: Equatable, Sendable {
 
     func encoded() -> [UInt8] {
         var writer = HeadWriter("PROGRESS")
-        writer.operand(handler.description)
-        writer.operand(request.description)
-        writer.operand("\(received)/" + (total.map { String($0) } ?? "-"))
-        writer.field("file", file)
-        writer.field("generation", generation?.description)
-        writer.field("status", status)
-        writer.field("resumable", if: isResumable, "yes")
+        writer.writeOperand(handler.description)
+        writer.writeOperand(request.description)
+        writer.writeOperand("\(receivedBytes)/" + (totalBytes.map { String($0) } ?? "-"))
+        writer.writeField("file", filePath)
+        writer.writeField("generation", generation?.description)
+        writer.writeField("status", status)
+        writer.writeField("resumable", if: isResumable, "yes")
         return writer.finished(httpFields: httpFields)
     }
 }
@@ -258,14 +261,14 @@ public struct ErrorReply: Equatable, Sendable {
 
     init(_ reader: HeadReader) throws(WireError) {
         try reader.expectOperands(1)
-        code = try HeadReader.identifier(try reader.operand(0, "code"), "code")
+        code = try HeadReader.parseIdentifier(try reader.operand(at: 0, named: "code"), named: "code")
         detail = reader.fields["detail"]?.string
     }
 
     func encoded() -> [UInt8] {
         var writer = HeadWriter("ERROR")
-        writer.operand(code)
-        writer.field("detail", detail)
+        writer.writeOperand(code)
+        writer.writeField("detail", detail)
         return writer.finished()
     }
 }
@@ -281,19 +284,19 @@ public struct BrokerFragment: Equatable, Sendable {
     /// Value of `seq`; nil if it is absent or illegible.
     public let sequence: UInt64?
     /// Number of the message that it answers; nil if it is absent or illegible.
-    public let to: UInt64?
+    public let answeredNumber: UInt64?
 
     /// Reads a head of any form.
     public init(head: [UInt8]) {
         let lines = head.prefix(WireLimits.headBytes).split(separator: Ascii.lineFeed, omittingEmptySubsequences: false)
         let words = lines.first?.split(separator: Ascii.space, maxSplits: 3) ?? []
         verb = words.first.map { String(decoding: $0, as: UTF8.self) } ?? ""
-        to = HeadNumber.value(of: "to", in: head)
+        answeredNumber = HeadNumber.number(ofField: "to", in: head)
         handler = words.count > 1 ? HandlerID(words[1]) : nil
         request = words.count > 2 ? RequestID(words[2]) : nil
         // The last of several values counts. HTTP fields follow an empty line.
         let field = lines.dropFirst().prefix { !$0.isEmpty }.last { $0.starts(with: "seq:".utf8) }
         let values = field?.dropFirst(4).split(separator: Ascii.space) ?? []
-        sequence = values.count == 1 ? Decimal.unsigned(values[0]) : nil
+        sequence = values.count == 1 ? Decimal.parseUnsigned(values[0]) : nil
     }
 }

@@ -6,24 +6,24 @@ public enum ClientMessage: Equatable, Sendable {
     /// Repeats a durable request that has failed and waits for a subscriber.
     case retry(HandlerID, RequestID)
     /// Removes all requests and subscriptions under these handlers.
-    case remove(HandlerPattern)
+    case removeHandlers(HandlerPattern)
     /// Removes one request. The subscriptions stay.
     case removeRequest(HandlerID, RequestID)
     case subscribe(HandlerPattern)
     case unsubscribe(HandlerPattern)
-    case priority(HandlerID, RequestID, PriorityClass)
+    case setPriority(HandlerID, RequestID, PriorityClass)
     /// Stores cookies in the jar of a handler's root, as if the server of the URL had set them. The fields are
     /// `Set-Cookie` fields, separated by LF.
-    case cookies(HandlerID, url: String, fields: [UInt8])
+    case storeCookies(HandlerID, url: String, fields: [UInt8])
     /// Acknowledges all terminals up to this sequence number.
     case acknowledge(UInt64)
     case query(Query, QueryPage = QueryPage())
     /// Changes a setting of the broker.
-    case set(SettingWords)
+    case changeSetting(SettingWords)
     /// Asks for bytes of a body.
-    case read(BodyRead)
+    case readBody(BodyRead)
     /// Asks for exclusive ownership of the file of the terminal with this sequence number.
-    case take(UInt64)
+    case takeFile(UInt64)
     /// The client leaves and the broker purges its requests immediately.
     case bye
 
@@ -32,22 +32,22 @@ public enum ClientMessage: Equatable, Sendable {
         do throws(WireError) {
             self = try Self.decoded(try HeadReader(head))
         } catch {
-            throw Self.numbered(error, by: head)
+            throw Self.addingNumber(to: error, from: head)
         }
     }
 
     /// Returns the error with the number of the message, if its first field is one. The rest of the head may be invalid.
-    public static func numbered(_ error: WireError, by head: [UInt8]) -> WireError {
-        let verb = head.prefix(longestUnnumbered + 1).prefix { $0 != Ascii.space && $0 != Ascii.lineFeed }
-        if unnumbered.contains(where: { $0.utf8.elementsEqual(verb) }) { return error }
+    public static func addingNumber(to error: WireError, from head: [UInt8]) -> WireError {
+        let verb = head.prefix(longestUnnumberedVerbBytes + 1).prefix { $0 != Ascii.space && $0 != Ascii.lineFeed }
+        if unnumberedVerbs.contains(where: { $0.utf8.elementsEqual(verb) }) { return error }
         var error = error
-        error.number = HeadNumber.value(of: "number", in: head)
+        error.messageNumber = HeadNumber.number(ofField: "number", in: head)
         return error
     }
 
     /// Verbs without numbers.
-    private static let unnumbered = ["HELLO", "ACK", "READ", "BYE"]
-    private static let longestUnnumbered = 5
+    private static let unnumberedVerbs = ["HELLO", "ACK", "READ", "BYE"]
+    private static let longestUnnumberedVerbBytes = 5
 
     static func decoded(_ reader: HeadReader) throws(WireError) -> ClientMessage {
         switch reader.verb {
@@ -55,33 +55,33 @@ public enum ClientMessage: Equatable, Sendable {
         case "FETCH": return .fetch(try .decoded(reader))
         case "RETRY":
             try reader.expectOperands(2)
-            return .retry(try reader.handler(0), try reader.request(1))
+            return .retry(try reader.handler(at: 0), try reader.request(at: 1))
         case "REMOVE":
             try reader.expectOperands(2)
-            guard reader.operandCount == 2 else { return .remove(try reader.pattern(0)) }
-            return .removeRequest(try reader.handler(0), try reader.request(1))
+            guard reader.operandCount == 2 else { return .removeHandlers(try reader.pattern(at: 0)) }
+            return .removeRequest(try reader.handler(at: 0), try reader.request(at: 1))
         case "SUBSCRIBE":
             try reader.expectOperands(1)
-            return .subscribe(try reader.pattern(0))
+            return .subscribe(try reader.pattern(at: 0))
         case "UNSUBSCRIBE":
             try reader.expectOperands(1)
-            return .unsubscribe(try reader.pattern(0))
+            return .unsubscribe(try reader.pattern(at: 0))
         case "PRIORITY":
             try reader.expectOperands(3)
-            let named = try HeadReader.priorityClass(try reader.operand(2, "class"))
-            return .priority(try reader.handler(0), try reader.request(1), named)
+            let named = try HeadReader.parsePriorityClass(try reader.operand(at: 2, named: "class"))
+            return .setPriority(try reader.handler(at: 0), try reader.request(at: 1), named)
         case "COOKIES":
             try reader.expectOperands(2)
-            return .cookies(try reader.handler(0), url: try reader.url(1), fields: reader.httpFields)
+            return .storeCookies(try reader.handler(at: 0), url: try reader.url(at: 1), fields: reader.httpFields)
         case "ACK":
             try reader.expectOperands(1)
-            return .acknowledge(try reader.number(0, "sequence number"))
+            return .acknowledge(try reader.number(at: 0, named: "sequence number"))
         case "QUERY": return .query(try Query(reader), try QueryPage(reader))
-        case "SET": return .set(try SettingWords(reader))
-        case "READ": return .read(try BodyRead(reader))
+        case "SET": return .changeSetting(try SettingWords(reader))
+        case "READ": return .readBody(try BodyRead(reader))
         case "TAKE":
             try reader.expectOperands(1)
-            return .take(try reader.number(0, "sequence number"))
+            return .takeFile(try reader.number(at: 0, named: "sequence number"))
         case "BYE":
             try reader.expectOperands(0)
             return .bye
@@ -100,35 +100,35 @@ public enum ClientMessage: Equatable, Sendable {
         case .hello(let hello): return hello.encoded()
         case .fetch(let fetch): return fetch.encoded()
         case .retry(let handler, let request):
-            return Self.line("RETRY", [handler.description, request.description])
-        case .remove(let pattern): return Self.line("REMOVE", [pattern.description])
+            return Self.headLine(verb: "RETRY", operands: [handler.description, request.description])
+        case .removeHandlers(let pattern): return Self.headLine(verb: "REMOVE", operands: [pattern.description])
         case .removeRequest(let handler, let request):
-            return Self.line("REMOVE", [handler.description, request.description])
-        case .subscribe(let pattern): return Self.line("SUBSCRIBE", [pattern.description])
-        case .unsubscribe(let pattern): return Self.line("UNSUBSCRIBE", [pattern.description])
-        case .priority(let handler, let request, let named):
-            return Self.line("PRIORITY", [handler.description, request.description, named.name])
-        case .cookies(let handler, let url, let fields):
+            return Self.headLine(verb: "REMOVE", operands: [handler.description, request.description])
+        case .subscribe(let pattern): return Self.headLine(verb: "SUBSCRIBE", operands: [pattern.description])
+        case .unsubscribe(let pattern): return Self.headLine(verb: "UNSUBSCRIBE", operands: [pattern.description])
+        case .setPriority(let handler, let request, let named):
+            return Self.headLine(verb: "PRIORITY", operands: [handler.description, request.description, named.name])
+        case .storeCookies(let handler, let url, let fields):
             var writer = HeadWriter("COOKIES")
-            writer.operand(handler.description)
-            writer.operand(url)
+            writer.writeOperand(handler.description)
+            writer.writeOperand(url)
             return writer.finished(httpFields: fields)
-        case .acknowledge(let sequence): return Self.line("ACK", [String(sequence)])
+        case .acknowledge(let sequence): return Self.headLine(verb: "ACK", operands: [String(sequence)])
         case .query(let query, let page):
             var writer = HeadWriter("QUERY")
-            for word in query.words { writer.operand(word) }
+            for word in query.operands { writer.writeOperand(word) }
             page.write(to: &writer)
             return writer.finished()
-        case .set(let setting): return Self.line("SET", setting.words)
-        case .read(let read): return read.encoded()
-        case .take(let sequence): return Self.line("TAKE", [String(sequence)])
-        case .bye: return Self.line("BYE", [])
+        case .changeSetting(let setting): return Self.headLine(verb: "SET", operands: setting.words)
+        case .readBody(let read): return read.encoded()
+        case .takeFile(let sequence): return Self.headLine(verb: "TAKE", operands: [String(sequence)])
+        case .bye: return Self.headLine(verb: "BYE", operands: [])
         }
     }
 
-    private static func line(_ verb: String, _ operands: [String]) -> [UInt8] {
+    private static func headLine(verb: String, operands: [String]) -> [UInt8] {
         var writer = HeadWriter(verb)
-        for operand in operands { writer.operand(operand) }
+        for operand in operands { writer.writeOperand(operand) }
         return writer.finished()
     }
 }
@@ -140,19 +140,19 @@ public struct Hello: Equatable, Sendable {
 
     /// Requested maximum of unacknowledged terminals, 1 to 4,096.
     public var window: Int
-    /// Requested time for which the session is kept after its connection is lost, 0 to `WireLimits.seconds`. A broker
+    /// Requested time for which the session is kept after its connection is lost, 0 to `WireLimits.durationSeconds`. A broker
     /// grants at most `WireLimits.leaseSeconds`.
     public var leaseMilliseconds = 0
     /// Secret from the WELCOME of the session to resume; nil for a new session.
     public var token: SessionToken?
     /// Number from which the client lacks answers; nil from one that lacks none.
-    public var unanswered: UInt64?
+    public var firstUnansweredNumber: UInt64?
     /// Whether bodies in files are read with READ. The broker then names no paths.
-    public var isPulling = false
+    public var pullsBodies = false
     /// Whether durable failures stay on disk after their acknowledgement, where RETRY repeats them.
     public var keepsFailures = false
     /// Session whose bodies this connection reads, beside the session's own connection. Nil for one that reads its own.
-    public var bodiesOf: SessionToken?
+    public var bodySessionToken: SessionToken?
     /// Principal that owns the session; nil for that of the connection.
     public var principal: PrincipalName?
     /// Proof that the sender is the gateway, which may name any principal. Nil from all other clients.
@@ -165,20 +165,22 @@ public struct Hello: Equatable, Sendable {
     }
 
     init(_ reader: HeadReader) throws(WireError) {
-        try reader.version(Self.version)
+        try reader.expectVersion(Self.version)
         self.init()
         for (name, value) in reader.fields {
             switch name {
-            case "window": window = try HeadReader.integer(value, in: 1...WireLimits.window, "window")
-            case "lease": leaseMilliseconds = try HeadReader.lease(value)
-            case "token": token = try HeadReader.token(value)
-            case "unanswered": unanswered = UInt64(try HeadReader.integer(value, in: 1...Int.max, "unanswered"))
-            case "bodies": isPulling = try HeadReader.isPulling(value)
-            case "failures": keepsFailures = try HeadReader.keepsFailures(value)
-            case "bodies-of": bodiesOf = try HeadReader.token(value)
-            case "principal": principal = try HeadReader.principal(value)
-            case "proof": proof = try HeadReader.proof(value)
-            case "rights": hasUserRights = try HeadReader.hasUserRights(value)
+            case "window":
+                window = try HeadReader.parseInteger(value, in: 1...WireLimits.maximumWindow, named: "window")
+            case "lease": leaseMilliseconds = try HeadReader.parseLeaseMilliseconds(value)
+            case "token": token = try HeadReader.parseSessionToken(value)
+            case "unanswered":
+                firstUnansweredNumber = UInt64(try HeadReader.parseInteger(value, in: 1...Int.max, named: "unanswered"))
+            case "bodies": pullsBodies = try HeadReader.parsePulling(value)
+            case "failures": keepsFailures = try HeadReader.parseFailureRetention(value)
+            case "bodies-of": bodySessionToken = try HeadReader.parseSessionToken(value)
+            case "principal": principal = try HeadReader.parsePrincipal(value)
+            case "proof": proof = try HeadReader.parseGatewayProof(value)
+            case "rights": hasUserRights = try HeadReader.parseUserRights(value)
             default: break
             }
         }
@@ -186,17 +188,17 @@ public struct Hello: Equatable, Sendable {
 
     func encoded() -> [UInt8] {
         var writer = HeadWriter("HELLO")
-        writer.operand(Self.version)
-        writer.field("window", String(window))
-        writer.field("lease", leaseMilliseconds > 0 ? Decimal.seconds(leaseMilliseconds) : nil)
-        writer.field("token", token?.description)
-        writer.field("unanswered", unanswered.map { String($0) })
-        writer.field("bodies", if: isPulling, "pull")
-        writer.field("failures", if: keepsFailures, "keep")
-        writer.field("bodies-of", bodiesOf?.description)
-        writer.field("principal", principal?.description)
-        writer.field("proof", proof?.description)
-        writer.field("rights", if: hasUserRights, "user")
+        writer.writeOperand(Self.version)
+        writer.writeField("window", String(window))
+        writer.writeField("lease", leaseMilliseconds > 0 ? Decimal.secondsText(milliseconds: leaseMilliseconds) : nil)
+        writer.writeField("token", token?.description)
+        writer.writeField("unanswered", firstUnansweredNumber.map { String($0) })
+        writer.writeField("bodies", if: pullsBodies, "pull")
+        writer.writeField("failures", if: keepsFailures, "keep")
+        writer.writeField("bodies-of", bodySessionToken?.description)
+        writer.writeField("principal", principal?.description)
+        writer.writeField("proof", proof?.description)
+        writer.writeField("rights", if: hasUserRights, "user")
         return writer.finished()
     }
 }

@@ -16,21 +16,22 @@ public struct NumberedMessage: Equatable, Sendable {
             message = try ClientMessage.decoded(reader)
             number = message.canHaveNumber ? try reader.firstNumber("number") : nil
         } catch {
-            throw ClientMessage.numbered(error, by: head)
+            throw ClientMessage.addingNumber(to: error, from: head)
         }
     }
 
     /// The head frame.
-    public func encoded() -> [UInt8] { HeadNumber.inserting("number", number, into: message.encoded()) }
+    public func encoded() -> [UInt8] { HeadNumber.insertingField("number", number, into: message.encoded()) }
 }
 
 extension ClientMessage {
     /// Whether the verb takes a number. HELLO begins the numbers; ACK, READ and BYE have no answer that names one.
     public var canHaveNumber: Bool {
         switch self {
-        case .hello, .acknowledge, .read, .bye: false
-        case .fetch, .retry, .remove, .removeRequest, .subscribe, .unsubscribe, .priority, .cookies, .query, .set,
-            .take:
+        case .hello, .acknowledge, .readBody, .bye: false
+        case .fetch, .retry, .removeHandlers, .removeRequest, .subscribe, .unsubscribe, .setPriority, .storeCookies,
+            .query, .changeSetting,
+            .takeFile:
             true
         }
     }
@@ -38,7 +39,7 @@ extension ClientMessage {
     /// Whether OK answers the message, if it has a number.
     public var isAnsweredByOK: Bool {
         switch self {
-        case .subscribe, .unsubscribe, .priority, .cookies: true
+        case .subscribe, .unsubscribe, .setPriority, .storeCookies: true
         case .fetch(let fetch): !fetch.options.subscribes && !fetch.options.isDurable
         default: false
         }
@@ -59,46 +60,48 @@ extension ClientMessage {
 public struct NumberedAnswer: Equatable, Sendable {
     public var message: BrokerMessage
     /// Nil for a message that answers none, or one without a number.
-    public var to: UInt64?
+    public var answeredNumber: UInt64?
 
-    public init(_ message: BrokerMessage, to: UInt64? = nil) {
+    public init(_ message: BrokerMessage, answeredNumber: UInt64? = nil) {
         self.message = message
-        self.to = to
+        self.answeredNumber = answeredNumber
     }
 
     /// - Throws: `WireError` for bytes that are not a valid message.
     public init(head: [UInt8]) throws(WireError) {
         let reader = try HeadReader(head)
         message = try BrokerMessage.decoded(reader)
-        to = message.isReply ? try reader.firstNumber("to") : nil
+        answeredNumber = message.isReply ? try reader.firstNumber("to") : nil
     }
 
     /// The head frame.
-    public func encoded() -> [UInt8] { HeadNumber.inserting("to", to, into: message.encoded()) }
+    public func encoded() -> [UInt8] { HeadNumber.insertingField("to", answeredNumber, into: message.encoded()) }
 }
 
 /// Number in the first field of a head, where it can be found even if a later line is malformed.
 enum HeadNumber {
     /// Returns the number of a head of any form; nil without a valid one.
-    static func value(of name: StaticString, in head: [UInt8]) -> UInt64? {
+    static func number(ofField name: StaticString, in head: [UInt8]) -> UInt64? {
         guard let end = head.firstIndex(of: Ascii.lineFeed) else { return nil }
         let line = head[(end + 1)...].prefix(64).prefix { $0 != Ascii.lineFeed }
         guard let colon = line.firstIndex(of: Ascii.colon), line[..<colon].elementsEqual("\(name)".utf8) else {
             return nil
         }
         let words = line[(colon + 1)...].split(separator: Ascii.space)
-        guard words.count == 1, let number = Decimal.unsigned(words[0]), range.contains(number) else { return nil }
+        guard words.count == 1, let number = Decimal.parseUnsigned(words[0]), validNumbers.contains(number) else {
+            return nil
+        }
         return number
     }
 
-    static func inserting(_ name: StaticString, _ number: UInt64?, into head: [UInt8]) -> [UInt8] {
+    static func insertingField(_ name: StaticString, _ number: UInt64?, into head: [UInt8]) -> [UInt8] {
         guard let number, let end = head.firstIndex(of: Ascii.lineFeed) else { return head }
         var head = head
         head.insert(contentsOf: "\(name): \(number)\n".utf8, at: end + 1)
         return head
     }
 
-    private static let range: ClosedRange<UInt64> = 1...UInt64(Int.max)
+    private static let validNumbers: ClosedRange<UInt64> = 1...UInt64(Int.max)
 }
 
 extension HeadReader {
@@ -114,6 +117,6 @@ extension HeadReader {
             return nil
         }
         guard !repeatsFirstField else { throw WireError(.badMessage, "\(name) must occur once") }
-        return UInt64(try HeadReader.integer(first.value, in: 1...Int.max, name))
+        return UInt64(try HeadReader.parseInteger(first.value, in: 1...Int.max, named: name))
     }
 }

@@ -12,14 +12,14 @@ public enum Query: Equatable, Sendable {
     /// The effective settings and the source of each value.
     case settings
     /// The reason why a request is not finished.
-    case why(HandlerID, RequestID)
+    case explainRequest(HandlerID, RequestID)
     /// The cluster of the broker: its members, and the work for and through it.
     case cluster
     /// The cookies in the jar of a handler's root. Their values are secret.
     case cookies(HandlerID)
 
     init(_ reader: HeadReader) throws(WireError) {
-        let what = try reader.operand(0, "subject")
+        let what = try reader.operand(at: 0, named: "subject")
         try reader.expectOperands(what == "why" ? 3 : what == "cookies" ? 2 : 1)
         switch what {
         case "ping": self = .ping
@@ -31,8 +31,8 @@ public enum Query: Equatable, Sendable {
         case "requests": self = .requests
         case "settings": self = .settings
         case "cluster": self = .cluster
-        case "why": self = .why(try reader.handler(1), try reader.request(2))
-        case "cookies": self = .cookies(try reader.handler(1))
+        case "why": self = .explainRequest(try reader.handler(at: 1), try reader.request(at: 2))
+        case "cookies": self = .cookies(try reader.handler(at: 1))
         default:
             throw WireError(
                 .badMessage,
@@ -42,15 +42,15 @@ public enum Query: Equatable, Sendable {
     }
 
     /// Whether the reply lists the records of a table.
-    public var isOfTables: Bool {
+    public var listsTableRows: Bool {
         switch self {
         case .status, .handlers, .origins, .workers, .requests, .settings, .cookies: true
-        case .ping, .ledger, .cluster, .why: false
+        case .ping, .ledger, .cluster, .explainRequest: false
         }
     }
 
     /// The operands of QUERY and of its ANSWER.
-    public var words: [String] {
+    public var operands: [String] {
         switch self {
         case .ping: ["ping"]
         case .status: ["status"]
@@ -61,7 +61,7 @@ public enum Query: Equatable, Sendable {
         case .requests: ["requests"]
         case .settings: ["settings"]
         case .cluster: ["cluster"]
-        case .why(let handler, let request): ["why", handler.description, request.description]
+        case .explainRequest(let handler, let request): ["why", handler.description, request.description]
         case .cookies(let handler): ["cookies", handler.description]
         }
     }

@@ -1,7 +1,7 @@
 /// Selects the part of a table in the reply to a query: a page of the entries that pass a filter.
 public struct QueryPage: Equatable, Sendable {
     /// Start of the part: the `NAME-next` of the preceding reply; nil for the beginning.
-    public var after: String?
+    public var cursor: String?
     /// Maximum number of entries, 1 to `WireLimits.queryEntries`; nil for that many.
     public var limit: Int?
     /// Handlers whose requests are listed; nil for all.
@@ -10,9 +10,9 @@ public struct QueryPage: Equatable, Sendable {
     public var state: RequestState?
 
     public init(
-        after: String? = nil, limit: Int? = nil, handler: HandlerPattern? = nil, state: RequestState? = nil
+        cursor: String? = nil, limit: Int? = nil, handler: HandlerPattern? = nil, state: RequestState? = nil
     ) {
-        self.after = after
+        self.cursor = cursor
         self.limit = limit
         self.handler = handler
         self.state = state
@@ -27,8 +27,8 @@ public struct QueryPage: Equatable, Sendable {
                 else {
                     throw WireError(.badMessage, "after must be the NAME-next of an earlier answer")
                 }
-                after = value.string
-            case "limit": limit = try HeadReader.integer(value, in: 1...WireLimits.queryEntries, "limit")
+                cursor = value.string
+            case "limit": limit = try HeadReader.parseInteger(value, in: 1...WireLimits.queryEntries, named: "limit")
             case "handler":
                 guard let pattern = HandlerPattern(value.string) else {
                     throw WireError(.badMessage, "handler must be a handler, or NAME/ for all handlers below NAME")
@@ -46,27 +46,27 @@ public struct QueryPage: Equatable, Sendable {
     }
 
     func write(to writer: inout HeadWriter) {
-        writer.field("after", after)
-        writer.field("limit", limit.map { String($0) })
-        writer.field("handler", handler?.description)
-        writer.field("state", state?.rawValue)
+        writer.writeField("after", cursor)
+        writer.writeField("limit", limit.map { String($0) })
+        writer.writeField("handler", handler?.description)
+        writer.writeField("state", state?.rawValue)
     }
 }
 
 /// State of a request in answers to QUERY.
 public enum RequestState: String, CaseIterable, Sendable {
     /// The broker writes the request, or its result, to disk.
-    case storing
+    case writingToDisk = "storing"
     /// Has ended, and its handler has no subscriber.
-    case held
+    case awaitingSubscriber = "held"
     /// Has ended, and its terminal waits for a window or for an acknowledgement.
     case delivering
     /// The broker looks it up in the cache.
-    case asking
+    case lookingUpCache = "asking"
     case queued
     case running
     /// Waits for the next attempt.
     case backingOff = "backing-off"
     /// Follows a redirect.
-    case following
+    case followingRedirect = "following"
 }

@@ -28,12 +28,12 @@ public struct Terminal: Equatable, Sendable {
         /// Number of bytes with which the attempt began, if `source` is `resumed`; 0 if it is unknown.
         public var resumedBytes = 0
         /// Decoded length of the body in bytes.
-        public var length = 0
+        public var bodyByteCount = 0
         /// SHA-256 of the decoded body, 64 hexadecimal digits.
         public var sha256: String?
         /// Absolute path of the body's file; nil for a body in the second frame. Valid until the terminal is
         /// acknowledged.
-        public var file: String?
+        public var bodyFilePath: String?
         /// Whether the sender reads the file into the second frame. The head then has no path.
         public var isInline = false
         /// Whether the receiver reads the body with READ. The head then has no path.
@@ -60,12 +60,12 @@ public struct Terminal: Equatable, Sendable {
         public var code: String
         /// Sentence without peer-supplied text.
         public var detail: String?
-        /// The status, if the code is `http-status`. `response` is then the error page.
+        /// The status, if the code is `http-status`. `errorPageResponse` is then the error page.
         public var status: Int?
         /// URL of the last attempt, or of the request if there was none; nil if the broker does not know it. Nil if
-        /// `response` has it.
+        /// `errorPageResponse` has it.
         public var url: String?
-        public var response: Response?
+        public var errorPageResponse: Response?
         /// Number of attempts.
         public var attempts = 0
         /// Seconds until the end of the cool-down, if the code is `origin-cooling`, rounded up; nil if it is unknown.
@@ -82,11 +82,11 @@ public struct Terminal: Equatable, Sendable {
         /// A transfer that this request started.
         case network
         /// A transfer that another request had started.
-        case shared
+        case sharedFlight = "shared"
         /// A transfer that resumed a partial body.
         case resumed
         /// Another node of the cluster, which received the response from the server.
-        case node
+        case clusterNode = "node"
         /// The cache.
         case cache
         /// The cache, after the server confirmed that the response is unchanged.
@@ -104,7 +104,7 @@ public struct Terminal: Equatable, Sendable {
     public var response: Response? {
         switch outcome {
         case .result(_, let response): response
-        case .failed(let failure): failure.response
+        case .failed(let failure): failure.errorPageResponse
         }
     }
 }
@@ -122,8 +122,8 @@ extension Terminal {
     /// Decodes a RESULT.
     static func decoded(result reader: HeadReader) throws(WireError) -> Terminal {
         try reader.expectOperands(3)
-        let status = try HeadReader.status(try reader.operand(2, "status"))
-        let (handler, request) = (try reader.handler(0), try reader.request(1))
+        let status = try HeadReader.parseStatus(try reader.operand(at: 2, named: "status"))
+        let (handler, request) = (try reader.handler(at: 0), try reader.request(at: 1))
         var response = Response(url: "")
         let (sequence, isDurable) = try readFields(reader, &response)
         return Terminal(
@@ -142,9 +142,9 @@ extension Terminal {
         var isDurable = false
         for (name, value) in reader.fields {
             switch name {
-            case "seq": sequence = try HeadReader.sequence(value)
-            case "durable": isDurable = try HeadReader.flag(value, "durable")
-            default: try response.set(name, value)
+            case "seq": sequence = try HeadReader.parseSequence(value)
+            case "durable": isDurable = try HeadReader.parseFlag(value, named: "durable")
+            default: try response.readField(name, value)
             }
         }
         try response.expectConsistency()
@@ -153,30 +153,31 @@ extension Terminal {
 
     init(failed reader: HeadReader) throws(WireError) {
         try reader.expectOperands(3)
-        var failure = Failure(code: try HeadReader.identifier(try reader.operand(2, "code"), "code"))
-        handler = try reader.handler(0)
-        request = try reader.request(1)
+        var failure = Failure(
+            code: try HeadReader.parseIdentifier(try reader.operand(at: 2, named: "code"), named: "code"))
+        handler = try reader.handler(at: 0)
+        request = try reader.request(at: 1)
         sequence = 0
         var response = Response(url: "")
         var hasResponse = false
         response.httpFields = reader.httpFields
         for (name, value) in reader.fields {
             switch name {
-            case "seq": sequence = try HeadReader.sequence(value)
-            case "durable": isDurable = try HeadReader.flag(value, "durable")
+            case "seq": sequence = try HeadReader.parseSequence(value)
+            case "durable": isDurable = try HeadReader.parseFlag(value, named: "durable")
             case "source":
                 hasResponse = true
-                try response.set(name, value)
+                try response.readField(name, value)
             case "detail": failure.detail = value.string
-            case "status": failure.status = try HeadReader.status(value)
-            case "retry-after": failure.retryAfterSeconds = try HeadReader.count(value, "retry-after")
-            default: try response.set(name, value)
+            case "status": failure.status = try HeadReader.parseStatus(value)
+            case "retry-after": failure.retryAfterSeconds = try HeadReader.parseCount(value, named: "retry-after")
+            default: try response.readField(name, value)
             }
         }
         try response.expectConsistency()
         failure.attempts = response.attempts
         if hasResponse, !response.url.isEmpty {
-            failure.response = response
+            failure.errorPageResponse = response
         } else if !response.url.isEmpty {
             failure.url = response.url
         }
@@ -187,45 +188,45 @@ extension Terminal {
     public func encoded() -> [UInt8] {
         switch outcome {
         case .result(let status, let response):
-            var writer = begin("RESULT", response)
-            writer.operand(status)
+            var writer = beginHead("RESULT", response)
+            writer.writeOperand(status)
             writeSequence(to: &writer)
             response.write(to: &writer)
             return writer.finished(httpFields: response.httpFields)
         case .failed(let failure):
-            var writer = begin("FAILED", failure.response)
-            writer.operand(failure.code)
+            var writer = beginHead("FAILED", failure.errorPageResponse)
+            writer.writeOperand(failure.code)
             writeSequence(to: &writer)
-            writer.field("detail", failure.detail)
-            writer.field("status", failure.status)
-            if let response = failure.response {
+            writer.writeField("detail", failure.detail)
+            writer.writeField("status", failure.status)
+            if let response = failure.errorPageResponse {
                 response.write(to: &writer)
                 return writer.finished(httpFields: response.httpFields)
             }
-            writer.field("url", failure.url)
-            writer.field("attempts", failure.attempts)
-            if let seconds = failure.retryAfterSeconds { writer.field("retry-after", seconds) }
+            writer.writeField("url", failure.url)
+            writer.writeField("attempts", failure.attempts)
+            if let seconds = failure.retryAfterSeconds { writer.writeField("retry-after", seconds) }
             return writer.finished()
         }
     }
 
-    private func begin(_ verb: String, _ response: Response?) -> HeadWriter {
+    private func beginHead(_ verb: String, _ response: Response?) -> HeadWriter {
         // Enough for everything but URL and fields. A longer handler name reallocates the head.
         let capacity = 384 + (response.map { $0.url.utf8.count + $0.httpFields.count } ?? 0)
         var writer = HeadWriter(verb, capacity: capacity)
-        writer.operand(handler.description)
-        writer.operand(request.description)
+        writer.writeOperand(handler.description)
+        writer.writeOperand(request.description)
         return writer
     }
 
     private func writeSequence(to writer: inout HeadWriter) {
-        if sequence > 0 { writer.field("seq", sequence) }
-        writer.field("durable", if: isDurable, "yes")
+        if sequence > 0 { writer.writeField("seq", sequence) }
+        writer.writeField("durable", if: isDurable, "yes")
     }
 }
 
 extension Terminal.Response {
-    mutating func set(_ name: HeadText, _ value: HeadText) throws(WireError) {
+    mutating func readField(_ name: HeadText, _ value: HeadText) throws(WireError) {
         switch name {
         case "url": url = value.string
         case "redirects": redirects = try [Terminal.Redirect](value)
@@ -234,71 +235,73 @@ extension Terminal.Response {
                 throw WireError(.badMessage, "source must be network, shared, resumed, node, cache or revalidated")
             }
             source = named
-        case "resumed-bytes": resumedBytes = try HeadReader.integer(value, in: 1...Int.max, "resumed-bytes")
-        case "length": length = try HeadReader.count(value, "length")
-        case "sha-256": sha256 = try HeadReader.sha256(value, "sha-256")
-        case "file": file = value.string
-        case "pull": isPulled = try HeadReader.flag(value, "pull")
-        case "generation": generation = try HeadReader.generation(value)
-        case "queued-ms": queuedMilliseconds = try HeadReader.count(value, "queued-ms")
-        case "elapsed-ms": elapsedMilliseconds = try HeadReader.count(value, "elapsed-ms")
-        case "attempts": attempts = try HeadReader.count(value, "attempts")
+        case "resumed-bytes": resumedBytes = try HeadReader.parseInteger(value, in: 1...Int.max, named: "resumed-bytes")
+        case "length": bodyByteCount = try HeadReader.parseCount(value, named: "length")
+        case "sha-256": sha256 = try HeadReader.parseSHA256(value, named: "sha-256")
+        case "file": bodyFilePath = value.string
+        case "pull": isPulled = try HeadReader.parseFlag(value, named: "pull")
+        case "generation": generation = try HeadReader.parseGeneration(value)
+        case "queued-ms": queuedMilliseconds = try HeadReader.parseCount(value, named: "queued-ms")
+        case "elapsed-ms": elapsedMilliseconds = try HeadReader.parseCount(value, named: "elapsed-ms")
+        case "attempts": attempts = try HeadReader.parseCount(value, named: "attempts")
         default: break
         }
     }
 
     /// Refuses contradictory fields.
     func expectConsistency() throws(WireError) {
-        guard !isPulled || file == nil else { throw WireError(.badMessage, "pull excludes file") }
-        guard resumedBytes == 0 || source == .resumed && resumedBytes <= length else {
+        guard !isPulled || bodyFilePath == nil else { throw WireError(.badMessage, "pull excludes file") }
+        guard resumedBytes == 0 || source == .resumed && resumedBytes <= bodyByteCount else {
             throw WireError(.badMessage, "resumed-bytes requires source: resumed, and must be at most length")
         }
     }
 
     func write(to writer: inout HeadWriter) {
-        writer.field("url", url)
-        if !redirects.isEmpty { writer.field("redirects", redirects.text) }
-        writer.field("source", source.rawValue)
-        if resumedBytes > 0 { writer.field("resumed-bytes", resumedBytes) }
-        writer.field("length", length)
-        writer.field("sha-256", sha256)
+        writer.writeField("url", url)
+        if !redirects.isEmpty { writer.writeField("redirects", redirects.fieldValue) }
+        writer.writeField("source", source.rawValue)
+        if resumedBytes > 0 { writer.writeField("resumed-bytes", resumedBytes) }
+        writer.writeField("length", bodyByteCount)
+        writer.writeField("sha-256", sha256)
         if isPulled {
-            writer.field("pull", "yes")
+            writer.writeField("pull", "yes")
         } else if !isInline {
-            writer.field("file", file)
+            writer.writeField("file", bodyFilePath)
         }
-        writer.field("generation", generation?.description)
-        writer.field("queued-ms", queuedMilliseconds)
-        writer.field("elapsed-ms", elapsedMilliseconds)
-        writer.field("attempts", attempts)
+        writer.writeField("generation", generation?.description)
+        writer.writeField("queued-ms", queuedMilliseconds)
+        writer.writeField("elapsed-ms", elapsedMilliseconds)
+        writer.writeField("attempts", attempts)
     }
 }
 
 extension HeadReader {
     /// A terminal's number.
-    fileprivate static func sequence(_ text: HeadText) throws(WireError) -> UInt64 { UInt64(try count(text, "seq")) }
+    fileprivate static func parseSequence(_ text: HeadText) throws(WireError) -> UInt64 {
+        UInt64(try parseCount(text, named: "seq"))
+    }
 
     /// An HTTP status of a final response.
-    static func status(_ text: HeadText) throws(WireError) -> Int {
-        try integer(text, in: 200...999, "status")
+    static func parseStatus(_ text: HeadText) throws(WireError) -> Int {
+        try parseInteger(text, in: 200...999, named: "status")
     }
 }
 
 /// Terminals whose body has another form than a path.
 extension Terminal {
     /// Whether the body is delivered in a file.
-    public var hasFile: Bool { response.map { $0.file != nil && !$0.isInline } ?? false }
+    public var hasBodyFile: Bool { response.map { $0.bodyFilePath != nil && !$0.isInline } ?? false }
 
     /// Returns the terminal with a body that the receiver reads with READ. The file stays in the value for the sender,
     /// and the head does not name it.
-    public func pulled() -> Terminal {
+    public func withPulledBody() -> Terminal {
         var terminal = self
         switch outcome {
         case .result(let status, var response):
             response.isPulled = true
             terminal.outcome = .result(status: status, response)
         case .failed(var failure):
-            failure.response?.isPulled = true
+            failure.errorPageResponse?.isPulled = true
             terminal.outcome = .failed(failure)
         }
         return terminal
@@ -308,14 +311,16 @@ extension Terminal {
     public func withoutFile() -> Terminal {
         func withoutFile(_ response: Response) -> Response {
             var response = response
-            (response.file, response.isInline, response.isPulled, response.generation) = (nil, false, false, nil)
+            (response.bodyFilePath, response.isInline, response.isPulled, response.generation) = (
+                nil, false, false, nil
+            )
             return response
         }
         var terminal = self
         switch outcome {
         case .result(let status, let response): terminal.outcome = .result(status: status, withoutFile(response))
         case .failed(var failure):
-            failure.response = failure.response.map(withoutFile)
+            failure.errorPageResponse = failure.errorPageResponse.map(withoutFile)
             terminal.outcome = .failed(failure)
         }
         return terminal
@@ -339,29 +344,29 @@ extension Terminal {
 
 extension [Terminal.Redirect] {
     /// Mark for the URL of a redirect that has no room.
-    private static var omission: String { "-" }
+    private static var omittedURLMark: String { "-" }
 
     /// Reads pairs of status and URL.
     init(_ text: HeadText) throws(WireError) {
         self = []
         // Bytes that are not UTF-8 become longer. The list could otherwise not be written again.
         let string = text.string
-        guard string.utf8.count <= WireLimits.redirectsBytes else {
-            throw WireError(.badMessage, "redirects must have at most \(WireLimits.redirectsBytes) bytes")
+        guard string.utf8.count <= WireLimits.redirectsFieldBytes else {
+            throw WireError(.badMessage, "redirects must have at most \(WireLimits.redirectsFieldBytes) bytes")
         }
         var words = string.split(separator: " ")[...]
         while let status = words.popFirst() {
             guard let number = Int(status), (300...399).contains(number), let url = words.popFirst() else {
                 throw WireError(.badMessage, "redirects must be pairs of a status and a URL")
             }
-            append(Terminal.Redirect(status: number, url: url == Self.omission ? nil : String(url)))
+            append(Terminal.Redirect(status: number, url: url == Self.omittedURLMark ? nil : String(url)))
         }
     }
 
-    /// The redirects as the field holds them: without the URLs for which its `WireLimits.redirectsBytes` have no room.
-    public var bounded: [Terminal.Redirect] {
+    /// The redirects as the field holds them: without the URLs for which its `WireLimits.redirectsFieldBytes` have no room.
+    public var boundedToFieldSize: [Terminal.Redirect] {
         // Each redirect but the first needs a space, its status, a space and at least a mark.
-        var room = WireLimits.redirectsBytes - count * 6 + 1
+        var room = WireLimits.redirectsFieldBytes - count * 6 + 1
         return map { redirect in
             guard let url = redirect.url, url.utf8.count - 1 <= room else {
                 return Terminal.Redirect(status: redirect.status, url: nil)
@@ -371,6 +376,8 @@ extension [Terminal.Redirect] {
         }
     }
 
-    /// Pairs of status and URL, at most `WireLimits.redirectsBytes`.
-    var text: String { bounded.map { "\($0.status) \($0.url ?? Self.omission)" }.joined(separator: " ") }
+    /// Pairs of status and URL, at most `WireLimits.redirectsFieldBytes`.
+    var fieldValue: String {
+        boundedToFieldSize.map { "\($0.status) \($0.url ?? Self.omittedURLMark)" }.joined(separator: " ")
+    }
 }

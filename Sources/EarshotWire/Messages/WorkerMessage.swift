@@ -3,7 +3,7 @@ public enum WorkerMessage: Equatable, Sendable {
     /// The first message of a connection.
     case ready(Ready)
     /// A whole response with any status. The body is the second frame or a file in the spool.
-    case done(Completion)
+    case completed(Completion)
     /// - Parameters:
     ///   - unwantedBytes: Bytes of `receivedBytes` that arrived after the CANCEL.
     ///   - repeats: As in `Completion`.
@@ -39,9 +39,9 @@ public enum WorkerMessage: Equatable, Sendable {
     /// - Throws: `WireError` also for a DONE whose length is not that of its body.
     public init(head: [UInt8], body: [UInt8]?) throws(WireError) {
         try self.init(head: head)
-        guard case .done(let completion) = self else { return }
+        guard case .completed(let completion) = self else { return }
         do throws(WireError) {
-            try completion.check(bodyBytes: body?.count ?? 0)
+            try completion.checkLength(bodyBytes: body?.count ?? 0)
         } catch {
             var error = error
             error.attempt = completion.attempt
@@ -61,7 +61,7 @@ public enum WorkerMessage: Equatable, Sendable {
     private static func decoded(_ reader: HeadReader) throws(WireError) -> WorkerMessage {
         switch reader.verb {
         case "READY": return .ready(try Ready(reader))
-        case "DONE": return .done(try .decoded(reader))
+        case "DONE": return .completed(try .decoded(reader))
         case "FAILED":
             try reader.expectOperands(2)
             var detail: String?
@@ -72,30 +72,31 @@ public enum WorkerMessage: Equatable, Sendable {
             for (name, value) in reader.fields {
                 switch name {
                 case "detail": detail = value.string
-                case "received": received = try HeadReader.count(value, "received")
-                case "unwanted": unwanted = try HeadReader.count(value, "unwanted")
-                case "repeats": repeats = try HeadReader.integer(value, in: 0...WireLimits.repeats, "repeats")
-                case "retry-after": retryAfter = try HeadReader.count(value, "retry-after")
+                case "received": received = try HeadReader.parseCount(value, named: "received")
+                case "unwanted": unwanted = try HeadReader.parseCount(value, named: "unwanted")
+                case "repeats":
+                    repeats = try HeadReader.parseInteger(value, in: 0...WireLimits.repeatsPerAttempt, named: "repeats")
+                case "retry-after": retryAfter = try HeadReader.parseCount(value, named: "retry-after")
                 default: break
                 }
             }
-            let code = try HeadReader.identifier(try reader.operand(1, "code"), "code")
+            let code = try HeadReader.parseIdentifier(try reader.operand(at: 1, named: "code"), named: "code")
             var part = try BodyPart(reader)
             // Only PROGRESS names the status: the part of a FAILED can be resumed.
             part?.status = nil
             return .failed(
-                try reader.attempt(0), code: code, detail: detail, receivedBytes: received, unwantedBytes: unwanted,
+                try reader.attempt(at: 0), code: code, detail: detail, receivedBytes: received, unwantedBytes: unwanted,
                 part: part, repeats: repeats, retryAfterSeconds: retryAfter)
         case "PROGRESS":
             try reader.expectOperands(2)
-            let (received, total) = try HeadReader.progress(try reader.operand(1, "progress"))
+            let (received, total) = try HeadReader.parseProgress(try reader.operand(at: 1, named: "progress"))
             return .progress(
-                try reader.attempt(0), received: received, total: total, part: try BodyPart(reader),
+                try reader.attempt(at: 0), received: received, total: total, part: try BodyPart(reader),
                 checkpoint: try Checkpoint(reader, received: received))
         case "SLOTS":
             try reader.expectOperands(1)
-            let slots = try reader.operand(0, "number")
-            return .slots(try HeadReader.integer(slots, in: 1...WireLimits.slots, "SLOTS"))
+            let slots = try reader.operand(at: 0, named: "number")
+            return .slots(try HeadReader.parseInteger(slots, in: 1...WireLimits.slotsPerWorker, named: "SLOTS"))
         case "SANDBOX": return .sandbox(try SandboxParts(reader))
         case "PONG": return .pong
         case "BYE": return .bye
@@ -107,32 +108,32 @@ public enum WorkerMessage: Equatable, Sendable {
     public func encoded() -> [UInt8] {
         switch self {
         case .ready(let ready): return ready.encoded()
-        case .done(let completion): return completion.encoded()
+        case .completed(let completion): return completion.encoded()
         case .failed(
             let attempt, let code, let detail, let received, let unwanted, let part, let repeats, let retryAfter):
             var writer = HeadWriter("FAILED")
-            writer.operand(attempt)
-            writer.operand(code)
-            writer.field("detail", detail)
-            writer.field("received", received)
-            if unwanted > 0 { writer.field("unwanted", unwanted) }
-            if repeats > 0 { writer.field("repeats", repeats) }
-            writer.field("retry-after", retryAfter)
-            writer.field("file", part?.file)
+            writer.writeOperand(attempt)
+            writer.writeOperand(code)
+            writer.writeField("detail", detail)
+            writer.writeField("received", received)
+            if unwanted > 0 { writer.writeField("unwanted", unwanted) }
+            if repeats > 0 { writer.writeField("repeats", repeats) }
+            writer.writeField("retry-after", retryAfter)
+            writer.writeField("file", part?.fileName)
             return writer.finished(httpFields: part?.httpFields ?? [])
         case .progress(let attempt, let received, let total, let part, let checkpoint):
             var writer = HeadWriter("PROGRESS")
-            writer.operand(attempt)
-            writer.operand("\(received)/" + (total.map { String($0) } ?? "-"))
+            writer.writeOperand(attempt)
+            writer.writeOperand("\(received)/" + (total.map { String($0) } ?? "-"))
             // The optimizer of Swift 6.3.1 fails for `part?.file` beside `part?.status`.
             guard let part else { return writer.finished() }
-            writer.field("file", part.file)
-            writer.field("status", part.status)
-            writer.field("checkpoint", checkpoint?.description)
+            writer.writeField("file", part.fileName)
+            writer.writeField("status", part.status)
+            writer.writeField("checkpoint", checkpoint?.description)
             return writer.finished(httpFields: part.httpFields)
         case .slots(let slots):
             var writer = HeadWriter("SLOTS")
-            writer.operand(slots)
+            writer.writeOperand(slots)
             return writer.finished()
         case .sandbox(let parts): return parts.encoded()
         case .pong: return HeadWriter("PONG").finished()
@@ -147,7 +148,7 @@ public struct Ready: Equatable, Sendable {
     public static let version = "EARW/1"
 
     /// Maximum number of schemes of one worker.
-    public static let mostSchemes = 16
+    public static let maximumSchemes = 16
 
     /// Number of concurrent transfers, 1 to 10,000.
     public var slots: Int
@@ -156,13 +157,13 @@ public struct Ready: Equatable, Sendable {
     /// Process ID as the worker knows it, for reports only. Decisions use the kernel's value.
     public var pid: Int = 0
     /// Hexadecimal secret that proves that the worker is a child of the supervisor.
-    public var secret: String?
+    public var supervisorSecret: String?
     /// Whether a worker of schemes other than http and https accepts DRAIN.
     public var acceptsDrain = false
     /// Whether the worker supports HTTP/2.
     public var speaksHTTP2 = false
     /// Whether the worker opens no files that jobs name, and needs their content by FILE.
-    public var needsFiles = false
+    public var needsFileContents = false
     /// Principal whose requests the worker gets, as the gateway states it; nil for the administrator.
     public var principal: PrincipalName?
     /// Secret of the gateway, required with `principal`.
@@ -173,25 +174,25 @@ public struct Ready: Equatable, Sendable {
     }
 
     init(_ reader: HeadReader) throws(WireError) {
-        try reader.version(Self.version)
+        try reader.expectVersion(Self.version)
         slots = 0
         for (name, value) in reader.fields {
             switch name {
-            case "slots": slots = try HeadReader.integer(value, in: 1...WireLimits.slots, "slots")
+            case "slots": slots = try HeadReader.parseInteger(value, in: 1...WireLimits.slotsPerWorker, named: "slots")
             case "schemes": schemes = value.string.split(separator: " ").map { String($0) }
-            case "pid": pid = try HeadReader.integer(value, in: 0...Int(Int32.max), "pid")
-            case "secret": secret = try HeadReader.identifier(value, "secret")
-            case "drain": acceptsDrain = try HeadReader.flag(value, "drain")
-            case "files": needsFiles = try HeadReader.flag(value, "files")
-            case "http2": speaksHTTP2 = try HeadReader.flag(value, "http2")
-            case "principal": principal = try HeadReader.principal(value)
-            case "proof": proof = try HeadReader.proof(value)
+            case "pid": pid = try HeadReader.parseInteger(value, in: 0...Int(Int32.max), named: "pid")
+            case "secret": supervisorSecret = try HeadReader.parseIdentifier(value, named: "secret")
+            case "drain": acceptsDrain = try HeadReader.parseFlag(value, named: "drain")
+            case "files": needsFileContents = try HeadReader.parseFlag(value, named: "files")
+            case "http2": speaksHTTP2 = try HeadReader.parseFlag(value, named: "http2")
+            case "principal": principal = try HeadReader.parsePrincipal(value)
+            case "proof": proof = try HeadReader.parseGatewayProof(value)
             default: break
             }
         }
         guard slots > 0 else { throw WireError(.badMessage, "READY lacks its slots") }
-        guard schemes.count <= Self.mostSchemes else {
-            throw WireError(.limit, "READY lists more than \(Self.mostSchemes) schemes")
+        guard schemes.count <= Self.maximumSchemes else {
+            throw WireError(.limitExceeded, "READY lists more than \(Self.maximumSchemes) schemes")
         }
         guard schemes.allSatisfy(Self.isScheme) else {
             throw WireError(
@@ -209,16 +210,16 @@ public struct Ready: Equatable, Sendable {
 
     func encoded() -> [UInt8] {
         var writer = HeadWriter("READY")
-        writer.operand(Self.version)
-        writer.field("slots", slots)
-        writer.field("schemes", schemes.joined(separator: " "))
-        writer.field("pid", pid)
-        writer.field("secret", secret)
-        writer.field("drain", if: acceptsDrain, "yes")
-        writer.field("http2", if: speaksHTTP2, "yes")
-        writer.field("files", if: needsFiles, "yes")
-        writer.field("principal", principal?.description)
-        writer.field("proof", proof?.description)
+        writer.writeOperand(Self.version)
+        writer.writeField("slots", slots)
+        writer.writeField("schemes", schemes.joined(separator: " "))
+        writer.writeField("pid", pid)
+        writer.writeField("secret", supervisorSecret)
+        writer.writeField("drain", if: acceptsDrain, "yes")
+        writer.writeField("http2", if: speaksHTTP2, "yes")
+        writer.writeField("files", if: needsFileContents, "yes")
+        writer.writeField("principal", principal?.description)
+        writer.writeField("proof", proof?.description)
         return writer.finished()
     }
 }
@@ -228,20 +229,20 @@ public struct Completion: Equatable, Sendable {
     public var attempt: AttemptID
     /// Status code, 200 to 999.
     public var status: Int
-    /// Decoded length of the body in bytes, at most `WireLimits.bodyBytes`.
-    public var length = 0
+    /// Decoded length of the body in bytes, at most `WireLimits.responseBodyBytes`.
+    public var bodyByteCount = 0
     /// SHA-256 of the decoded body.
     public var sha256: String?
     /// Base name in the spool; nil if the body is in the second frame or empty.
-    public var file: String?
+    public var fileName: String?
     /// Whether the body starts with the partial body of the JOB. The status is then 200. The fields are those of the
     /// 206 that brought the rest, or empty.
     public var isResumed = false
     /// Whether the body was omitted, because it belongs to a redirect or an error page and is not needed or too large.
-    public var isCut = false
+    public var isBodyOmitted = false
     public var elapsedMilliseconds = 0
-    /// Number of times that the worker sent the request again within the attempt, at most `WireLimits.repeats`.
-    public var repeats = 0
+    /// Number of times that the worker sent the request again within the attempt, at most `WireLimits.repeatsPerAttempt`.
+    public var repeatCount = 0
     /// Response header fields, separated by LF.
     public var httpFields: [UInt8] = []
 
@@ -250,8 +251,9 @@ public struct Completion: Equatable, Sendable {
     @inline(never)
     static func decoded(_ reader: HeadReader) throws(WireError) -> Completion {
         try reader.expectOperands(2)
-        let attempt = try reader.attempt(0)
-        var completion = Completion(attempt: attempt, status: try HeadReader.status(try reader.operand(1, "status")))
+        let attempt = try reader.attempt(at: 0)
+        var completion = Completion(
+            attempt: attempt, status: try HeadReader.parseStatus(try reader.operand(at: 1, named: "status")))
         completion.httpFields = reader.httpFields
         try completion.setFields(reader)
         return completion
@@ -261,29 +263,32 @@ public struct Completion: Equatable, Sendable {
     private mutating func setFields(_ reader: HeadReader) throws(WireError) {
         for (name, value) in reader.fields {
             switch name {
-            case "length": length = try HeadReader.integer(value, in: 0...WireLimits.bodyBytes, "length")
-            case "sha-256": sha256 = try HeadReader.sha256(value, "sha-256")
-            case "file": file = try Self.baseName(value.string)
-            case "resumed": isResumed = try HeadReader.flag(value, "resumed")
-            case "cut": isCut = try HeadReader.flag(value, "cut")
-            case "elapsed-ms": elapsedMilliseconds = try HeadReader.count(value, "elapsed-ms")
-            case "repeats": repeats = try HeadReader.integer(value, in: 0...WireLimits.repeats, "repeats")
+            case "length":
+                bodyByteCount = try HeadReader.parseInteger(
+                    value, in: 0...WireLimits.responseBodyBytes, named: "length")
+            case "sha-256": sha256 = try HeadReader.parseSHA256(value, named: "sha-256")
+            case "file": fileName = try Self.checkedBaseName(value.string)
+            case "resumed": isResumed = try HeadReader.parseFlag(value, named: "resumed")
+            case "cut": isBodyOmitted = try HeadReader.parseFlag(value, named: "cut")
+            case "elapsed-ms": elapsedMilliseconds = try HeadReader.parseCount(value, named: "elapsed-ms")
+            case "repeats":
+                repeatCount = try HeadReader.parseInteger(value, in: 0...WireLimits.repeatsPerAttempt, named: "repeats")
             default: break
             }
         }
     }
 
-    /// Throws an error unless `length` describes the second frame, which has `bodyBytes` bytes. The broker compares the
+    /// Throws an error unless `bodyByteCount` describes the second frame, which has `bodyBytes` bytes. The broker compares the
     /// length of a file with the file.
-    fileprivate func check(bodyBytes: Int) throws(WireError) {
-        if bodyBytes > 0, file != nil { throw WireError(.badMessage, "the body is frame 2 or a file, not both") }
-        guard file != nil || bodyBytes == length else {
-            throw WireError(.badMessage, "length is \(length), and frame 2 has \(bodyBytes) bytes")
+    fileprivate func checkLength(bodyBytes: Int) throws(WireError) {
+        if bodyBytes > 0, fileName != nil { throw WireError(.badMessage, "the body is frame 2 or a file, not both") }
+        guard fileName != nil || bodyBytes == bodyByteCount else {
+            throw WireError(.badMessage, "length is \(bodyByteCount), and frame 2 has \(bodyBytes) bytes")
         }
     }
 
     /// Returns a valid base name. No other form may refer to the spool.
-    fileprivate static func baseName(_ text: String) throws(WireError) -> String {
+    fileprivate static func checkedBaseName(_ text: String) throws(WireError) -> String {
         guard (1...200).contains(text.utf8.count), text.utf8.first != Ascii.dot,
             text.utf8.allSatisfy({ $0.isVisible && $0 != Ascii.slash })
         else {
@@ -294,15 +299,15 @@ public struct Completion: Equatable, Sendable {
 
     func encoded() -> [UInt8] {
         var writer = HeadWriter("DONE", capacity: 192 + httpFields.count)
-        writer.operand(attempt)
-        writer.operand(status)
-        writer.field("length", length)
-        writer.field("sha-256", sha256)
-        writer.field("file", file)
-        writer.field("resumed", if: isResumed, "yes")
-        writer.field("cut", if: isCut, "yes")
-        writer.field("elapsed-ms", elapsedMilliseconds)
-        if repeats > 0 { writer.field("repeats", repeats) }
+        writer.writeOperand(attempt)
+        writer.writeOperand(status)
+        writer.writeField("length", bodyByteCount)
+        writer.writeField("sha-256", sha256)
+        writer.writeField("file", fileName)
+        writer.writeField("resumed", if: isResumed, "yes")
+        writer.writeField("cut", if: isBodyOmitted, "yes")
+        writer.writeField("elapsed-ms", elapsedMilliseconds)
+        if repeatCount > 0 { writer.writeField("repeats", repeatCount) }
         return writer.finished(httpFields: httpFields)
     }
 }
@@ -317,7 +322,7 @@ extension Completion {
 /// File of a growing body, as reported by a worker.
 public struct BodyPart: Equatable, Sendable {
     /// Base name in the spool.
-    public var file: String
+    public var fileName: String
     /// Fields of the response that the body belongs to, separated by LF. Sent once, and only for a 200 whose body a
     /// later attempt may continue, or with `status`.
     public var httpFields: [UInt8] = []
@@ -325,16 +330,16 @@ public struct BodyPart: Equatable, Sendable {
     /// otherwise.
     public var status: Int?
 
-    public init(file: String, httpFields: [UInt8] = [], status: Int? = nil) {
-        self.file = file
+    public init(fileName: String, httpFields: [UInt8] = [], status: Int? = nil) {
+        self.fileName = fileName
         self.httpFields = httpFields
         self.status = status
     }
 
     init?(_ reader: HeadReader) throws(WireError) {
         guard let name = reader.fields["file"] else { return nil }
-        file = try Completion.baseName(name.string)
-        status = try reader.fields["status"].map(HeadReader.status)
+        fileName = try Completion.checkedBaseName(name.string)
+        status = try reader.fields["status"].map(HeadReader.parseStatus)
         httpFields = reader.httpFields
     }
 }
@@ -344,7 +349,7 @@ extension Checkpoint {
     fileprivate init?(_ reader: HeadReader, received: Int) throws(WireError) {
         guard let text = reader.fields["checkpoint"]?.string else { return nil }
         guard reader.fields["file"] != nil else { throw WireError(.badMessage, "a checkpoint needs its file") }
-        guard let checkpoint = Checkpoint(text), checkpoint.bytes <= received else {
+        guard let checkpoint = Checkpoint(text), checkpoint.byteCount <= received else {
             throw WireError(.badMessage, "checkpoint must be a number of received bytes, a space and their SHA-256")
         }
         self = checkpoint

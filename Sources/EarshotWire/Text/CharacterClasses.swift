@@ -32,7 +32,7 @@ extension UInt8 {
     }
 
     /// tchar: a byte permitted in field names and methods, RFC 9110, section 5.6.2.
-    @inlinable package var isToken: Bool {
+    @inlinable package var isTokenByte: Bool {
         if isLetter || isDigit { return true }
         return switch self {
         case UInt8(ascii: "!"), UInt8(ascii: "#"), UInt8(ascii: "$"), UInt8(ascii: "%"), UInt8(ascii: "&"),

@@ -2,19 +2,19 @@
 package struct JSONText {
     package private(set) var bytes: [UInt8] = []
     private var needsComma = false
-    private let isEscaped: (Unicode.Scalar) -> Bool
+    private let needsEscape: (Unicode.Scalar) -> Bool
 
     /// - Parameter isEscaped: whether a character of a text becomes an escape; C0 controls must.
     package init(escaping isEscaped: @escaping (Unicode.Scalar) -> Bool = { $0.value < 0x20 }) {
-        self.isEscaped = isEscaped
+        self.needsEscape = isEscaped
     }
 
-    package mutating func list(_ body: (inout JSONText) -> Void) { nest("[", "]", body) }
+    package mutating func list(_ body: (inout JSONText) -> Void) { writeNested("[", "]", body) }
 
-    package mutating func object(_ body: (inout JSONText) -> Void) { nest("{", "}", body) }
+    package mutating func object(_ body: (inout JSONText) -> Void) { writeNested("{", "}", body) }
 
     package mutating func array<Items: Sequence>(_ items: Items, _ body: (inout JSONText, Items.Element) -> Void) {
-        nest("[", "]") { json in for item in items { body(&json, item) } }
+        writeNested("[", "]") { json in for item in items { body(&json, item) } }
     }
 
     package mutating func member(_ name: String, _ body: (inout JSONText) -> Void) {
@@ -28,18 +28,18 @@ package struct JSONText {
     package mutating func member(_ name: String, _ text: String) { member(name) { $0.value(text) } }
     package mutating func member(_ name: String, _ truth: Bool) { member(name) { $0.value(truth) } }
 
-    package mutating func value(_ number: Int) { value(number: String(number)) }
-    package mutating func value(_ truth: Bool) { value(number: truth ? "true" : "false") }
+    package mutating func value(_ number: Int) { value(literal: String(number)) }
+    package mutating func value(_ truth: Bool) { value(literal: truth ? "true" : "false") }
 
     /// Writes a number, or another value without quotation marks, as it is.
-    package mutating func value(number: String) {
-        separate()
-        bytes += number.utf8
+    package mutating func value(literal: String) {
+        separateElements()
+        bytes += literal.utf8
     }
 
     package mutating func value(_ text: String) {
-        separate()
-        Self.append(text, to: &bytes, escaping: isEscaped)
+        separateElements()
+        Self.append(text, to: &bytes, escaping: needsEscape)
     }
 
     /// Returns a text in quotation marks.
@@ -76,8 +76,9 @@ package struct JSONText {
         }
     }
 
-    private mutating func nest(_ open: Unicode.Scalar, _ close: Unicode.Scalar, _ body: (inout JSONText) -> Void) {
-        separate()
+    private mutating func writeNested(_ open: Unicode.Scalar, _ close: Unicode.Scalar, _ body: (inout JSONText) -> Void)
+    {
+        separateElements()
         bytes.append(UInt8(ascii: open))
         needsComma = false
         body(&self)
@@ -85,7 +86,7 @@ package struct JSONText {
         needsComma = true
     }
 
-    private mutating func separate() {
+    private mutating func separateElements() {
         if needsComma { bytes.append(UInt8(ascii: ",")) }
         needsComma = true
     }

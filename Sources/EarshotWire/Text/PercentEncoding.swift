@@ -1,7 +1,7 @@
 /// Percent-encoding (RFC 3986, section 2.1), for URLs, file names and words of heads.
 package enum PercentEncoding {
     /// Appends the escape of a byte, in upper case.
-    package static func append(_ byte: UInt8, to text: inout [UInt8]) {
+    package static func appendEscape(of byte: UInt8, to text: inout [UInt8]) {
         text.append(UInt8(ascii: "%"))
         for digit in [byte >> 4, byte & 15] { text.append(digit < 10 ? 0x30 + digit : 0x37 + digit) }
     }
@@ -10,7 +10,7 @@ package enum PercentEncoding {
     package static func encoded(_ text: some Sequence<UInt8>, where isPermitted: (UInt8) -> Bool) -> String {
         var encoded: [UInt8] = []
         for byte in text {
-            if isPermitted(byte) { encoded.append(byte) } else { append(byte, to: &encoded) }
+            if isPermitted(byte) { encoded.append(byte) } else { appendEscape(of: byte, to: &encoded) }
         }
         return String(decoding: encoded, as: UTF8.self)
     }

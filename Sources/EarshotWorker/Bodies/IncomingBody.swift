@@ -11,7 +11,7 @@ struct IncomingBody: ~Copyable {
     /// Reason to abandon the body.
     enum Fault: Error, Equatable {
         /// Larger than the limit for its use, but within the limit of the request.
-        case tooLargeForUse
+        case tooLargeForBodyUse
         case tooLarge
         /// The file could not be created or written.
         case spoolFailed(SystemError)
@@ -21,47 +21,47 @@ struct IncomingBody: ~Copyable {
     private let attempt: AttemptID
     private let terms: Terms
     /// Whether the attempt was lent a partial body, whose file has the usual name.
-    private let isContinuation: Bool
+    private let continuesPartialBody: Bool
     /// Number of decoded bytes so far; 0 once the body is handed over or deleted.
     private(set) var count = 0
     /// Maximum body size of the request, in bytes.
-    private(set) var maxBytes: Int
+    private(set) var maximumBodyBytes: Int
     /// Maximum size of the body of an error page or a followed redirect, in bytes; no limit for a result.
-    private var useBytes = Int.max
-    private var memory: [UInt8] = []
+    private var maximumUseBytes = Int.max
+    private var memoryBytes: [UInt8] = []
     /// Expected length of the body in bytes, for which memory is reserved.
     private var expectedBytes = 0
     private var file: SpoolFile?
     /// Nil while a thread owns it.
     private var hash: SHA256? = SHA256()
     /// Number of hashed bytes.
-    private var hashedCount = 0
+    private var hashedByteCount = 0
     /// Decoder of the content coding; nil for a body that is stored unchanged.
     private var decoder: BodyDecoder?
     /// The running task of a hash thread; nil without one.
-    private var hashing: PartHasher.Task?
+    private var runningHashTask: PartHasher.Task?
     /// Checkpoint that no PROGRESS has reported; nil without one.
-    var checkpoint: Checkpoint?
+    var unreportedCheckpoint: Checkpoint?
     /// Length and time of the last checkpoint, at first 0 and the time of the first hash thread; nil before it.
     private var lastCheckpoint: (bytes: Int, time: LoopTime)?
 
     init(of attempt: AttemptID, _ terms: Terms, maxBytes: Int, isContinuation: Bool = false) {
         self.attempt = attempt
         self.terms = terms
-        self.maxBytes = maxBytes
-        self.isContinuation = isContinuation
+        self.maximumBodyBytes = maxBytes
+        self.continuesPartialBody = isContinuation
     }
 
     /// Continues the file of a lent part, whose bytes the hash covers.
-    mutating func resume(_ file: SpoolFile, _ hash: consuming SHA256, count: Int) {
+    mutating func resumePartialBody(_ file: SpoolFile, hash: consuming SHA256, count: Int) {
         self.file = file
         self.hash = consume hash
         self.count = count
-        hashedCount = count
+        hashedByteCount = count
     }
 
     /// Sets the decoder, before the first byte.
-    mutating func decode(with decoder: consuming BodyDecoder) { self.decoder = consume decoder }
+    mutating func setDecoder(_ decoder: consuming BodyDecoder) { self.decoder = consume decoder }
 
     /// Base name of the body's file; nil while the body is in memory.
     var fileName: String? { file?.name }
@@ -69,14 +69,16 @@ struct IncomingBody: ~Copyable {
     // MARK: Limits
 
     /// Limits the body of an error page or a followed redirect.
-    mutating func lowerLimit(to bytes: Int) { useBytes = bytes }
+    mutating func limitUseBytes(to bytes: Int) { maximumUseBytes = bytes }
 
     /// Raises the maximum body size; nil removes it.
-    mutating func raise(to maximum: Int?) { maxBytes = max(maxBytes, maximum ?? .max) }
+    mutating func raiseMaximumBodyBytes(to maximum: Int?) { maximumBodyBytes = max(maximumBodyBytes, maximum ?? .max) }
 
     /// Sets the expected length, for which memory is reserved at the first bytes if the body may stay in memory. A
     /// growing array would be copied repeatedly.
-    mutating func expect(_ bytes: Int) { expectedBytes = min(bytes, terms.inlineBytes, Limits.reservedBytes) }
+    mutating func reserveCapacity(expectedBytes bytes: Int) {
+        expectedBytes = min(bytes, terms.maximumInlineBodyBytes, Limits.maximumReservedBodyBytes)
+    }
 
     // MARK: Bytes
 
@@ -84,59 +86,60 @@ struct IncomingBody: ~Copyable {
     var isEncoded: Bool { decoder != nil }
 
     /// Whether bytes remain to be decoded.
-    var hasWork: Bool {
+    var hasUndecodedBytes: Bool {
         switch decoder {
-        case .some(let decoder): decoder.hasWork
+        case .some(let decoder): decoder.hasUndecodedBytes
         case nil: false
         }
     }
 
     /// Whether the body may end here according to its content coding.
-    var isAtEnd: Bool {
+    var mayEndHere: Bool {
         switch decoder {
-        case .some(let decoder): decoder.isAtEnd
+        case .some(let decoder): decoder.mayEndHere
         case nil: true
         }
     }
 
     /// Whether the ratio of decoded to encoded bytes exceeds the limit.
-    var isOverRatio: Bool {
+    var exceedsDecodingRatio: Bool {
         switch decoder {
-        case .some(let decoder): decoder.isOverRatio
+        case .some(let decoder): decoder.exceedsDecodingRatio
         case nil: false
         }
     }
 
     /// Stores decoded bytes. After a fault the body is incomplete and must be dropped.
     mutating func append(_ bytes: Span<UInt8>) throws(Fault) {
-        guard bytes.count <= maxBytes - count else { throw .tooLarge }
-        guard bytes.count <= useBytes - count else { throw .tooLargeForUse }
+        guard bytes.count <= maximumBodyBytes - count else { throw .tooLarge }
+        guard bytes.count <= maximumUseBytes - count else { throw .tooLargeForBodyUse }
         do throws(SystemError) {
             if file == nil {
-                if count + bytes.count <= terms.inlineBytes { remember(bytes) } else { try spill() }
+                if count + bytes.count <= terms.maximumInlineBodyBytes { appendToMemory(bytes) } else { try spill() }
             }
             try file?.write(bytes)
         } catch {
             throw .spoolFailed(error)
         }
-        if hashedCount == count, file == nil || count + bytes.count <= Limits.ownHashBytes {
+        if hashedByteCount == count, file == nil || count + bytes.count <= Limits.inlineHashedPrefixBytes {
             hash?.update(bytes)
-            hashedCount += bytes.count
+            hashedByteCount += bytes.count
         }
         count += bytes.count
     }
 
-    private mutating func remember(_ bytes: Span<UInt8>) {
-        if count == 0 { memory.reserveCapacity(expectedBytes) }
-        unsafe bytes.withUnsafeBufferPointer { unsafe memory.append(contentsOf: $0) }
+    private mutating func appendToMemory(_ bytes: Span<UInt8>) {
+        if count == 0 { memoryBytes.reserveCapacity(expectedBytes) }
+        unsafe bytes.withUnsafeBufferPointer { unsafe memoryBytes.append(contentsOf: $0) }
     }
 
     /// Moves the bytes so far from memory to a new file. It is called again only if it throws.
     private mutating func spill() throws(SystemError) {
         guard let spool = terms.spool else { throw SystemError("no spool", number: ENOENT) }
-        let made = try SpoolFile(SpoolName.part(of: attempt, pid: getpid(), isContinuation: isContinuation), in: spool)
-        try made.write(memory.span)
-        memory = []
+        let made = try SpoolFile(
+            SpoolName.partFile(of: attempt, pid: getpid(), isContinuation: continuesPartialBody), in: spool)
+        try made.write(memoryBytes.span)
+        memoryBytes = []
         file = made
     }
 
@@ -144,7 +147,7 @@ struct IncomingBody: ~Copyable {
     /// body stays in memory, up to its limit.
     mutating func moveToFile() { if file == nil, count > 0 { try? spill() } }
 
-    /// Creates the file of an empty body for another writer, which reports the growth by `bodyGrew(to:)`.
+    /// Creates the file of an empty body for another writer, which reports the growth by `recordFileGrowth(to:)`.
     ///
     /// - Returns: A descriptor of the file, which the caller closes.
     mutating func openFile() throws(SystemError) -> Int32 {
@@ -155,10 +158,10 @@ struct IncomingBody: ~Copyable {
     }
 
     /// Records that the first `bytes` bytes of the body are in its file.
-    mutating func bodyGrew(to bytes: Int) { count = bytes }
+    mutating func recordFileGrowth(to bytes: Int) { count = bytes }
 
     /// Appends encoded bytes. Earlier bytes must already be decoded.
-    mutating func append(encoded bytes: Span<UInt8>) { decoder?.add(bytes) }
+    mutating func append(encoded bytes: Span<UInt8>) { decoder?.appendEncoded(bytes) }
 
     /// Decodes about `room` bytes.
     ///
@@ -166,16 +169,16 @@ struct IncomingBody: ~Copyable {
     /// - Returns: The remaining room.
     mutating func decode(atMost room: Int, into buffer: inout [UInt8]) throws(Fault) -> Int {
         var room = room
-        while room > 0, hasWork, let (produced, work) = try step(into: &buffer) {
-            room -= max(work, Limits.leastStepBytes)
+        while room > 0, hasUndecodedBytes, let (produced, work) = try decodeStep(into: &buffer) {
+            room -= max(work, Limits.minimumDecodingStepBytes)
             if produced > 0 { try append(buffer.span.extracting(0..<produced)) }
         }
         return room
     }
 
-    private mutating func step(into buffer: inout [UInt8]) throws(Fault) -> (produced: Int, work: Int)? {
+    private mutating func decodeStep(into buffer: inout [UInt8]) throws(Fault) -> (produced: Int, work: Int)? {
         do throws(BodyDecoder.Fault) {
-            return try decoder?.step(into: &buffer)
+            return try decoder?.decodeStep(into: &buffer)
         } catch {
             throw .decoding(error)
         }
@@ -184,20 +187,22 @@ struct IncomingBody: ~Copyable {
     // MARK: The hash of a large body
 
     /// Whether all bytes so far are hashed. Those in memory always are.
-    var isHashed: Bool { file == nil || hash != nil && hashedCount == count }
+    var isHashed: Bool { file == nil || hash != nil && hashedByteCount == count }
 
     /// Whether enough unhashed bytes exist to start a thread.
-    var hasHashWork: Bool { hash != nil && count - hashedCount >= Limits.hashStepBytes }
+    var hasEnoughBytesToHash: Bool { hash != nil && count - hashedByteCount >= Limits.minimumHashRangeBytes }
 
     /// Returns whether the next hash thread should make a checkpoint. Must be called for the first one, too.
     mutating func needsCheckpoint(now: LoopTime) -> Bool {
         let last = lastCheckpoint ?? (0, now)
         lastCheckpoint = last
-        guard count - last.bytes >= Limits.checkpointBytes, now.since(last.time) >= Limits.checkpointInterval else {
+        guard count - last.bytes >= Limits.minimumCheckpointDistanceBytes,
+            now.since(last.time) >= Limits.minimumCheckpointInterval
+        else {
             return false
         }
         // To write so much takes the disk longer than the network takes to bring it.
-        guard count - last.bytes <= Limits.mostUnsyncedBytes else {
+        guard count - last.bytes <= Limits.maximumUnsyncedBytes else {
             lastCheckpoint = (count, now)
             return false
         }
@@ -208,31 +213,32 @@ struct IncomingBody: ~Copyable {
     ///
     /// - Parameters:
     ///   - isLast: Whether the body is complete, so that a small rest is hashed too.
-    ///   - syncs: Whether the thread makes a checkpoint.
-    mutating func hash(on hasher: PartHasher, isLast: Bool, syncs: Bool = false) throws(SystemError) {
-        guard isLast ? !isHashed : hasHashWork, let file, let hash = hash.take() else { return }
-        hashing = try hasher.hash(file.descriptor, hashedCount..<count, continuing: hash, for: attempt, syncs: syncs)
+    ///   - makesCheckpoint: Whether the thread makes a checkpoint.
+    mutating func startHashing(on hasher: PartHasher, isLast: Bool, makesCheckpoint: Bool = false) throws(SystemError) {
+        guard isLast ? !isHashed : hasEnoughBytesToHash, let file, let hash = hash.take() else { return }
+        runningHashTask = try hasher.hash(
+            file.descriptor, hashedByteCount..<count, continuing: hash, for: attempt, syncs: makesCheckpoint)
     }
 
     /// Takes the result of a hash thread. The result of another task is ignored.
     ///
     /// - Returns: false if the thread could not read the file.
-    mutating func hashed(_ task: PartHasher.Task, now: LoopTime) -> Bool {
-        guard task === hashing else { return true }
-        hashing = nil
+    mutating func receiveHash(from task: PartHasher.Task, now: LoopTime) -> Bool {
+        guard task === runningHashTask else { return true }
+        runningHashTask = nil
         guard let hash = task.takeHash() else { return false }
         self.hash = consume hash
-        hashedCount = task.range.upperBound
+        hashedByteCount = task.range.upperBound
         if let checkpoint = task.checkpoint {
-            self.checkpoint = checkpoint
-            lastCheckpoint = (checkpoint.bytes, now)
+            self.unreportedCheckpoint = checkpoint
+            lastCheckpoint = (checkpoint.byteCount, now)
         }
         return true
     }
 
     mutating func stopHashing() {
-        hashing?.cancel()
-        hashing = nil
+        runningHashTask?.cancel()
+        runningHashTask = nil
     }
 
     // MARK: The end
@@ -243,26 +249,26 @@ struct IncomingBody: ~Copyable {
     /// - Returns: The bytes of a body in memory; nil for an empty one.
     mutating func finish(into completion: inout Completion) throws(Refusal) -> [UInt8]? {
         guard isHashed, let hash = hash.take() else { preconditionFailure("\(attempt) ends before its hash") }
-        do throws(SystemError) { try file?.keepFile() } catch { throw Refusal(spool: error) }
-        completion.length = count
+        do throws(SystemError) { try file?.completeFile() } catch { throw Refusal(spoolError: error) }
+        completion.bodyByteCount = count
         completion.sha256 = hash.finalize().hex
-        completion.file = file?.name
+        completion.fileName = file?.name
         defer { discard() }
-        return memory.isEmpty ? nil : memory
+        return memoryBytes.isEmpty ? nil : memoryBytes
     }
 
     /// Leaves the file of an incomplete body to the broker.
     ///
     /// - Returns: Its name; nil if there is none.
-    mutating func leavePart() -> String? {
+    mutating func handOverPartialFile() -> String? {
         defer { discard() }
-        guard let file, file.leaveFile() else { return nil }
+        guard let file, file.closeWithoutDeleting() else { return nil }
         return file.name
     }
 
     /// Deletes the body.
     mutating func discard() {
         stopHashing()
-        (memory, file, count, hashedCount) = ([], nil, 0, 0)
+        (memoryBytes, file, count, hashedByteCount) = ([], nil, 0, 0)
     }
 }

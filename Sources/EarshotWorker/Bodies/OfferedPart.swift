@@ -12,31 +12,33 @@ final class OfferedPart {
     let file: SpoolFile
     let partialBody: PartialBody
     /// SHA-256 that the part must have; nil if it needs no check.
-    private let sha256: String?
+    private let expectedSHA256: String?
     /// Nil until all bytes of the part are hashed.
-    private var hash: SHA256?
+    private var completedHash: SHA256?
 
     /// Nil if the file does not match the broker's description, or the validator cannot be used.
     init?(_ job: Job, in spool: SpoolFolder) {
         guard let resume = job.resume,
             let validator = Validator(ifRange: resume.validator, now: Int64(time(nil))),
-            let file = try? SpoolFile(SpoolName.part(of: job.attempt, pid: getpid()), in: spool, behind: resume.bytes)
+            let file = try? SpoolFile(
+                SpoolName.partFile(of: job.attempt, pid: getpid()), in: spool, resumingAt: resume.availableBytes)
         else { return nil }
         self.file = file
-        sha256 = resume.sha256
+        expectedSHA256 = resume.sha256
         partialBody = PartialBody(
-            keptBytes: Int64(resume.bytes), totalBytes: resume.total.map { Int64($0) }, validator: validator)
+            keptBytes: Int64(resume.availableBytes), totalBytes: resume.totalBytes.map { Int64($0) },
+            validator: validator)
     }
 
     /// Takes the hash of all bytes of the part.
     ///
     /// - Returns: false if the bytes are not those of the broker's description.
-    func hashed(_ hash: consuming SHA256) -> Bool {
-        if let sha256, hash.copy().finalize().hex != sha256 { return false }
-        self.hash = consume hash
+    func verifyHash(_ hash: consuming SHA256) -> Bool {
+        if let expectedSHA256, hash.copy().finalize().hex != expectedSHA256 { return false }
+        self.completedHash = consume hash
         return true
     }
 
     /// Returns the hash of the part; nil if it is not hashed. Can be called once.
-    func takeHash() -> SHA256? { hash.take() }
+    func takeHash() -> SHA256? { completedHash.take() }
 }

@@ -16,16 +16,16 @@ final class PartHasher {
         fileprivate let descriptor: Int32
         private let isCancelled = Atomic(false)
         /// Whether the thread makes a checkpoint.
-        private let syncs: Bool
+        private let makesCheckpoint: Bool
         private let finishedCheckpoint = Mutex<Checkpoint?>(nil)
         /// Covers all bytes before the range until the thread takes it, and the range as well once the thread is done.
         private let hash: Mutex<SHA256?>
 
         fileprivate init(
-            _ attempt: AttemptID, _ descriptor: Int32, _ range: Range<Int>, continuing hash: consuming sending SHA256,
-            syncs: Bool
+            attempt: AttemptID, descriptor: Int32, range: Range<Int>, continuing hash: consuming sending SHA256,
+            makesCheckpoint: Bool
         ) {
-            self.syncs = syncs
+            self.makesCheckpoint = makesCheckpoint
             self.attempt = attempt
             self.descriptor = descriptor
             self.range = range
@@ -42,9 +42,9 @@ final class PartHasher {
         var checkpoint: Checkpoint? { finishedCheckpoint.withLock { $0 } }
 
         /// Hashes the range, on a background thread.
-        fileprivate func work() {
+        fileprivate func hashRange() {
             var hash = takeHash()
-            var buffer = [UInt8](repeating: 0, count: min(Limits.hashPieceBytes, range.count))
+            var buffer = [UInt8](repeating: 0, count: min(Limits.hashReadBytes, range.count))
             var done = range.lowerBound
             while done < range.upperBound, !isCancelled.load(ordering: .relaxed) {
                 let wanted = min(buffer.count, range.upperBound - done)
@@ -57,51 +57,53 @@ final class PartHasher {
                 done += count
             }
             if done == range.upperBound {
-                if syncs, !isCancelled.load(ordering: .relaxed), fdatasync(descriptor) == 0 { makeCheckpoint(hash) }
+                if makesCheckpoint, !isCancelled.load(ordering: .relaxed), fdatasync(descriptor) == 0 {
+                    recordCheckpoint(hash)
+                }
                 self.hash.withLock { $0 = hash.take() }
             }
             close(descriptor)
         }
 
-        private func makeCheckpoint(_ hash: borrowing SHA256?) {
+        private func recordCheckpoint(_ hash: borrowing SHA256?) {
             switch hash {
             case .some(let hash):
                 let digest = hash.copy().finalize()
-                finishedCheckpoint.withLock { $0 = Checkpoint(bytes: range.upperBound, sha256: digest.hex) }
+                finishedCheckpoint.withLock { $0 = Checkpoint(byteCount: range.upperBound, sha256: digest.hex) }
             case nil: break
             }
         }
     }
 
-    private let mailbox: Mailbox<Task>
+    private let finishedTaskMailbox: Mailbox<Task>
     private let loop: EventLoop
     private var registration: EventLoop.Registration?
-    private var waiting: Deque<Task> = []
-    private var running = 0
-    private var finished: [Task] = []
+    private var waitingTasks: Deque<Task> = []
+    private var runningTaskCount = 0
+    private var finishedTasks: [Task] = []
 
     init(_ loop: EventLoop) throws(SystemError) {
         self.loop = loop
-        mailbox = try Mailbox()
-        registration = try loop.add(mailbox.descriptor, .readable) { [weak self] _ in
+        finishedTaskMailbox = try Mailbox()
+        registration = try loop.add(finishedTaskMailbox.descriptor, .readable) { [weak self] _ in
             guard let self else { return }
-            let tasks = mailbox.takeAll()
-            running -= tasks.count
-            finished += tasks
-            start()
+            let tasks = finishedTaskMailbox.takeAll()
+            runningTaskCount -= tasks.count
+            finishedTasks += tasks
+            startWaitingTasks()
         }
     }
 
     deinit {
         if let registration { loop.remove(registration) }
-        for task in waiting { close(task.descriptor) }
+        for task in waitingTasks { close(task.descriptor) }
     }
 
     /// Removes and returns the finished tasks, including cancelled ones.
-    func takeFinished() -> [Task] {
-        guard !finished.isEmpty else { return [] }
-        defer { finished = [] }
-        return finished
+    func takeFinishedTasks() -> [Task] {
+        guard !finishedTasks.isEmpty else { return [] }
+        defer { finishedTasks = [] }
+        return finishedTasks
     }
 
     /// Starts hashing a range of an open file on a thread. The task keeps a duplicate of the descriptor.
@@ -114,19 +116,19 @@ final class PartHasher {
     ) throws(SystemError) -> Task {
         let copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
         guard copy >= 0 else { throw SystemError("dup spool file", number: errno) }
-        let task = Task(attempt, copy, range, continuing: hash, syncs: syncs)
-        waiting.append(task)
-        start()
+        let task = Task(attempt: attempt, descriptor: copy, range: range, continuing: hash, makesCheckpoint: syncs)
+        waitingTasks.append(task)
+        startWaitingTasks()
         return task
     }
 
-    private func start() {
-        while running < Limits.hashThreads, let task = waiting.popFirst() {
-            running += 1
-            let mailbox = mailbox
+    private func startWaitingTasks() {
+        while runningTaskCount < Limits.hashThreads, let task = waitingTasks.popFirst() {
+            runningTaskCount += 1
+            let mailbox = finishedTaskMailbox
             do throws(SystemError) {
                 try BackgroundThread.run {
-                    task.work()
+                    task.hashRange()
                     mailbox.put(task)
                 }
             } catch {

@@ -10,9 +10,9 @@ final class SpoolFile {
     private let folder: SpoolFolder
     /// -1 once closed.
     private(set) var descriptor: Int32
-    private var isKept = false
+    private var isFileKept = false
     /// Bytes that may be written before the free space is checked again.
-    private var roomBytes = 0
+    private var bytesUntilSpaceCheck = 0
 
     init(_ name: String, in folder: SpoolFolder) throws(SystemError) {
         self.name = name
@@ -21,21 +21,21 @@ final class SpoolFile {
     }
 
     /// Continues a file after its first `bytes` bytes. Later bytes are truncated.
-    init(_ name: String, in folder: SpoolFolder, behind bytes: Int) throws(SystemError) {
+    init(_ name: String, in folder: SpoolFolder, resumingAt bytes: Int) throws(SystemError) {
         self.name = name
         self.folder = folder
-        descriptor = try folder.reopen(name, bytes: bytes)
+        descriptor = try folder.reopenFile(name, truncatedTo: bytes)
     }
 
     deinit {
         if descriptor >= 0 { close(descriptor) }
-        if !isKept { folder.delete(name) }
+        if !isFileKept { folder.delete(name) }
     }
 
     /// Appends all of `bytes`.
     func write(_ bytes: Span<UInt8>) throws(SystemError) {
-        if bytes.count > roomBytes { roomBytes = try folder.room(for: bytes.count) }
-        roomBytes -= bytes.count
+        if bytes.count > bytesUntilSpaceCheck { bytesUntilSpaceCheck = try folder.writableBytes(for: bytes.count) }
+        bytesUntilSpaceCheck -= bytes.count
         var written = 0
         while written < bytes.count {
             let count = unsafe bytes.extracting(written..<bytes.count).withUnsafeBufferPointer { buffer in
@@ -54,23 +54,23 @@ final class SpoolFile {
     ///
     /// - Returns: Whether its bytes are there. Some file systems report a full disk only on close. Such a file is deleted.
     @discardableResult
-    func leaveFile() -> Bool {
+    func closeWithoutDeleting() -> Bool {
         if descriptor >= 0 {
             // Hash threads may have duplicates, which share the lock.
             flock(descriptor, LOCK_UN)
-            isKept = close(descriptor) == 0 || errno == EINTR
+            isFileKept = close(descriptor) == 0 || errno == EINTR
         }
         descriptor = -1
-        return isKept
+        return isFileKept
     }
 
     /// Completes the file: makes it read-only, closes it and prevents its deletion with this object.
-    func keepFile() throws(SystemError) {
+    func completeFile() throws(SystemError) {
         guard fchmod(descriptor, 0o400) == 0 else { throw SystemError("chmod spool file", number: errno) }
         let closed = close(descriptor)
         descriptor = -1
         // Some file systems report a full disk only on close.
         guard closed == 0 || errno == EINTR else { throw SystemError("close spool file", number: errno) }
-        isKept = true
+        isFileKept = true
     }
 }

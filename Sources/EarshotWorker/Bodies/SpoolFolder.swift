@@ -8,17 +8,17 @@ final class SpoolFolder {
 
     private let descriptor: Int32
     /// Minimum free space to leave on the disk, in bytes.
-    private let leastFreeBytes: Int
+    private let minimumFreeBytes: Int
 
     /// - Throws: `SystemError` if the folder is missing or a symbolic link. `EPERM` if another user owns it or can
     ///   write to it.
-    init(_ path: String, leastFreeBytes: Int = 0) throws(SystemError) {
-        self.leastFreeBytes = leastFreeBytes
+    init(_ path: String, minimumFreeBytes: Int = 0) throws(SystemError) {
+        self.minimumFreeBytes = minimumFreeBytes
         let descriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard descriptor >= 0 else { throw SystemError("open spool", number: errno) }
         self.descriptor = descriptor
         do throws(FolderError) {
-            try PrivateFolder.checkStore(descriptor, path)
+            try PrivateFolder.checkStore(descriptor: descriptor, path: path)
         } catch {
             throw SystemError("\(error)", number: EPERM)
         }
@@ -43,20 +43,20 @@ final class SpoolFolder {
         }
     }
 
-    /// Opens and locks a lent file and truncates it to `bytes`. It must be a regular file of this user with one link,
+    /// Opens and locks a lent file and truncates it to `truncatedTo`. It must be a regular file of this user with one link,
     /// and no shorter.
-    func reopen(_ name: String, bytes: Int) throws(SystemError) -> Int32 {
+    func reopenFile(_ name: String, truncatedTo: Int) throws(SystemError) -> Int32 {
         let file = unsafe openat(descriptor, name, O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC)
         guard file >= 0 else { throw SystemError("open spool file", number: errno) }
         try lock(file)
         var status = stat()
         guard unsafe fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(),
-            status.st_nlink == 1, status.st_size >= bytes
+            status.st_nlink == 1, status.st_size >= truncatedTo
         else {
             close(file)
             throw SystemError("a spool file is not as it was left", number: EINVAL)
         }
-        guard ftruncate(file, bytes) == 0 else {
+        guard ftruncate(file, truncatedTo) == 0 else {
             let number = errno
             close(file)
             throw SystemError("truncate spool file", number: number)
@@ -72,16 +72,16 @@ final class SpoolFolder {
         throw SystemError("lock spool file", number: number)
     }
 
-    /// Returns the number of bytes that can be written before the next check, at most `Limits.roomBytes` or `bytes`.
+    /// Returns the number of bytes that can be written before the next check, at most `HeartbeatLimits.spaceCheckIntervalBytes` or `bytes`.
     ///
     /// - Throws: `reserveReached` if `bytes` more would leave too little free space.
-    func room(for bytes: Int) throws(SystemError) -> Int {
+    func writableBytes(for bytes: Int) throws(SystemError) -> Int {
         var status = statvfs()
         guard unsafe fstatvfs(descriptor, &status) == 0 else { throw SystemError("statvfs spool", number: errno) }
         let free = Int(clamping: status.f_bavail).multipliedReportingOverflow(by: Int(clamping: status.f_frsize))
-        let room = free.overflow ? Int.max : max(0, free.partialValue - leastFreeBytes)
+        let room = free.overflow ? Int.max : max(0, free.partialValue - minimumFreeBytes)
         guard room >= bytes else { throw Self.reserveReached }
-        return min(room, max(bytes, Limits.roomBytes))
+        return min(room, max(bytes, Limits.spaceCheckIntervalBytes))
     }
 
     /// Deletes a file, if it exists.

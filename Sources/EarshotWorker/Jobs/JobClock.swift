@@ -7,59 +7,59 @@ struct JobClock {
     /// The stage of a job, which determines its deadlines.
     enum Stage {
         /// Hashing of a file. It is the worker's own time and has no deadline.
-        case ownWork
+        case hashingFile
         /// Address lookup of the host.
         case resolving
         /// Connecting, sending the request, and receiving the response's header.
-        case header
+        case receivingHeader
         case body
     }
 
     private let timeoutMilliseconds: Int
-    private let connectMilliseconds: Int
+    private let connectTimeoutMilliseconds: Int
     /// Start of the connect timeout of the current connection.
-    private var connectBegan: LoopTime
-    private var lastByte: LoopTime
+    private var connectStartTime: LoopTime
+    private var lastByteTime: LoopTime
     /// Time of the first line of the response's header, or of its trailer; nil before it, and within the body.
-    private var headBegan: LoopTime?
+    private var headerStartTime: LoopTime?
 
     init(_ job: Job, now: LoopTime) {
         timeoutMilliseconds = job.timeoutMilliseconds
-        connectMilliseconds = job.connectMilliseconds
-        connectBegan = now
-        lastByte = now
+        connectTimeoutMilliseconds = job.connectTimeoutMilliseconds
+        connectStartTime = now
+        lastByteTime = now
     }
 
     /// Starts the connect timeout, after the worker's own work.
-    mutating func begin(now: LoopTime) {
-        connectBegan = now
-        lastByte = now
+    mutating func startConnectTimeout(now: LoopTime) {
+        connectStartTime = now
+        lastByteTime = now
     }
 
     /// Starts the connect timeout of another connection for the same job.
-    mutating func startOver(now: LoopTime) {
-        connectBegan = now
-        lastByte = now
-        headBegan = nil
+    mutating func restartConnectTimeout(now: LoopTime) {
+        connectStartTime = now
+        lastByteTime = now
+        headerStartTime = nil
     }
 
     mutating func receivedHeaderLine(now: LoopTime) {
-        lastByte = now
-        if headBegan == nil { headBegan = now }
+        lastByteTime = now
+        if headerStartTime == nil { headerStartTime = now }
     }
 
     mutating func receivedBody(now: LoopTime) {
-        lastByte = now
-        headBegan = nil
+        lastByteTime = now
+        headerStartTime = nil
     }
 
     /// Returns the time of the next call of `overdueRefusal`. During a transfer libcurl enforces the connect timeout.
-    func deadline(_ stage: Stage, now: LoopTime) -> LoopTime {
-        let silence = lastByte.advanced(milliseconds: timeoutMilliseconds)
+    func nextDeadline(_ stage: Stage, now: LoopTime) -> LoopTime {
+        let silence = lastByteTime.advanced(milliseconds: timeoutMilliseconds)
         return switch stage {
-        case .ownWork: now.advanced(milliseconds: timeoutMilliseconds)
+        case .hashingFile: now.advanced(milliseconds: timeoutMilliseconds)
         case .resolving: min(silence, connectDeadline)
-        case .header, .body: min(silence, headDeadline ?? silence)
+        case .receivingHeader, .body: min(silence, headerDeadline ?? silence)
         }
     }
 
@@ -70,30 +70,30 @@ struct JobClock {
     mutating func overdueRefusal(
         _ stage: Stage, now: LoopTime, silentMilliseconds: @autoclosure () -> Int?
     ) -> Refusal? {
-        guard deadline(stage, now: now) <= now else { return nil }
+        guard nextDeadline(stage, now: now) <= now else { return nil }
         switch stage {
-        case .resolving where connectDeadline == deadline(stage, now: now): return Refusal(.connectTimeout)
-        case .header:
-            if isHeadOverdue(now) { return Refusal(.timeout, "The header of the response did not end in time.") }
+        case .resolving where connectDeadline == nextDeadline(stage, now: now): return Refusal(.connectTimeout)
+        case .receivingHeader:
+            if isHeaderOverdue(now: now) { return Refusal(.timeout, "The header of the response did not end in time.") }
             guard let silent = silentMilliseconds(), silent < timeoutMilliseconds else { return Refusal(.timeout) }
-            if headBegan == nil { headBegan = now }
-            lastByte = now.advanced(milliseconds: -silent)
+            if headerStartTime == nil { headerStartTime = now }
+            lastByteTime = now.advanced(milliseconds: -silent)
             return nil
-        case .body where isHeadOverdue(now):
+        case .body where isHeaderOverdue(now: now):
             return Refusal(.timeout, "The trailer of the response did not end in time.")
-        case .ownWork, .resolving, .body: return Refusal(.timeout)
+        case .hashingFile, .resolving, .body: return Refusal(.timeout)
         }
     }
 
     /// Returns the time left of the connect timeout. At least 1 ms, because 0 selects libcurl's own.
-    func connectTimeLeft(now: LoopTime) -> Duration { max(connectDeadline.since(now), .milliseconds(1)) }
+    func remainingConnectTime(now: LoopTime) -> Duration { max(connectDeadline.since(now), .milliseconds(1)) }
 
-    private var connectDeadline: LoopTime { connectBegan.advanced(milliseconds: connectMilliseconds) }
+    private var connectDeadline: LoopTime { connectStartTime.advanced(milliseconds: connectTimeoutMilliseconds) }
 
-    private func isHeadOverdue(_ now: LoopTime) -> Bool { headDeadline.map { $0 <= now } ?? false }
+    private func isHeaderOverdue(now: LoopTime) -> Bool { headerDeadline.map { $0 <= now } ?? false }
 
     /// Deadline of the complete header or trailer; nil before its first line.
-    private var headDeadline: LoopTime? {
-        headBegan?.advanced(milliseconds: Limits.headTimeouts * timeoutMilliseconds)
+    private var headerDeadline: LoopTime? {
+        headerStartTime?.advanced(milliseconds: Limits.headerTimeoutFactor * timeoutMilliseconds)
     }
 }

@@ -9,52 +9,54 @@ struct Pace {
     /// measurement.
     private static let burstSeconds = 0.25
 
-    private var rate: Double
+    private var bytesPerSecond: Double
     /// Bytes in the bucket.
-    private var credit = 0.0
+    private var creditBytes = 0.0
     /// Bytes of the refused piece; 0 if none waits.
-    private var awaitedBytes = 0.0
-    private var filledAt: LoopTime
+    private var refusedPieceBytes = 0.0
+    private var lastRefillTime: LoopTime
 
-    /// - Parameter rate: bytes per second, at least 1.
-    init(rate: Int, now: LoopTime) {
-        self.rate = Double(rate)
-        filledAt = now
+    /// - Parameter bytesPerSecond: bytes per second, at least 1.
+    init(bytesPerSecond: Int, now: LoopTime) {
+        self.bytesPerSecond = Double(bytesPerSecond)
+        lastRefillTime = now
     }
 
     /// Changes the rate. A waiting piece keeps its credit.
-    mutating func set(rate: Int, now: LoopTime) {
-        refill(now)
-        self.rate = Double(rate)
+    mutating func setRate(bytesPerSecond: Int, now: LoopTime) {
+        refillCredit(now: now)
+        self.bytesPerSecond = Double(bytesPerSecond)
     }
 
     /// Takes the bytes of a piece from the bucket.
     ///
-    /// - Returns: false if the piece must wait until `obstacle`.
-    mutating func admits(_ bytes: Int, now: LoopTime) -> Bool {
-        refill(now)
-        guard credit >= Double(bytes) else {
-            awaitedBytes = Double(bytes)
+    /// - Returns: false if the piece must wait until `admissionTime`.
+    mutating func consumeCredit(bytes: Int, now: LoopTime) -> Bool {
+        refillCredit(now: now)
+        guard creditBytes >= Double(bytes) else {
+            refusedPieceBytes = Double(bytes)
             return false
         }
-        credit -= Double(bytes)
-        awaitedBytes = 0
+        creditBytes -= Double(bytes)
+        refusedPieceBytes = 0
         return true
     }
 
     /// Returns the time at which the refused piece is admitted; nil if that is now.
-    mutating func obstacle(now: LoopTime) -> LoopTime? {
-        refill(now)
-        guard credit < awaitedBytes else { return nil }
+    mutating func admissionTime(now: LoopTime) -> LoopTime? {
+        refillCredit(now: now)
+        guard creditBytes < refusedPieceBytes else { return nil }
         // A millisecond more, because timers have that resolution.
-        return now.advanced(milliseconds: Int(((awaitedBytes - credit) / rate * 1_000).rounded(.down)) + 1)
+        return now.advanced(
+            milliseconds: Int(((refusedPieceBytes - creditBytes) / bytesPerSecond * 1_000).rounded(.down)) + 1)
     }
 
-    private mutating func refill(_ now: LoopTime) {
-        guard now > filledAt else { return }
+    private mutating func refillCredit(now: LoopTime) {
+        guard now > lastRefillTime else { return }
         // The burst is added to the waiting piece, so that a late timer loses no bytes.
-        credit = min(
-            credit + rate * (now.since(filledAt) / .seconds(1)), awaitedBytes + rate * Self.burstSeconds)
-        filledAt = now
+        creditBytes = min(
+            creditBytes + bytesPerSecond * (now.since(lastRefillTime) / .seconds(1)),
+            refusedPieceBytes + bytesPerSecond * Self.burstSeconds)
+        lastRefillTime = now
     }
 }

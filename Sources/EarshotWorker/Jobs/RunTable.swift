@@ -11,7 +11,7 @@ final class RunTable<Run: JobRun> {
     let hasher: PartHasher
     private(set) var runs: [AttemptID: Run] = [:]
     /// Runs that have bytes to report in a PROGRESS.
-    var progressed: [Run] = []
+    var runsWithProgress: [Run] = []
     /// Whether each attempt is logged.
     var logsAttempts = false
 
@@ -24,44 +24,44 @@ final class RunTable<Run: JobRun> {
 
     func add(_ run: Run) {
         runs[run.job.attempt] = run
-        log("started an attempt", run.job.attempt)
+        logAttempt("started an attempt", attempt: run.job.attempt)
     }
 
     // MARK: The pass
 
     /// Continues runs after hash threads have read a range of their bodies.
-    func takeHashes() {
-        for task in hasher.takeFinished() {
+    func receiveHashes() {
+        for task in hasher.takeFinishedTasks() {
             guard let run = runs[task.attempt] else { continue }
-            if run.hashed(task) {
-                hashOn(run)
+            if run.receiveHash(from: task) {
+                continueHashing(run)
             } else {
-                end(run, Refusal(.internalError, "The body's file cannot be read."))
+                end(run, because: Refusal(.internalError, "The body's file cannot be read."))
             }
         }
     }
 
     /// Starts a thread on unhashed bytes, if there are enough. Completes a run that waits only for its hash.
-    func hashOn(_ run: Run) {
+    func continueHashing(_ run: Run) {
         do throws(SystemError) {
-            try run.hash(on: hasher)
+            try run.startHashing(on: hasher)
         } catch {
-            return end(run, Refusal(.internalError, error.description))
+            return end(run, because: Refusal(.internalError, error.description))
         }
-        if run.isSealing, run.isHashed { complete(run) }
+        if run.isAwaitingBodyHash, run.isBodyHashed { complete(run) }
     }
 
     /// Sends the PROGRESS messages that are due and sets timers for the others.
     func sendProgress() {
-        guard !progressed.isEmpty else { return }
-        let noted = progressed
-        progressed.removeAll(keepingCapacity: true)
+        guard !runsWithProgress.isEmpty else { return }
+        let noted = runsWithProgress
+        runsWithProgress.removeAll(keepingCapacity: true)
         for run in noted where !run.state.isOver {
-            if run.progressDue <= loop.now {
+            if run.nextProgressTime <= loop.now {
                 run.sendProgress()
             } else {
-                loop.setTimer(at: run.progressDue) { [weak self, attempt = run.job.attempt] in
-                    if let self, let run = runs[attempt] { progressed.append(run) }
+                loop.setTimer(at: run.nextProgressTime) { [weak self, attempt = run.job.attempt] in
+                    if let self, let run = runs[attempt] { runsWithProgress.append(run) }
                 }
             }
         }
@@ -70,48 +70,50 @@ final class RunTable<Run: JobRun> {
     // MARK: Ends
 
     /// Ends a run early.
-    func end(_ run: Run, _ reason: Refusal) {
-        if run.stop(reason) { fail(run, reason) }
+    func end(_ run: Run, because reason: Refusal) {
+        if run.stop(because: reason) { fail(run, refusal: reason) }
     }
 
     /// Sends the DONE of a run that has its result, or the FAILED of one that has not.
     func complete(_ run: Run) {
         do throws(Refusal) {
-            var (completion, body) = try run.complete()
-            completion.elapsedMilliseconds = Int(loop.now.since(run.state.started) / .milliseconds(1))
-            completion.repeats = min(run.repeatCount, WireLimits.repeats)
+            var (completion, body) = try run.makeCompletion()
+            completion.elapsedMilliseconds = Int(loop.now.since(run.state.startTime) / .milliseconds(1))
+            completion.repeatCount = min(run.requestRepeatCount, WireLimits.repeatsPerAttempt)
             remove(run)
-            log(
-                "completed an attempt", completion.attempt,
-                ["status": "\(completion.status)", "bytes": "\(completion.length)"])
-            link.send(completion, body, spool: run.terms.spool)
+            logAttempt(
+                "completed an attempt", attempt: completion.attempt,
+                metadata: ["status": "\(completion.status)", "bytes": "\(completion.bodyByteCount)"])
+            link.sendCompletion(completion, body: body, spool: run.terms.spool)
         } catch {
-            fail(run, error)
+            fail(run, refusal: error)
         }
     }
 
     /// Fails a run. Closes its socket and deletes or leaves its bytes before FAILED is sent.
-    func fail(_ run: Run, _ refusal: Refusal) {
+    func fail(_ run: Run, refusal: Refusal) {
         let receivedBytes = run.receivedBytes
-        let unwantedBytes = refusal.code == .cancelled ? run.bytesOfPass : 0
-        let part = refusal.code.leavesGoodBytes ? run.leavePart() : nil
+        let unwantedBytes = refusal.code == .cancelled ? run.bodyBytesInCurrentPass : 0
+        let part = refusal.code.allowsResumption ? run.handOverPartialBody() : nil
         remove(run)
-        refuse(
-            run.job, refusal, receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part,
-            repeats: run.repeatCount)
+        sendFailure(
+            of: run.job, refusal: refusal, receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part,
+            repeats: run.requestRepeatCount)
     }
 
     /// Sends the FAILED of a job.
-    func refuse(
-        _ job: Job, _ refusal: Refusal, receivedBytes: Int = 0, unwantedBytes: Int = 0, part: BodyPart? = nil,
+    func sendFailure(
+        of job: Job, refusal: Refusal, receivedBytes: Int = 0, unwantedBytes: Int = 0, part: BodyPart? = nil,
         repeats: Int = 0
     ) {
-        log("failed an attempt", job.attempt, ["code": "\(refusal.code.rawValue)", "bytes": "\(receivedBytes)"])
+        logAttempt(
+            "failed an attempt", attempt: job.attempt,
+            metadata: ["code": "\(refusal.code.rawValue)", "bytes": "\(receivedBytes)"])
         let message = WorkerMessage.failed(
-            job.attempt, code: refusal.code.rawValue, detail: Printable.sentence(refusal.detail),
+            job.attempt, code: refusal.code.rawValue, detail: Printable.sanitizedSentence(refusal.detail),
             receivedBytes: receivedBytes, unwantedBytes: unwantedBytes, part: part, repeats: repeats,
             retryAfterSeconds: refusal.retryAfter.map { Int($0.seconds) })
-        link.send(message, of: job.attempt)
+        link.sendFailure(message, of: job.attempt)
     }
 
     /// Ends all runs without a report: their broker is gone, or this process ends. Leaves the files of bodies that a later
@@ -119,8 +121,8 @@ final class RunTable<Run: JobRun> {
     ///
     /// - Parameter isLast: Whether this process ends, so that no run may remain.
     func abandonAll(isLast: Bool) {
-        for run in runs.values where isLast || run.stop(Refusal(.cancelled)) {
-            if run.receivedBytes >= (isLast ? 1 : Limits.leastPartBytes) { _ = run.leavePart() }
+        for run in runs.values where isLast || run.stop(because: Refusal(.cancelled)) {
+            if run.receivedBytes >= (isLast ? 1 : Limits.minimumPartialBodyBytes) { _ = run.handOverPartialBody() }
             remove(run)
         }
     }
@@ -128,12 +130,12 @@ final class RunTable<Run: JobRun> {
     private func remove(_ run: Run) {
         run.state.isOver = true
         run.release()
-        if let timer = run.state.timer { loop.cancelTimer(timer) }
+        if let timer = run.state.timeLimitTimer { loop.cancelTimer(timer) }
         runs[run.job.attempt] = nil
     }
 
-    private func log(
-        _ event: Logger.Message, _ attempt: AttemptID, _ metadata: @autoclosure () -> Logger.Metadata = [:]
+    private func logAttempt(
+        _ event: Logger.Message, attempt: AttemptID, metadata: @autoclosure () -> Logger.Metadata = [:]
     ) {
         guard logsAttempts else { return }
         var metadata = metadata()
@@ -147,17 +149,21 @@ protocol TimedRun: JobRun {
     /// Time of the next call of `overdueRefusal`.
     var deadline: LoopTime { get }
     /// Returns the failure of a job that has passed a deadline; nil before it.
-    func overdueRefusal(_ now: LoopTime) -> Refusal?
+    func overdueRefusal(now: LoopTime) -> Refusal?
 }
 
 extension RunTable where Run: TimedRun {
     /// Ends the run at its deadline.
-    func watchOver(_ run: Run) {
+    func scheduleDeadlineCheck(of run: Run) {
         // By attempt ID and not by a weak reference, which would slow down reference counting for the object's
         // lifetime.
-        run.state.timer = loop.setTimer(at: run.deadline) { [weak self, attempt = run.job.attempt] in
+        run.state.timeLimitTimer = loop.setTimer(at: run.deadline) { [weak self, attempt = run.job.attempt] in
             guard let self, let run = runs[attempt] else { return }
-            if let refusal = run.overdueRefusal(loop.now) { end(run, refusal) } else { watchOver(run) }
+            if let refusal = run.overdueRefusal(now: loop.now) {
+                end(run, because: refusal)
+            } else {
+                scheduleDeadlineCheck(of: run)
+            }
         }
     }
 }

@@ -10,41 +10,41 @@ protocol JobKind: AnyObject {
     var jobs: RunTable<Run> { get }
     var traits: WorkerTraits { get }
     /// Time of the next pass that the kind needs; nil without one.
-    var dueTime: LoopTime? { get }
+    var nextPassTime: LoopTime? { get }
 
-    func start(_ job: Job, _ body: [UInt8]?, _ terms: Terms) throws(Refusal)
+    func start(_ job: Job, body: [UInt8]?, terms: Terms) throws(Refusal)
     /// Handles a FILE or RATE, which concern only transfers of http and https.
     ///
     /// - Parameter content: Second frame of a FILE.
-    func handle(_ message: PoolMessage, _ content: [UInt8]?)
+    func handleTransferMessage(_ message: PoolMessage, content: [UInt8]?)
     /// Prepares for a number of concurrent jobs.
-    func makeRoom(slots: Int)
+    func prepareForSlots(_ slots: Int)
     /// Handles the events of the pass.
     ///
     /// - Returns: Whether work is left for the next pass.
-    func work() throws -> Bool
+    func handlePassEvents() throws -> Bool
     /// Closes the connections of all runs, before the last messages to the broker.
-    func close()
+    func closeConnections()
     /// Lets the last messages reach the broker, after the loop has stopped.
-    func finish()
+    func flushLastMessages()
 }
 
 extension JobKind {
-    var dueTime: LoopTime? { nil }
+    var nextPassTime: LoopTime? { nil }
 
-    func handle(_ message: PoolMessage, _ content: [UInt8]?) {}
-    func makeRoom(slots: Int) {}
-    func close() {}
-    func finish() {}
+    func handleTransferMessage(_ message: PoolMessage, content: [UInt8]?) {}
+    func prepareForSlots(_ slots: Int) {}
+    func closeConnections() {}
+    func flushLastMessages() {}
 }
 
 /// Differences of the kinds of workers beside their jobs.
 struct WorkerTraits {
     /// READY, with the number of slots until the broker requests another one. A worker that hears DRAIN stays for the
     /// next broker; another one drains.
-    var ready: Ready
+    var readyMessage: Ready
     /// Maximum number of slots that the process has descriptors for.
-    var mostSlots = Int.max
+    var maximumSlots = Int.max
     /// Time for the running jobs at the end; nil if the parent measures it.
     var drainTime: Duration? = Limits.drainTime
     /// Whether LIMITS set the level of the log.
@@ -54,15 +54,15 @@ struct WorkerTraits {
     /// Whether the broker gets the parts of the sandbox. Otherwise this process logs an incomplete one.
     var reportsSandbox = false
     /// Called when a broker has accepted the worker.
-    var onAccepted: () -> Void = {}
+    var onBrokerAccepted: () -> Void = {}
     /// Returns the sentence about an ERROR of the broker before LIMITS, with this code and detail, that ends the worker;
     /// nil to continue.
-    var refusal: (_ code: String, _ detail: String) -> String?
+    var refusalSentence: (_ code: String, _ detail: String) -> String?
 }
 
 /// First error of something that a kind depends on, recorded inside a callback.
 final class FaultRecord {
-    private(set) var fault: (any Error)?
+    private(set) var firstFault: (any Error)?
 
-    func record(_ error: any Error) { fault = fault ?? error }
+    func recordFirstFault(_ error: any Error) { firstFault = firstFault ?? error }
 }

@@ -9,12 +9,12 @@ internal import Logging
 /// Callbacks of descriptors and timers only record events. `runPass` handles them at the end of each pass, so no work is
 /// done inside a C callback, and each socket is served before the loop sleeps.
 final class Worker<Kind: JobKind> {
-    let kind: Kind
+    let jobKind: Kind
     let jobs: RunTable<Kind.Run>
     private let traits: WorkerTraits
     private(set) var phase = WorkerPhase.serving
     /// The error that ended the worker.
-    private(set) var fault: (any Error)?
+    private(set) var terminatingError: (any Error)?
     /// Nil before the first LIMITS.
     private(set) var terms: Terms?
     /// Maximum number of concurrent jobs.
@@ -27,7 +27,7 @@ final class Worker<Kind: JobKind> {
     private var sandbox: SandboxParts?
     /// Whether the broker has not received the parts of the sandbox yet.
     private var hasUnsentSandbox = false
-    private var hook: EventLoop.HookID?
+    private var passHook: EventLoop.HookID?
 
     private var loop: EventLoop { jobs.loop }
     private var link: BrokerLink { jobs.link }
@@ -35,13 +35,13 @@ final class Worker<Kind: JobKind> {
 
     /// Starts to work; everything happens while the loop of the kind runs.
     init(_ kind: Kind) {
-        self.kind = kind
+        self.jobKind = kind
         jobs = kind.jobs
         traits = kind.traits
-        slots = traits.ready.slots
+        slots = traits.readyMessage.slots
         // The supervisor has warned about the number with which it starts its workers.
-        requestedSlots = traits.ready.secret == nil ? 0 : slots
-        hook = loop.addHook { [weak self] in self?.runPass() ?? .untilEvent }
+        requestedSlots = traits.readyMessage.supervisorSecret == nil ? 0 : slots
+        passHook = loop.addHook { [weak self] in self?.runPass() ?? .untilEvent }
         setSlots(slots)
         setLogLevel(nil)
     }
@@ -57,21 +57,21 @@ final class Worker<Kind: JobKind> {
 
     /// Changes the number of slots, limited by the available descriptors. Running jobs beyond it continue.
     private func setSlots(_ requested: Int) {
-        slots = min(requested, traits.mostSlots)
+        slots = min(requested, traits.maximumSlots)
         if slots < requested, requested > requestedSlots {
             logger.warning(
                 "the limit of open files permits fewer transfers than the setting slots; raise it (ulimit -n, LimitNOFILE=)",
                 metadata: ["slots": "\(slots)"])
         }
         requestedSlots = requested
-        kind.makeRoom(slots: slots)
-        link.mostWaiting = Limits.waitingTerminals(slots: slots)
+        jobKind.prepareForSlots(slots)
+        link.maximumQueuedTerminals = Limits.maximumQueuedTerminals(slots: slots)
     }
 
     // MARK: Leaving
 
     /// Accepts no more jobs, finishes the running ones and stops the loop. Without a parent that measures the time, it
-    /// stops within `Limits.drainTime`.
+    /// stops within `HeartbeatLimits.drainTime`.
     func drain() {
         guard phase == .serving else { return }
         logger.info("draining", metadata: ["running": "\(jobs.runs.count)"])
@@ -83,28 +83,28 @@ final class Worker<Kind: JobKind> {
     func stop() {
         guard phase != .stopped else { return }
         phase = .stopped
-        kind.close()
+        jobKind.closeConnections()
         jobs.abandonAll(isLast: true)
-        link.sendNow(.bye)
+        link.sendUnqueued(.bye)
         link.close()
-        if let hook { loop.removeHook(hook) }
+        if let passHook { loop.removeHook(passHook) }
         loop.stop()
     }
 
     private func fail(_ error: any Error) {
-        fault = fault ?? error
+        terminatingError = terminatingError ?? error
         stop()
     }
 
     // MARK: The pass
 
-    private func runPass() -> EventLoop.Rest {
+    private func runPass() -> EventLoop.SleepLimit {
         do {
-            let isPending = try work()
+            let isPending = try handlePassEvents()
             guard phase != .stopped else { return .untilEvent }
-            if isPending { return .none }
-            guard let due = kind.dueTime else { return .untilEvent }
-            return due <= loop.now ? .none : .until(due)
+            if isPending { return .noSleep }
+            guard let due = jobKind.nextPassTime else { return .untilEvent }
+            return due <= loop.now ? .noSleep : .until(due)
         } catch {
             fail(error)
             return .untilEvent
@@ -112,26 +112,26 @@ final class Worker<Kind: JobKind> {
     }
 
     /// - Returns: Whether broker messages or work of the kind are pending.
-    private func work() throws -> Bool {
+    private func handlePassEvents() throws -> Bool {
         var budget = Limits.messagesPerPass
         while budget > 0, let (message, body) = link.next() {
-            handle(message, body)
+            handle(message, body: body)
             budget -= 1
         }
         guard phase != .stopped else { return false }
-        jobs.takeHashes()
-        let hasWork = try kind.work()
+        jobs.receiveHashes()
+        let hasWork = try jobKind.handlePassEvents()
         jobs.sendProgress()
-        if hasUnsentSandbox, let sandbox, link.sendNow(.sandbox(sandbox)) { hasUnsentSandbox = false }
-        if hasUnsentSlots, link.sendNow(.slots(slots)) { hasUnsentSlots = false }
+        if hasUnsentSandbox, let sandbox, link.sendUnqueued(.sandbox(sandbox)) { hasUnsentSandbox = false }
+        if hasUnsentSlots, link.sendUnqueued(.slots(slots)) { hasUnsentSlots = false }
         let hasMessages = link.runPass(
-            lost: { jobs.abandonAll(isLast: false) }, ready: { jobs.runs.isEmpty ? ready() : nil })
-        if phase == .draining, jobs.runs.isEmpty, link.waitingCount == 0 { stop() }
+            onLost: { jobs.abandonAll(isLast: false) }, ready: { jobs.runs.isEmpty ? makeReadyMessage() : nil })
+        if phase == .draining, jobs.runs.isEmpty, link.queuedTerminalCount == 0 { stop() }
         return hasMessages || hasWork
     }
 
-    private func ready() -> Ready {
-        var ready = traits.ready
+    private func makeReadyMessage() -> Ready {
+        var ready = traits.readyMessage
         ready.slots = slots
         ready.pid = Int(getpid())
         return ready
@@ -140,59 +140,64 @@ final class Worker<Kind: JobKind> {
     // MARK: Messages of the broker
 
     /// - Parameter body: Second frame, used only with a JOB or FILE.
-    func handle(_ message: PoolMessage, _ body: [UInt8]?) {
+    func handle(_ message: PoolMessage, body: [UInt8]?) {
         switch message {
-        case .limits(let limits): take(limits)
-        case .job(let job): start(job, body)
+        case .limits(let limits): applyLimits(limits)
+        case .job(let job): startJob(job, body: body)
         // The terminal of an attempt that does not run is already on its way.
-        case .cancel(let attempt): if let run = jobs.runs[attempt] { jobs.end(run, Refusal(.cancelled)) }
-        case .raise(let attempt, let maxBytes): jobs.runs[attempt]?.raise(to: maxBytes)
-        case .rate, .file: kind.handle(message, body)
-        case .ping: link.sendNow(.pong)
-        case .drain where traits.ready.acceptsDrain:
+        case .cancelAttempt(let attempt):
+            if let run = jobs.runs[attempt] { jobs.end(run, because: Refusal(.cancelled)) }
+        case .raiseBodyLimit(let attempt, let maxBytes): jobs.runs[attempt]?.raiseMaximumBodyBytes(to: maxBytes)
+        case .changeRate, .fileContent: jobKind.handleTransferMessage(message, content: body)
+        case .ping: link.sendUnqueued(.pong)
+        case .drain where traits.readyMessage.acceptsDrain:
             logger.info("the broker is shutting down; finishing running jobs and waiting for the next broker")
         case .drain: drain()
         case .error(let code, let detail):
-            let (code, detail) = (Printable.sentence(code), Printable.sentence(detail ?? ""))
+            let (code, detail) = (Printable.sanitizedSentence(code), Printable.sanitizedSentence(detail ?? ""))
             logger.error("the broker reported an error", metadata: ["code": "\(code)", "detail": "\(detail)"])
-            if !link.isUp, let sentence = traits.refusal(code, detail) { fail(WorkerRefused(description: sentence)) }
+            if !link.isAccepted, let sentence = traits.refusalSentence(code, detail) {
+                fail(WorkerRefused(description: sentence))
+            }
         }
     }
 
-    private func start(_ job: Job, _ body: [UInt8]?) {
-        guard jobs.runs[job.attempt] == nil, !link.waiting.contains(job.attempt) else {
+    private func startJob(_ job: Job, body: [UInt8]?) {
+        guard jobs.runs[job.attempt] == nil, !link.attemptsWithQueuedTerminals.contains(job.attempt) else {
             logger.warning("ignored a repeated job", metadata: ["attempt": "\(job.attempt)"])
             return
         }
         do throws(Refusal) {
             // A broker sends LIMITS before its first job.
-            guard phase == .serving, jobs.runs.count < slots, link.isUp, let terms else { throw Refusal(.workerLost) }
-            try kind.start(job, body, terms)
+            guard phase == .serving, jobs.runs.count < slots, link.isAccepted, let terms else {
+                throw Refusal(.workerLost)
+            }
+            try jobKind.start(job, body: body, terms: terms)
         } catch {
-            jobs.refuse(job, error)
+            jobs.sendFailure(of: job, refusal: error)
         }
     }
 
-    private func take(_ limits: WorkerLimits) {
+    private func applyLimits(_ limits: WorkerLimits) {
         var spool: SpoolFolder?
-        if !limits.spool.isEmpty {
+        if !limits.spoolPath.isEmpty {
             do throws(SystemError) {
-                spool = try SpoolFolder(limits.spool, leastFreeBytes: limits.spoolFreeBytes)
+                spool = try SpoolFolder(limits.spoolPath, minimumFreeBytes: limits.minimumSpoolFreeBytes)
             } catch {
                 logger.error("cannot open the spool", metadata: ["error": "\(error)"])
-                if sandbox?.landlock != nil, error.isDenied {
+                if sandbox?.landlockVersion != nil, error.isDenied {
                     logger.notice("another folder replaced the spool: the worker ends, so that a new one can use it")
                     return stop()
                 }
             }
         }
         // Later, threads may run that it would not restrict.
-        if terms == nil, limits.sandbox == 0 { enterSandbox(spool: limits.spool) }
+        if terms == nil, limits.sandboxSetting == 0 { enterSandbox(spool: limits.spoolPath) }
         terms = Terms(limits, spool: spool, logger: logger)
         hasUnsentSandbox = sandbox != nil && traits.reportsSandbox
-        if !link.isUp {
-            link.welcomed()
-            traits.onAccepted()
+        if !link.isAccepted {
+            link.recordAcceptance()
+            traits.onBrokerAccepted()
         }
         if let slots = limits.slots {
             setSlots(slots)
@@ -206,15 +211,15 @@ final class Worker<Kind: JobKind> {
     private func enterSandbox(spool: String) {
         guard let readable = traits.readableFiles else { return }
         var rules = Sandbox()
-        rules.allow(.write, spool)
-        for path in readable { rules.allow(.read, path) }
+        rules.allow(.write, path: spool)
+        for path in readable { rules.allow(.read, path: path) }
         let report = rules.enter()
         var parts = SandboxParts()
-        parts.landlock = report.landlock
-        parts.filtersCalls = report.hasFilter
-        parts.error = report.obstacle
+        parts.landlockVersion = report.landlockVersion
+        parts.filtersSystemCalls = report.hasSystemCallFilter
+        parts.missingPartReason = report.missingPartReason
         sandbox = parts
-        if let obstacle = report.obstacle, !traits.reportsSandbox {
+        if let obstacle = report.missingPartReason, !traits.reportsSandbox {
             logger.warning("the worker is not completely restricted", metadata: ["reason": "\(obstacle)"])
         }
         logger.debug("entered the sandbox", metadata: ["parts": "\(parts)"])

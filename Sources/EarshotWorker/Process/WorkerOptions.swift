@@ -7,7 +7,7 @@ public struct WorkerOptions: Sendable {
     /// Number of concurrent transfers, 1 to 10,000, until the broker requests another number.
     public var slots: Int
     /// Maximum number of concurrent transfers that the process has descriptors for. The broker cannot exceed it.
-    public var mostSlots = 10_000
+    public var maximumSlots = 10_000
     /// Hexadecimal secret that proves to the broker that this is its supervisor's child; nil for none.
     public var secret: String?
     /// Whether the broker's LIMITS set the level of the log.

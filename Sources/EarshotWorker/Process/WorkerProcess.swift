@@ -12,14 +12,14 @@ public import Logging
 /// limits and privileges permanently, so `run` must be called on the main thread before other threads start.
 public enum WorkerProcess {
     /// Maximum address space of a puller in bytes: several times the messages of all slots. It contains faults of libzmq.
-    private static let pullerBytes = 4 << 30
+    private static let pullerAddressSpaceBytes = 4 << 30
 
     /// Maximum number of concurrent transfers of a worker with this limit of descriptors.
-    public static func slots(descriptors: Int) -> Int { Limits.slots(descriptors: descriptors) }
+    public static func supportedSlots(descriptors: Int) -> Int { Limits.supportedSlots(descriptors: descriptors) }
 
     /// Loads the libraries of a worker of http and https, which then starts some milliseconds faster and reports failures.
     public static func loadLibraries(_ options: WorkerOptions) {
-        setKeyLog(options.tlsKeyLog)
+        setTLSKeyLogVariable(options.tlsKeyLog)
         _ = Multi.speaksHTTP2
         try? Decompressor.loadLibraries()
     }
@@ -29,23 +29,25 @@ public enum WorkerProcess {
     /// - Throws: Errors of the system. `WorkerUnfit` if a library cannot be loaded or rejects an option. `FolderError` if
     ///   the runtime folder does not belong to this user alone. `WorkerRefused` if the broker refuses the worker.
     public static func run(_ options: WorkerOptions, logger: Logger) throws {
-        guard try restrict("earshot-worker", parent: options.parentPid, logger) else { return }
-        setKeyLog(options.tlsKeyLog)
+        guard try restrictProcess("earshot-worker", parent: options.parentPid, logger) else { return }
+        setTLSKeyLogVariable(options.tlsKeyLog)
         var options = options
-        let most = slots(descriptors: try ResourceLimits.raiseDescriptorLimit(atLeast: Limits.leastDescriptors))
+        let most = supportedSlots(
+            descriptors: try ResourceLimits.raiseDescriptorLimit(atLeast: Limits.minimumDescriptors))
         options.proxies = ProxyRule { name in
             unsafe getenv(name).map { unsafe String(cString: $0) }
         }
         // A supervisor reports them for all its workers.
         if options.secret == nil {
             for entry in options.proxies.unknownExceptions {
-                logger.warning("ignored an entry of no_proxy", metadata: ["entry": "\(Printable.sentence(entry))"])
+                logger.warning(
+                    "ignored an entry of no_proxy", metadata: ["entry": "\(Printable.sanitizedSentence(entry))"])
             }
         }
-        options.mostSlots = min(options.mostSlots, most)
-        options.caFile = try options.caFile.map { try memoryCopy($0) }
+        options.maximumSlots = min(options.maximumSlots, most)
+        options.caFile = try options.caFile.map { try copyToMemoryFile($0) }
         // At the soft limit of processor time the worker drains, and another one takes its place.
-        try serve(until: [SIGTERM, SIGINT, SIGXCPU], options.workPath) { loop in
+        try runWorker(until: [SIGTERM, SIGINT, SIGXCPU], workPath: options.workPath) { loop in
             do {
                 return try Transfers(options, loop: loop, logger: logger)
             } catch {
@@ -63,11 +65,12 @@ public enum WorkerProcess {
         _ options: ProgramOptions, logger: Logger, onServing: @escaping () -> Void
     ) throws {
         SignalSource.ignoreWriteSignals()
-        ProcessName.set("earshot-work")
+        ProcessName.setThreadName("earshot-work")
         var options = options
-        let most = ProgramOptions.slots(
+        let most = ProgramOptions.supportedSlots(
             descriptors: try ResourceLimits.raiseDescriptorLimit(
-                atLeast: ProgramOptions.descriptors(slots: 1), upTo: ProgramOptions.descriptors(slots: options.slots)))
+                atLeast: ProgramOptions.requiredDescriptors(slots: 1),
+                upTo: ProgramOptions.requiredDescriptors(slots: options.slots)))
         if most < options.slots {
             logger.warning(
                 "the limit of open files permits fewer programs than --slots; raise it (ulimit -n)",
@@ -75,7 +78,7 @@ public enum WorkerProcess {
             options.slots = most
         }
         let workPath = options.makeTunnel == nil ? options.workPath : nil
-        try serve(until: [SIGTERM, SIGINT, SIGHUP], workPath) { [options] loop in
+        try runWorker(until: [SIGTERM, SIGINT, SIGHUP], workPath: workPath) { [options] loop in
             try Programs(options, loop: loop, logger: logger, onServing: onServing)
         }
     }
@@ -85,10 +88,10 @@ public enum WorkerProcess {
     /// - Throws: Errors of the system. `FolderError` if the runtime folder does not belong to this user alone.
     ///   `WorkerRefused` if the broker refuses the puller. The error of `makeNetwork`.
     public static func run(_ options: PullerOptions, logger: Logger) throws {
-        guard try restrict("earshot-puller", parent: options.parentPid, logger) else { return }
-        try ResourceLimits.limitMemory(of: getpid(), bytes: pullerBytes)
+        guard try restrictProcess("earshot-puller", parent: options.parentPid, logger) else { return }
+        try ResourceLimits.limitMemory(of: getpid(), bytes: pullerAddressSpaceBytes)
         try ResourceLimits.raiseDescriptorLimit()
-        try serve(until: [SIGTERM, SIGINT], options.workPath) { loop in
+        try runWorker(until: [SIGTERM, SIGINT], workPath: options.workPath) { loop in
             try Pulls(options, try options.makeNetwork(loop), loop: loop, logger: logger)
         }
     }
@@ -96,13 +99,15 @@ public enum WorkerProcess {
     /// Limits a child of the supervisor.
     ///
     /// - Returns: false if its parent has ended.
-    private static func restrict(_ name: StaticString, parent: Int32?, _ logger: Logger) throws -> Bool {
+    private static func restrictProcess(_ name: StaticString, parent: Int32?, _ logger: Logger) throws -> Bool {
         SignalSource.ignoreWriteSignals()
-        ProcessName.set(name)
+        ProcessName.setThreadName(name)
         try ParentProcess.forbidNewPrivileges()
         try ResourceLimits.forbidCoreDumps()
-        ResourceLimits.keepFreeMemory(bytes: Limits.freeBytes)
-        guard let parent, try !ParentProcess.bind(to: parent, signal: SIGKILL) else { return true }
+        ResourceLimits.setRetainedFreeMemory(bytes: Limits.retainedFreeMemoryBytes)
+        guard let parent, try !ParentProcess.setParentDeathSignal(parentPid: parent, signal: SIGKILL) else {
+            return true
+        }
         logger.notice("the parent process has ended")
         return false
     }
@@ -110,31 +115,31 @@ public enum WorkerProcess {
     /// Runs a worker.
     ///
     /// - Parameter workPath: Path of the broker's socket; nil for a broker on another machine.
-    private static func serve<Kind: JobKind>(
-        until numbers: [Int32], _ workPath: String?, _ makeKind: (EventLoop) throws -> Kind
+    private static func runWorker<Kind: JobKind>(
+        until numbers: [Int32], workPath: String?, makeKind: (EventLoop) throws -> Kind
     ) throws {
         let signals = try SignalSource(numbers)
         let loop = try EventLoop()
         // An argument of this process may be wrong, so it is checked once at the start. Later a broker may create the
         // folder again.
-        if let workPath { _ = try PrivateFolder.isOwn(around: workPath) }
+        if let workPath { _ = try PrivateFolder.existsOwned(aroundSocket: workPath) }
         let worker = Worker(try makeKind(loop))
         let registration = try loop.add(signals.descriptor, .readable) { _ in
-            while signals.next() != nil {
+            while signals.nextSignal() != nil {
                 if worker.phase == .serving { worker.drain() } else { worker.stop() }
             }
         }
         defer { loop.remove(registration) }
         try loop.run()
-        worker.kind.finish()
-        if let fault = worker.fault { throw fault }
+        worker.jobKind.flushLastMessages()
+        if let fault = worker.terminatingError { throw fault }
     }
 
     /// Returns a path to a copy of the file in memory, which the sandbox permits to open, even after the file was replaced. Returns
     /// the path itself of a file that cannot be read.
-    private static func memoryCopy(_ path: String) throws(SystemError) -> String {
-        guard let file = try? SmallFile.read(path, most: Limits.caFileBytes) else { return path }
-        let descriptor = try InheritedPipe.file(holding: file.bytes)
+    private static func copyToMemoryFile(_ path: String) throws(SystemError) -> String {
+        guard let file = try? SmallFile.read(path, maximumBytes: Limits.caFileBytes) else { return path }
+        let descriptor = try InheritedPipe.makeUnnamedFile(containing: file.content)
         let held = "/proc/self/fd/\(descriptor)"
         guard unsafe access(held, R_OK) != 0 else { return held }
         let error = SystemError("open \(held), which the option ca-file needs", number: errno)
@@ -144,7 +149,7 @@ public enum WorkerProcess {
 
     /// Sets the variable that makes libcurl write the secrets of TLS connections to a file, before libcurl is loaded.
     /// An inherited variable is removed, because it would expose the transfers of all clients.
-    private static func setKeyLog(_ file: String?) {
+    private static func setTLSKeyLogVariable(_ file: String?) {
         let variable = "SSLKEYLOGFILE"
         if let file { unsafe setenv(variable, file, 1) } else { unsafe unsetenv(variable) }
     }
@@ -160,20 +165,20 @@ public struct WorkerRefused: Error, CustomStringConvertible {
 public struct WorkerUnfit: Error, CustomStringConvertible {
     public let description: String
     /// Whether an option is wrong; otherwise a library is.
-    public let isConfiguration: Bool
+    public let isConfigurationError: Bool
 
     /// Nil for an error that a later start may not meet.
     init?(_ error: any Error) {
         switch error {
         case let error as CaresError where error.code == .badServers:
             description = "c-ares rejects an address of --dns-server; give a numeric address, such as 9.9.9.9"
-            isConfiguration = true
-        case let error as CurlError where error.code == .notLoaded:
+            isConfigurationError = true
+        case let error as CurlError where error.code == .libraryNotLoaded:
             description = "\(error); install libcurl 7.88 or later (Debian: libcurl4)"
-            isConfiguration = false
+            isConfigurationError = false
         case let error as LibraryError:
             description = "\(error); install it (Debian: zlib1g, libbrotli1, libzstd1)"
-            isConfiguration = false
+            isConfigurationError = false
         default: return nil
         }
     }

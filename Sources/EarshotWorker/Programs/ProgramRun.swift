@@ -23,19 +23,19 @@ final class ProgramRun: JobRun {
     let jobs: RunTable<ProgramRun>
     var state: RunState
     private var phase = Phase.running
-    private let child: ChildProcess
+    private let childProcess: ChildProcess
     private let contentType: String?
-    private var output: ProgramPipe?
-    private var errors: ProgramPipe?
-    private var registration: EventLoop.Registration?
+    private var standardOutput: ProgramPipe?
+    private var standardError: ProgramPipe?
+    private var childRegistration: EventLoop.Registration?
     private var body: IncomingBody
-    private var words = LastLine()
+    private var lastErrorLine = LastLine()
 
     /// Starts the program.
     ///
     /// - Parameter ready: Called when the program has written output or exited.
     init(
-        _ job: Job, _ input: [UInt8]?, _ options: ProgramOptions, _ terms: Terms, _ jobs: RunTable<ProgramRun>,
+        job: Job, input: [UInt8]?, options: ProgramOptions, terms: Terms, jobs: RunTable<ProgramRun>,
         ready: @escaping () -> Void
     ) throws(SystemError) {
         self.job = job
@@ -44,31 +44,32 @@ final class ProgramRun: JobRun {
         let loop = jobs.loop
         state = RunState(now: loop.now)
         contentType = options.contentType
-        body = IncomingBody(of: job.attempt, terms, maxBytes: min(job.maxBytes ?? .max, terms.mostBytes))
+        body = IncomingBody(of: job.attempt, terms, maxBytes: min(job.maxBytes ?? .max, terms.maximumBodyBytes))
         let outputPipe = try InheritedPipe.make()
         defer { close(outputPipe.writer) }
-        output = try ProgramPipe(outputPipe.reader, loop, readable: ready)
+        standardOutput = try ProgramPipe(descriptor: outputPipe.reader, loop: loop, readable: ready)
         let errorPipe = try InheritedPipe.make()
         defer { close(errorPipe.writer) }
-        errors = try ProgramPipe(errorPipe.reader, loop, readable: ready)
-        child = try Self.start(job, input, options, output: outputPipe.writer, errors: errorPipe.writer)
+        standardError = try ProgramPipe(descriptor: errorPipe.reader, loop: loop, readable: ready)
+        childProcess = try Self.startProcess(
+            job, input: input, options: options, output: outputPipe.writer, errors: errorPipe.writer)
         do throws(SystemError) {
-            registration = try loop.add(child.descriptor, .readable) { _ in ready() }
+            childRegistration = try loop.add(childProcess.descriptor, .readable) { _ in ready() }
         } catch {
-            child.killAndReap()
+            childProcess.killAndReap()
             throw error
         }
     }
 
-    deinit { if let registration { jobs.loop.remove(registration) } }
+    deinit { if let childRegistration { jobs.loop.remove(childRegistration) } }
 
-    private static func start(
-        _ job: Job, _ input: [UInt8]?, _ options: ProgramOptions, output: Int32, errors: Int32
+    private static func startProcess(
+        _ job: Job, input: [UInt8]?, options: ProgramOptions, output: Int32, errors: Int32
     ) throws(SystemError) -> ChildProcess {
-        var streams = ChildProcess.Streams(output: output, errors: errors)
-        if let input { streams.input = try InheritedPipe.file(holding: input) }
+        var streams = ChildProcess.Streams(output: output, errorOutput: errors)
+        if let input { streams.input = try InheritedPipe.makeUnnamedFile(containing: input) }
         defer { if let file = streams.input { close(file) } }
-        var variables = options.variables
+        var variables = options.environmentVariables
         variables["EARSHOT_URL"] = job.url
         variables["EARSHOT_METHOD"] = job.method
         variables["EARSHOT_PRIORITY"] = job.priority.name
@@ -83,60 +84,60 @@ final class ProgramRun: JobRun {
     /// Reads the program's output, within a budget per call, and records its exit.
     ///
     /// - Returns: Whether more output may be available.
-    func take(into buffer: inout [UInt8]) throws(Refusal) -> Bool {
+    func readOutputAndExit(into buffer: inout [UInt8]) throws(Refusal) -> Bool {
         readErrors(into: &buffer)
         let isMore = try readOutput(into: &buffer)
-        guard !isSealing else { return false }
+        guard !isAwaitingBodyHash else { return false }
         guard hasExited else { return isMore }
         // Descendants of the program must not outlive it. Until it is reaped, its process ID cannot be reused as a
         // group ID.
-        child.sendToGroup(SIGKILL)
-        guard let exit = child.reap() else { return isMore }
-        if let registration { jobs.loop.remove(registration) }
-        registration = nil
+        childProcess.sendSignalToGroup(SIGKILL)
+        guard let exit = childProcess.reap() else { return isMore }
+        if let childRegistration { jobs.loop.remove(childRegistration) }
+        childRegistration = nil
         defer {
             readErrors(into: &buffer)
-            output = nil
-            errors = nil
+            standardOutput = nil
+            standardError = nil
             if case .stopping(let reason) = phase {
                 phase = .ended(reason)
             } else {
-                phase = .ended(Refusal(exit, words: words.text))
+                phase = .ended(Refusal(exit, lastErrorLine: lastErrorLine.sanitizedText))
             }
         }
         // The pipes now contain all output of the group. Later output of a process that left the group is ignored.
-        for _ in 0..<Limits.lastPieces {
+        for _ in 0..<Limits.readRoundsAfterProgramExit {
             guard try readOutput(into: &buffer) else { break }
         }
         return false
     }
 
     private var hasExited: Bool {
-        var entry = pollfd(fd: child.descriptor, events: Int16(POLLIN), revents: 0)
+        var entry = pollfd(fd: childProcess.descriptor, events: Int16(POLLIN), revents: 0)
         return unsafe poll(&entry, 1, 0) > 0
     }
 
     private func readErrors(into buffer: inout [UInt8]) {
-        for _ in 0..<Limits.piecesPerPass {
-            guard let piece = errors?.read(into: &buffer) else { return }
+        for _ in 0..<Limits.programReadsPerPass {
+            guard let piece = standardError?.read(into: &buffer) else { return }
             switch piece {
-            case .bytes(let count): words.append(buffer.span.extracting(0..<count))
-            case .nothingYet: return
-            case .end:
-                errors = nil
+            case .byteCount(let count): lastErrorLine.append(buffer.span.extracting(0..<count))
+            case .noDataYet: return
+            case .endOfStream:
+                standardError = nil
                 return
             }
         }
     }
 
     private func readOutput(into buffer: inout [UInt8]) throws(Refusal) -> Bool {
-        for _ in 0..<Limits.piecesPerPass {
-            guard let piece = output?.read(into: &buffer) else { return false }
+        for _ in 0..<Limits.programReadsPerPass {
+            guard let piece = standardOutput?.read(into: &buffer) else { return false }
             switch piece {
-            case .bytes(let count): try receiveOutput(buffer.span.extracting(0..<count))
-            case .nothingYet: return false
-            case .end:
-                output = nil
+            case .byteCount(let count): try receiveOutput(buffer.span.extracting(0..<count))
+            case .noDataYet: return false
+            case .endOfStream:
+                standardOutput = nil
                 return false
             }
         }
@@ -146,47 +147,51 @@ final class ProgramRun: JobRun {
     private func receiveOutput(_ bytes: Span<UInt8>) throws(Refusal) {
         // A HEAD request asks only whether the resource exists.
         guard job.method != "HEAD" else { return }
-        noteProgress()
+        scheduleProgress()
         do throws(IncomingBody.Fault) {
             try body.append(bytes)
         } catch {
-            throw Refusal(body: error)
+            throw Refusal(bodyFault: error)
         }
     }
 
     // MARK: The job
 
     var receivedBytes: Int { body.count }
-    var isSealing: Bool { if case .ended = phase { true } else { false } }
-    var isHashed: Bool { body.isHashed }
+    var isAwaitingBodyHash: Bool { if case .ended = phase { true } else { false } }
+    var isBodyHashed: Bool { body.isHashed }
 
-    func raise(to maximum: Int?) { body.raise(to: min(maximum ?? .max, terms.mostBytes)) }
-
-    func hash(on hasher: PartHasher) throws(SystemError) {
-        try body.hash(on: hasher, isLast: isSealing)
+    func raiseMaximumBodyBytes(to maximum: Int?) {
+        body.raiseMaximumBodyBytes(to: min(maximum ?? .max, terms.maximumBodyBytes))
     }
 
-    func hashed(_ task: PartHasher.Task) -> Bool { body.hashed(task, now: jobs.loop.now) }
+    func startHashing(on hasher: PartHasher) throws(SystemError) {
+        try body.startHashing(on: hasher, isLast: isAwaitingBodyHash)
+    }
 
-    func takeProgress() -> WorkerMessage {
+    func receiveHash(from task: PartHasher.Task) -> Bool { body.receiveHash(from: task, now: jobs.loop.now) }
+
+    func makeProgressMessage() -> WorkerMessage {
         if job.streams { body.moveToFile() }
-        let part = body.fileName.map { BodyPart(file: $0) }
+        let part = body.fileName.map { BodyPart(fileName: $0) }
         return .progress(job.attempt, received: receivedBytes, total: nil, part: part)
     }
 
     /// Asks a running program to exit, and kills it after the grace period.
-    func stop(_ reason: Refusal) -> Bool {
-        guard case .running = phase else { return isSealing }
+    func stop(because reason: Refusal) -> Bool {
+        guard case .running = phase else { return isAwaitingBodyHash }
         phase = .stopping(reason)
         state.isOver = true
         body.discard()
-        output = nil
-        child.sendToGroup(SIGTERM)
-        state.timer = jobs.loop.setTimer(after: Limits.programGrace) { [child] in child.sendToGroup(SIGKILL) }
+        standardOutput = nil
+        childProcess.sendSignalToGroup(SIGTERM)
+        state.timeLimitTimer = jobs.loop.setTimer(after: Limits.programExitGrace) { [childProcess] in
+            childProcess.sendSignalToGroup(SIGKILL)
+        }
         return false
     }
 
-    func complete() throws(Refusal) -> (completion: Completion, body: [UInt8]?) {
+    func makeCompletion() throws(Refusal) -> (completion: Completion, body: [UInt8]?) {
         if case .ended(let refusal?) = phase { throw refusal }
         var completion = Completion(attempt: job.attempt, status: 200)
         if let contentType { completion.httpFields = Array("content-type: \(contentType)".utf8) }
@@ -197,7 +202,7 @@ final class ProgramRun: JobRun {
     /// Kills the program if it still runs.
     func release() {
         body.discard()
-        child.sendToGroup(SIGKILL)
+        childProcess.sendSignalToGroup(SIGKILL)
     }
 }
 
@@ -205,8 +210,8 @@ extension Refusal {
     /// The failure of a job whose program exited by itself; nil if it succeeded. Exit codes of curl, which `earshot get` uses as
     /// well, keep their meaning, so that a script can pass on the code it got. All other codes are `worker-failed`.
     ///
-    /// - Parameter words: Last line of the program's standard error; empty for none.
-    init?(_ exit: ChildProcess.Exit, words: String) {
+    /// - Parameter lastErrorLine: Last line of the program's standard error; empty for none.
+    init?(_ exit: ChildProcess.Exit, lastErrorLine: String) {
         let code: FailureCode
         switch exit {
         case .code(0): return nil
@@ -215,36 +220,85 @@ extension Refusal {
         case .code(7): code = .connectFailed
         case .code(18): code = .truncated
         case .code(28): code = .timeout
-        case .code(56): code = .reset
+        case .code(56): code = .connectionReset
         case .code(60): code = .tls
         case .code(63): code = .tooLarge
         case .code, .signal: code = .workerFailed
         }
-        self.init(code, words.isEmpty ? "The program ended with \(exit)." : words)
+        self.init(code, lastErrorLine.isEmpty ? "The program ended with \(exit)." : lastErrorLine)
     }
 }
 
 /// The last non-blank line of a stream, in bounded memory.
 struct LastLine {
-    private var lastLine: [UInt8] = []
-    private var presentLine: [UInt8] = []
+    private var lastCompleteLine: [UInt8] = []
+    private var currentLine: [UInt8] = []
 
     /// Sanitized text for a message; empty without such a line.
-    var text: String {
-        Printable.sentence(String(decoding: Self.isBlank(presentLine) ? lastLine : presentLine, as: UTF8.self))
+    var sanitizedText: String {
+        Printable.sanitizedSentence(
+            String(decoding: Self.isBlank(currentLine) ? lastCompleteLine : currentLine, as: UTF8.self))
     }
 
     mutating func append(_ bytes: Span<UInt8>) {
         for index in bytes.indices {
             let byte = bytes[index]
             if byte == UInt8(ascii: "\n") {
-                if !Self.isBlank(presentLine) { lastLine = presentLine }
-                presentLine.removeAll(keepingCapacity: true)
-            } else if presentLine.count < Limits.sentenceBytes {
-                presentLine.append(byte)
+                if !Self.isBlank(currentLine) { lastCompleteLine = currentLine }
+                currentLine.removeAll(keepingCapacity: true)
+            } else if currentLine.count < Limits.sentenceBytes {
+                currentLine.append(byte)
             }
         }
     }
 
     private static func isBlank(_ line: [UInt8]) -> Bool { line.allSatisfy { $0 <= 0x20 } }
+}
+
+/// Non-blocking read end of a program's output, for `ProgramRun`.
+struct ProgramPipe: ~Copyable {
+    /// Result of one read.
+    enum Piece: Equatable {
+        /// Number of bytes in the buffer.
+        case byteCount(Int)
+        case noDataYet
+        case endOfStream
+    }
+
+    let descriptor: Int32
+    private let registration: EventLoop.Registration
+    private let loop: EventLoop
+
+    /// - Parameters:
+    ///   - descriptor: Closed with this object, and also if the initializer throws.
+    ///   - readable: Called in each pass in which the pipe is readable.
+    init(descriptor: Int32, loop: EventLoop, readable: @escaping () -> Void) throws(SystemError) {
+        self.descriptor = descriptor
+        self.loop = loop
+        _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
+        do throws(SystemError) {
+            registration = try loop.add(descriptor, .readable) { _ in readable() }
+        } catch {
+            close(descriptor)
+            throw error
+        }
+    }
+
+    deinit {
+        loop.remove(registration)
+        close(descriptor)
+    }
+
+    func read(into buffer: inout [UInt8]) -> Piece {
+        while true {
+            let count = unsafe Glibc.read(descriptor, &buffer, buffer.count)
+            if count > 0 { return .byteCount(count) }
+            if count == 0 { return .endOfStream }
+            switch errno {
+            case EINTR: continue
+            case EAGAIN: return .noDataYet
+            default: return .endOfStream
+            }
+        }
+    }
 }

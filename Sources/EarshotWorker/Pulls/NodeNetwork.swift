@@ -1,13 +1,14 @@
+public import EarshotLoop
 public import EarshotWire
 
 /// Connections of the puller to the other nodes of its cluster.
 public protocol NodeNetwork: AnyObject {
     /// Requests a body. Calls the receiver until the request has ended or is cancelled.
-    func request(_ request: PullRequest, for receiver: any PullReceiver)
+    func requestBody(_ request: PullRequest, for receiver: any PullReceiver)
     /// Cancels a request, also at the other node. Its receiver is not called again.
     func cancel(_ request: PullRequest)
     /// Closes all connections. No receiver is called again.
-    func close()
+    func closeConnections()
 }
 
 /// Request for a body of another node.
@@ -36,11 +37,11 @@ public protocol PullReceiver: AnyObject {
     ///
     /// - Returns: a descriptor for reading and writing, which the caller closes; nil if the body is not wanted. The receiver then cancels
     ///   the request.
-    func makeFile(for head: PulledHead) -> Int32?
+    func makeBodyFile(for head: PulledHead) -> Int32?
     /// Handles that the first `bytes` bytes of the body are in the file.
-    func received(_ bytes: Int)
+    func bodyGrew(to bytes: Int)
     /// Handles the end of the request.
-    func ended(_ ending: PullEnding)
+    func requestEnded(_ ending: PullEnding)
 }
 
 /// Response of another node without its body.
@@ -48,16 +49,16 @@ public struct PulledHead: Sendable {
     /// HTTP status, 200 to 999.
     public let status: Int
     /// Length of the body in bytes.
-    public let length: Int
+    public let bodyBytes: Int
     /// SHA-256 of the body, 64 hexadecimal digits; nil for a response without a body.
-    public let sha256: String?
+    public let bodySHA256: String?
     /// Header fields of the response, separated by LF.
     public let httpFields: [UInt8]
 
-    public init(status: Int, length: Int, sha256: String?, httpFields: [UInt8]) {
+    public init(status: Int, bodyBytes: Int, bodySHA256: String?, httpFields: [UInt8]) {
         self.status = status
-        self.length = length
-        self.sha256 = sha256
+        self.bodyBytes = bodyBytes
+        self.bodySHA256 = bodySHA256
         self.httpFields = httpFields
     }
 }
@@ -65,15 +66,46 @@ public struct PulledHead: Sendable {
 /// End of a request for a body. Texts are reasons, for the log.
 public enum PullEnding: Sendable {
     /// The body came in a message.
-    case message(PulledHead, body: [UInt8])
+    case bodyInMessage(PulledHead, body: [UInt8])
     /// The body is in the receiver's file.
-    case file(PulledHead)
+    case bodyInFile(PulledHead)
     /// No connection to the node could be made in time.
-    case unreachable(String)
+    case nodeUnreachable(String)
     /// The connection broke and could not be resumed in time, or the node has restarted.
-    case lost(String)
+    case connectionLost(String)
     /// The other node does not have the body any more, or does not permit the request.
-    case refused(String)
+    case requestRefused(String)
     /// The file could not be written, for the reason of an `errno` value.
-    case unwritable(Int32)
+    case fileUnwritable(Int32)
+}
+
+/// Address of the node gateway of another node, from which the puller reads bodies.
+public struct NodeAddress: Hashable, Sendable, CustomStringConvertible {
+    /// Scheme of the URLs that name bodies of nodes: `earshot-node://ADDRESS:PORT/KEY/TOKEN`.
+    public static let scheme = "earshot-node"
+
+    public let address: TCPSocket.Address
+    /// Port, 1 or more.
+    public let port: UInt16
+
+    /// Parses the address in a URL of ``scheme``. Nil for a host name: the puller makes no DNS queries.
+    public init?(url: String) {
+        let prefix = Self.scheme + "://"
+        guard url.hasPrefix(prefix) else { return nil }
+        let authority = url.dropFirst(prefix.count).prefix { $0 != "/" }
+        guard let colon = authority.lastIndex(of: ":") else { return nil }
+        guard let port: UInt16 = Decimal.parse(authority[authority.index(after: colon)...]), port > 0,
+            let address = TCPSocket.Address(urlHost: authority[..<colon])
+        else { return nil }
+        self.address = address
+        self.port = port
+    }
+
+    /// `tcp://ADDRESS:PORT`, the address of IPv6 in brackets.
+    public var description: String {
+        switch address {
+        case .ipv4: "tcp://\(address):\(port)"
+        case .ipv6: "tcp://[\(address)]:\(port)"
+        }
+    }
 }

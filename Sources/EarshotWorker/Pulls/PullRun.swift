@@ -20,15 +20,15 @@ final class PullRun: TimedRun, PullReceiver {
     private(set) var refusal: Refusal?
     private(set) var receivedBytes = 0
     /// Whether the request has ended.
-    private var isEnded = false
+    private var hasRequestEnded = false
     private var head: PulledHead?
     private var body: IncomingBody
     private var clock: JobClock
     /// Number of received bytes at the last check of the free space.
-    private var checkedBytes = 0
+    private var bytesAtLastSpaceCheck = 0
     private let pulls: Pulls
 
-    init(_ job: Job, at node: NodeAddress, _ terms: Terms, _ pulls: Pulls) {
+    init(_ job: Job, at node: NodeAddress, terms: Terms, pulls: Pulls) {
         self.job = job
         self.terms = terms
         self.pulls = pulls
@@ -43,54 +43,57 @@ final class PullRun: TimedRun, PullReceiver {
 
     // MARK: Events of the network
 
-    func makeFile(for head: PulledHead) -> Int32? {
+    func makeBodyFile(for head: PulledHead) -> Int32? {
         defer { pulls.noteEvent(job.attempt) }
         guard isWanted(head) else { return nil }
         do throws(SystemError) {
-            _ = try terms.spool?.room(for: head.length)
+            _ = try terms.spool?.writableBytes(for: head.bodyBytes)
             let descriptor = try body.openFile()
             self.head = head
             return descriptor
         } catch {
-            refuse(Refusal(spool: error))
+            recordRefusal(Refusal(spoolError: error))
             return nil
         }
     }
 
-    func received(_ bytes: Int) {
+    func bodyGrew(to bytes: Int) {
         guard bytes > receivedBytes else { return }
         receivedBytes = bytes
-        body.bodyGrew(to: bytes)
+        body.recordFileGrowth(to: bytes)
         clock.receivedBody(now: jobs.loop.now)
-        checkRoom()
-        noteProgress()
+        checkFreeSpace()
+        scheduleProgress()
         pulls.noteEvent(job.attempt)
     }
 
-    func ended(_ ending: PullEnding) {
+    func requestEnded(_ ending: PullEnding) {
         clock.receivedBody(now: jobs.loop.now)
-        isEnded = true
+        hasRequestEnded = true
         pulls.noteEvent(job.attempt)
         switch ending {
-        case .message(let head, let bytes):
+        case .bodyInMessage(let head, let bytes):
             self.head = head
             if isWanted(head) { store(bytes) }
-        case .file(let head): self.head = head
-        case .unreachable(let reason):
-            refuse(Refusal(.connectFailed, "No connection to the node that has the body could be made: \(reason)."))
-        case .lost(let reason):
-            refuse(Refusal(.reset, "The connection to the node that has the body broke: \(reason)."))
-        case .refused(let reason): refuse(Refusal(.notCached, "The other node does not give the body: \(reason)."))
-        case .unwritable(let number): refuse(Refusal(spool: SystemError("write spool file", number: number)))
+        case .bodyInFile(let head): self.head = head
+        case .nodeUnreachable(let reason):
+            recordRefusal(
+                Refusal(.connectFailed, "No connection to the node that has the body could be made: \(reason)."))
+        case .connectionLost(let reason):
+            recordRefusal(Refusal(.connectionReset, "The connection to the node that has the body broke: \(reason)."))
+        case .requestRefused(let reason):
+            recordRefusal(Refusal(.notCached, "The other node does not give the body: \(reason)."))
+        case .fileUnwritable(let number):
+            recordRefusal(Refusal(spoolError: SystemError("write spool file", number: number)))
         }
     }
 
     /// Records the first reason to end the job.
-    private func refuse(_ reason: Refusal) { refusal = refusal ?? reason }
+    private func recordRefusal(_ reason: Refusal) { refusal = refusal ?? reason }
 
     /// Checks the length that the other node announced.
     private func isWanted(_ head: PulledHead) -> Bool {
-        if head.length > body.maxBytes { refuse(Refusal(.tooLarge)) }
+        if head.bodyBytes > body.maximumBodyBytes { recordRefusal(Refusal(.tooLarge)) }
         return refusal == nil
     }
 
@@ -99,62 +102,62 @@ final class PullRun: TimedRun, PullReceiver {
             try body.append(bytes.span)
             receivedBytes = bytes.count
         } catch {
-            refuse(Refusal(body: error))
+            recordRefusal(Refusal(bodyFault: error))
         }
     }
 
     /// Checks the free space again after some growth, because other programs use it too.
-    private func checkRoom() {
-        guard let head, receivedBytes - checkedBytes >= Limits.roomBytes else { return }
-        checkedBytes = receivedBytes
-        do throws(SystemError) { _ = try terms.spool?.room(for: head.length - receivedBytes) } catch {
-            refuse(Refusal(spool: error))
+    private func checkFreeSpace() {
+        guard let head, receivedBytes - bytesAtLastSpaceCheck >= Limits.spaceCheckIntervalBytes else { return }
+        bytesAtLastSpaceCheck = receivedBytes
+        do throws(SystemError) { _ = try terms.spool?.writableBytes(for: head.bodyBytes - receivedBytes) } catch {
+            recordRefusal(Refusal(spoolError: error))
         }
     }
 
     // MARK: The job
 
-    var isSealing: Bool { isEnded && refusal == nil }
-    var isHashed: Bool { body.isHashed }
+    var isAwaitingBodyHash: Bool { hasRequestEnded && refusal == nil }
+    var isBodyHashed: Bool { body.isHashed }
 
-    func raise(to maximum: Int?) { body.raise(to: maximum) }
+    func raiseMaximumBodyBytes(to maximum: Int?) { body.raiseMaximumBodyBytes(to: maximum) }
 
-    func hash(on hasher: PartHasher) throws(SystemError) {
-        try body.hash(on: hasher, isLast: isSealing)
+    func startHashing(on hasher: PartHasher) throws(SystemError) {
+        try body.startHashing(on: hasher, isLast: isAwaitingBodyHash)
     }
 
-    func hashed(_ task: PartHasher.Task) -> Bool { body.hashed(task, now: jobs.loop.now) }
+    func receiveHash(from task: PartHasher.Task) -> Bool { body.receiveHash(from: task, now: jobs.loop.now) }
 
     /// A complete body may wait for its hash.
-    var deadline: LoopTime { clock.deadline(isEnded ? .ownWork : .body, now: jobs.loop.now) }
+    var deadline: LoopTime { clock.nextDeadline(hasRequestEnded ? .hashingFile : .body, now: jobs.loop.now) }
 
-    func overdueRefusal(_ now: LoopTime) -> Refusal? {
-        clock.overdueRefusal(isEnded ? .ownWork : .body, now: now, silentMilliseconds: nil)
+    func overdueRefusal(now: LoopTime) -> Refusal? {
+        clock.overdueRefusal(hasRequestEnded ? .hashingFile : .body, now: now, silentMilliseconds: nil)
     }
 
-    func takeProgress() -> WorkerMessage {
-        let part = body.fileName.map { BodyPart(file: $0) }
-        return .progress(job.attempt, received: receivedBytes, total: head?.length, part: part)
+    func makeProgressMessage() -> WorkerMessage {
+        let part = body.fileName.map { BodyPart(fileName: $0) }
+        return .progress(job.attempt, received: receivedBytes, total: head?.bodyBytes, part: part)
     }
 
     /// Compares length and digest with those that the other node announced.
-    func complete() throws(Refusal) -> (completion: Completion, body: [UInt8]?) {
+    func makeCompletion() throws(Refusal) -> (completion: Completion, body: [UInt8]?) {
         guard let head else { throw Refusal(.internalError) }
         var completion = Completion(attempt: job.attempt, status: head.status)
         completion.httpFields = head.httpFields
-        guard receivedBytes == head.length else { throw Refusal(.truncated) }
+        guard receivedBytes == head.bodyBytes else { throw Refusal(.truncated) }
         let bytes = try body.finish(into: &completion)
         // A response without a body has no digest.
-        if head.sha256 == nil, completion.length == 0 { completion.sha256 = nil }
-        guard head.sha256 == nil || head.sha256 == completion.sha256 else {
-            if let file = completion.file { terms.spool?.delete(file) }
+        if head.bodySHA256 == nil, completion.bodyByteCount == 0 { completion.sha256 = nil }
+        guard head.bodySHA256 == nil || head.bodySHA256 == completion.sha256 else {
+            if let file = completion.fileName { terms.spool?.delete(file) }
             throw Refusal(.digestMismatch, "The body differs from the digest that the other node announced.")
         }
         return (completion, bytes)
     }
 
     func release() {
-        if !isEnded { pulls.network.cancel(request) }
+        if !hasRequestEnded { pulls.network.cancel(request) }
         body.discard()
     }
 }

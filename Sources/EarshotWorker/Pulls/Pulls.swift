@@ -14,42 +14,42 @@ final class Pulls: JobKind {
     init(_ options: PullerOptions, _ network: any NodeNetwork, loop: EventLoop, logger: Logger) throws(SystemError) {
         self.network = network
         jobs = try RunTable(
-            BrokerLink(.socket(options.workPath), loop: loop, logger: logger), loop: loop, logger: logger)
+            BrokerLink(.unixSocket(options.workPath), loop: loop, logger: logger), loop: loop, logger: logger)
         var ready = Ready(slots: PullerOptions.slots)
         ready.schemes = [NodeAddress.scheme]
-        ready.secret = options.secret
+        ready.supervisorSecret = options.secret
         ready.acceptsDrain = true
         // LIMITS, and so the sandbox, come before the first connection, with which libzmq starts its threads.
         traits = WorkerTraits(
-            ready: ready, readableFiles: [],
-            refusal: { code, detail in "the broker refuses the puller: \(detail) (\(code))" })
+            readyMessage: ready, readableFiles: [],
+            refusalSentence: { code, detail in "the broker refuses the puller: \(detail) (\(code))" })
     }
 
-    func start(_ job: Job, _ body: [UInt8]?, _ terms: Terms) throws(Refusal) {
+    func start(_ job: Job, body: [UInt8]?, terms: Terms) throws(Refusal) {
         guard let node = NodeAddress(url: job.url) else { throw Refusal(.malformedURL) }
-        let run = PullRun(job, at: node, terms, self)
+        let run = PullRun(job, at: node, terms: terms, pulls: self)
         jobs.add(run)
-        jobs.watchOver(run)
-        network.request(run.request, for: run)
+        jobs.scheduleDeadlineCheck(of: run)
+        network.requestBody(run.request, for: run)
     }
 
     /// Records an event, which may come from the hook of a connection after that of the worker.
     func noteEvent(_ attempt: AttemptID) {
         attemptsWithEvents.insert(attempt)
-        jobs.loop.passAgain()
+        jobs.loop.requestAnotherPass()
     }
 
-    func work() -> Bool {
+    func handlePassEvents() -> Bool {
         let ready = attemptsWithEvents
         attemptsWithEvents = []
         for attempt in ready {
             guard let run = jobs.runs[attempt] else { continue }
-            if let refusal = run.refusal { jobs.fail(run, refusal) } else { jobs.hashOn(run) }
+            if let refusal = run.refusal { jobs.fail(run, refusal: refusal) } else { jobs.continueHashing(run) }
         }
         return !attemptsWithEvents.isEmpty
     }
 
-    func close() { network.close() }
+    func closeConnections() { network.closeConnections() }
 }
 
 /// Start options of a puller.
@@ -57,7 +57,7 @@ public struct PullerOptions: Sendable {
     /// Number of concurrent pulls. Each large body needs two descriptors, and a small one none.
     public static let slots = 256
 
-    /// Path of the broker's socket `work`.
+    /// Path of the broker's socket `handlePassEvents`.
     public var workPath: String
     /// Hexadecimal secret of the supervisor; nil without one.
     public var secret: String?

@@ -13,7 +13,7 @@ final class DescriptorWatch {
     typealias Maker = (@escaping Listener) -> DescriptorWatch
 
     /// A registered descriptor. The library may have closed it since.
-    private struct Watched {
+    private struct WatchedDescriptor {
         let registration: EventLoop.Registration
         let interest: EventLoop.Interest
         /// Whether the library has no interest in it at present.
@@ -21,54 +21,58 @@ final class DescriptorWatch {
     }
 
     private let loop: EventLoop
-    private let ready: Listener
-    private let failed: (SystemError) -> Void
-    private var watched: [Int32: Watched] = [:]
+    private let onReady: Listener
+    private let onFailure: (SystemError) -> Void
+    private var watchedDescriptors: [Int32: WatchedDescriptor] = [:]
 
     /// - Parameter failed: Called if the kernel has no memory to watch a descriptor, so that its transfers would hang.
     init(_ loop: EventLoop, ready: @escaping Listener, failed: @escaping (SystemError) -> Void) {
         self.loop = loop
-        self.ready = ready
-        self.failed = failed
+        self.onReady = ready
+        self.onFailure = failed
     }
 
     deinit {
-        for watched in watched.values { loop.remove(watched.registration) }
+        for watched in watchedDescriptors.values { loop.remove(watched.registration) }
     }
 
     /// Sets the interest in `descriptor`; none suspends the watch until the next call.
     ///
     /// - Parameter isNew: Whether the number may belong to another descriptor than at the last call.
-    func set(_ descriptor: Int32, reads: Bool, writes: Bool, isNew: Bool) {
+    func setInterest(_ descriptor: Int32, reads: Bool, writes: Bool, isNew: Bool) {
         if isNew { forget(descriptor) }
         var interest: EventLoop.Interest = []
         if reads { interest.insert(.readable) }
         if writes { interest.insert(.writable) }
-        if let place = watched.index(forKey: descriptor) {
+        if let place = watchedDescriptors.index(forKey: descriptor) {
             let isIdle = interest.isEmpty
-            guard !isIdle, watched.values[place].interest != interest else {
-                watched.values[place].isIdle = isIdle
+            guard !isIdle, watchedDescriptors.values[place].interest != interest else {
+                watchedDescriptors.values[place].isIdle = isIdle
                 return
             }
         }
-        if !interest.isEmpty { register(descriptor, interest) }
+        if !interest.isEmpty { register(descriptor, interest: interest) }
     }
 
-    private func register(_ descriptor: Int32, _ interest: EventLoop.Interest) {
+    private func register(_ descriptor: Int32, interest: EventLoop.Interest) {
         do throws(SystemError) {
             // `deinit` removes the registration, so this closure never outlives `self`.
             let registration = try loop.add(descriptor, interest) { [unowned self] readiness in
                 // An event on an idle descriptor is the peer's hang-up. Epoll would report it again in each pass.
-                if watched[descriptor]?.isIdle == true { forget(descriptor) } else { ready(descriptor, readiness) }
+                if watchedDescriptors[descriptor]?.isIdle == true {
+                    forget(descriptor)
+                } else {
+                    onReady(descriptor, readiness)
+                }
             }
-            watched[descriptor] = Watched(registration: registration, interest: interest)
+            watchedDescriptors[descriptor] = WatchedDescriptor(registration: registration, interest: interest)
         } catch {
-            watched[descriptor] = nil
-            failed(error)
+            watchedDescriptors[descriptor] = nil
+            onFailure(error)
         }
     }
 
     private func forget(_ descriptor: Int32) {
-        if let watched = watched.removeValue(forKey: descriptor) { loop.remove(watched.registration) }
+        if let watched = watchedDescriptors.removeValue(forKey: descriptor) { loop.remove(watched.registration) }
     }
 }

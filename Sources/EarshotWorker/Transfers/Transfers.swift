@@ -22,27 +22,27 @@ final class Transfers: JobKind {
 
     let jobs: RunTable<TransferRun>
     let traits: WorkerTraits
-    let names: Names
+    let nameLookups: Names
     let pool: TransferPool
     private let options: WorkerOptions
     /// Files of jobs that the broker sent.
     private var files = FileTable()
     /// Descriptors that the kernel could not watch.
-    private let unwatched = FaultRecord()
+    private let descriptorFaults = FaultRecord()
     /// Runs with so many bytes that their PROGRESS cannot wait.
-    var grownRuns: [TransferRun] = []
+    var runsWithEarlyProgress: [TransferRun] = []
     /// Runs with enough unhashed body for a hash thread.
-    var hashable: [TransferRun] = []
+    var runsToHash: [TransferRun] = []
     /// Runs that wait for their rate.
-    var paced: [TransferRun] = []
+    var runsWaitingForRate: [TransferRun] = []
     /// Runs that received a redirect whose body is not needed.
-    var redirected: [TransferRun] = []
+    var runsWithRedirect: [TransferRun] = []
     /// Runs with bytes that this pass had no budget to decode, in the order of their turns.
-    var decodable: [TransferRun] = []
+    var runsToDecode: [TransferRun] = []
     /// Decoded bytes that this pass may still produce.
-    var decodingBudget = Limits.decodedBytesPerPass
+    var remainingDecodingBytes = Limits.decodedBytesPerPass
     /// Output buffer of one decoding step; empty before the first.
-    var decoded: [UInt8] = []
+    var decodingBuffer: [UInt8] = []
 
     private var loop: EventLoop { jobs.loop }
 
@@ -51,25 +51,25 @@ final class Transfers: JobKind {
     init(_ options: WorkerOptions, loop: EventLoop, logger: Logger) throws {
         self.options = options
         jobs = try RunTable(
-            BrokerLink(.socket(options.workPath), loop: loop, logger: logger), loop: loop, logger: logger)
-        let unwatched = unwatched
-        let makeWatch: DescriptorWatch.Maker = { DescriptorWatch(loop, ready: $0) { unwatched.record($0) } }
+            BrokerLink(.unixSocket(options.workPath), loop: loop, logger: logger), loop: loop, logger: logger)
+        let unwatched = descriptorFaults
+        let makeWatch: DescriptorWatch.Maker = { DescriptorWatch(loop, ready: $0) { unwatched.recordFirstFault($0) } }
         pool = TransferPool(loop: loop, makeWatch: makeWatch)
-        try pool.prepare()
+        try pool.createFirstShard()
         if !Multi.speaksHTTP2 {
             logger.warning("HTTP/2 is off: this libcurl does not report the end of a stream")
         }
         try Decompressor.loadLibraries()
-        names = try Names(servers: options.dnsServers, loop: loop, makeWatch: makeWatch)
+        nameLookups = try Names(servers: options.dnsServers, loop: loop, makeWatch: makeWatch)
         var ready = Ready(slots: options.slots)
-        ready.secret = options.secret
+        ready.supervisorSecret = options.secret
         ready.speaksHTTP2 = Multi.speaksHTTP2
-        ready.needsFiles = true
+        ready.needsFileContents = true
         traits = WorkerTraits(
-            ready: ready, mostSlots: options.mostSlots,
+            readyMessage: ready, maximumSlots: options.maximumSlots,
             drainTime: options.parentPid == nil ? Limits.drainTime : nil, followsLogLevel: options.followsLogLevel,
             readableFiles: Self.publicFiles, reportsSandbox: true,
-            refusal: { code, _ in
+            refusalSentence: { code, _ in
                 guard code == "not-a-child" else { return nil }
                 return
                     "the broker takes only workers that its supervisor started: raise `workers` with `earshot set`, or "
@@ -77,83 +77,90 @@ final class Transfers: JobKind {
             })
     }
 
-    func makeRoom(slots: Int) { pool.makeRoom(slots: slots, of: options.mostSlots) }
+    func prepareForSlots(_ slots: Int) { pool.setSlots(slots, maximumSlots: options.maximumSlots) }
 
-    func handle(_ message: PoolMessage, _ content: [UInt8]?) {
+    func handleTransferMessage(_ message: PoolMessage, content: [UInt8]?) {
         switch message {
-        case .file(_, HostsFile.path, _): names.hosts = HostsFile(content ?? [])
-        case .file(let place, let path, let error): files.put(place, path, content ?? [], error)
-        case .rate(let attempt, let rate): jobs.runs[attempt]?.limit(toRate: rate)
-        case .limits, .job, .raise, .cancel, .ping, .drain, .error: break
+        case .fileContent(_, HostsFile.path, _): nameLookups.hosts = HostsFile(content ?? [])
+        case .fileContent(let place, let path, let error):
+            files.storeFile(at: place, path: path, content: content ?? [], error: error)
+        case .changeRate(let attempt, let rate): jobs.runs[attempt]?.setRateLimit(bytesPerSecond: rate)
+        case .limits, .job, .raiseBodyLimit, .cancelAttempt, .ping, .drain, .error: break
         }
     }
 
-    func start(_ job: Job, _ body: [UInt8]?, _ terms: Terms) throws(Refusal) {
-        let plan = try TransferPlan.make(job, body, options, files)
-        let policies = TransferRun.policies(of: job, terms)
+    func start(_ job: Job, body: [UInt8]?, terms: Terms) throws(Refusal) {
+        let plan = try TransferPlan.make(job: job, body: body, options: options, files: files)
+        let policies = TransferRun.addressPolicies(of: job, terms)
         // The proxy connects to the server, so the worker cannot check the server's address.
         guard plan.proxy == nil || policies.isEmpty else {
             throw Refusal(
                 .addressRefused, "The address policy cannot be enforced through a proxy; choose proxy: none.")
         }
-        let run = TransferRun(job, consume plan, terms, policies, self)
+        let run = TransferRun(job: job, plan: consume plan, terms: terms, policies: policies, transfers: self)
         jobs.add(run)
-        guard let part = run.offeredPart else { return begin(run) }
+        guard let part = run.offeredPart else { return beginLookup(run) }
         do throws(SystemError) {
-            run.phase = .hashing(
+            run.phase = .hashingPart(
                 try jobs.hasher.hash(
                     part.file.descriptor, 0..<Int(part.partialBody.keptBytes), continuing: SHA256(), for: job.attempt))
         } catch {
-            jobs.fail(run, Refusal(.internalError, error.description))
+            jobs.fail(run, refusal: Refusal(.internalError, error.description))
         }
     }
 
     /// Starts the connect timeout and the name lookup.
-    func begin(_ run: TransferRun) {
-        jobs.watchOver(run)
-        resolve(run)
+    func beginLookup(_ run: TransferRun) {
+        jobs.scheduleDeadlineCheck(of: run)
+        resolveHost(of: run)
     }
 
     // MARK: The pass
 
-    var dueTime: LoopTime? { pool.dueTime.map { min($0, names.dueTime ?? $0) } ?? names.dueTime }
+    var nextPassTime: LoopTime? {
+        pool.nextTimerTime.map { min($0, nameLookups.nextTimerTime ?? $0) } ?? nameLookups.nextTimerTime
+    }
 
-    func work() throws -> Bool {
-        for answered in names.runPass() { nameAnswered(answered) }
-        decodeReceived()
-        continuePaced()
-        for finished in pool.runPass() { ended(finished) }
-        for run in Self.take(&hashable) where !run.isOver { jobs.hashOn(run) }
-        limitRedirects()
-        for run in Self.take(&grownRuns) where !run.isOver { run.sendProgress(isEarly: true) }
-        if let fault = unwatched.fault { throw fault }
-        return !decodable.isEmpty || !paced.isEmpty
+    func handlePassEvents() throws -> Bool {
+        for answered in nameLookups.runPass() { nameAnswered(answered) }
+        decodeReceivedBodies()
+        resumeRateLimitedRuns()
+        for finished in pool.runPass() { transferEnded(finished) }
+        for run in Self.takeRuns(&runsToHash) where !run.isOver { jobs.continueHashing(run) }
+        cutOffRedirectBodies()
+        for run in Self.takeRuns(&runsWithEarlyProgress) where !run.isOver { run.sendProgress(isEarly: true) }
+        if let fault = descriptorFaults.firstFault { throw fault }
+        return !runsToDecode.isEmpty || !runsWaitingForRate.isEmpty
     }
 
     /// Returns the noted runs, which can then be noted again.
-    private static func take(_ notes: inout [TransferRun]) -> [TransferRun] {
+    private static func takeRuns(_ notes: inout [TransferRun]) -> [TransferRun] {
         guard !notes.isEmpty else { return [] }
         defer { notes.removeAll(keepingCapacity: true) }
         return notes
     }
 
     /// Continues a run after its name lookup.
-    private func nameAnswered(_ answered: Names.Answered) {
+    private func nameAnswered(_ answered: Names.AttemptAnswer) {
         guard let run = jobs.runs[answered.attempt], case .resolving = run.phase else { return }
-        if let reason = run.pendingRefusal { jobs.fail(run, reason) } else { connect(run, answered.answer) }
+        if let reason = run.pendingRefusal {
+            jobs.fail(run, refusal: reason)
+        } else {
+            connect(run, answer: answered.answer)
+        }
     }
 
     /// Handles the end of a transfer.
-    private func ended(_ finished: FinishedTransfer) {
+    private func transferEnded(_ finished: FinishedTransfer) {
         guard let run = finished.sink as? TransferRun, !run.isOver else { return }
-        run.repeatCount += finished.result.repeats
+        run.requestRepeatCount += finished.result.repeatedRequestCount
         do throws(Refusal) {
-            if run.response.wantsWhole {
-                run.startOver()
-                resolve(run)
+            if run.response.requiresWholeBody {
+                run.restartWithoutPart()
+                resolveHost(of: run)
                 return
             }
-            if run.response.isCut {
+            if run.response.omitsBody {
                 jobs.complete(run)
                 return
             }
@@ -162,69 +169,70 @@ final class Transfers: JobKind {
                 jobs.logger.debug(
                     "a transfer failed",
                     metadata: [
-                        "attempt": "\(run.job.attempt)", "libcurl": "\(Printable.sentence(finished.result.detail))",
+                        "attempt": "\(run.job.attempt)",
+                        "libcurl": "\(Printable.sanitizedSentence(finished.result.detail))",
                     ])
-                throw Refusal(failure, finished.result, run.plan)
+                throw Refusal(failure, result: finished.result, plan: run.plan)
             }
-            guard !finished.result.lacksGoodbye || !run.response.endsWithConnection else {
+            guard !finished.result.lacksExplicitEnd || !run.response.endsAtConnectionClose else {
                 throw Refusal(
                     .truncated,
                     finished.result.usedHTTP2
                         ? "The HTTP/2 stream ended without END_STREAM: the body may be cut off."
                         : "The TLS connection ended without close_notify: the body may be cut off.")
             }
-            try seal(run)
+            try hashRemainingBody(run)
         } catch {
-            fail(run, error)
+            failRun(run, error)
         }
     }
 
     /// Ends a run whose transfer succeeded, once all of its body is decoded and hashed.
-    private func seal(_ run: TransferRun) throws(Refusal) {
-        try run.end()
-        guard !run.hasWork else { return }
-        run.phase = .sealing
-        jobs.hashOn(run)
+    private func hashRemainingBody(_ run: TransferRun) throws(Refusal) {
+        try run.finishTransfer()
+        guard !run.hasUndecodedBytes else { return }
+        run.phase = .hashingBody
+        jobs.continueHashing(run)
     }
 
     /// Ends a run whose body cannot be completed. The job still succeeds if its head suffices.
-    private func fail(_ run: TransferRun, _ refusal: Refusal) {
-        if run.omitRedirectBody() { jobs.complete(run) } else { jobs.fail(run, refusal) }
+    private func failRun(_ run: TransferRun, _ refusal: Refusal) {
+        if run.omitRedirectBody() { jobs.complete(run) } else { jobs.fail(run, refusal: refusal) }
     }
 
     /// Gives each transfer with undecoded bytes a turn, and resumes paused transfers.
-    private func decodeReceived() {
-        decodingBudget = Limits.decodedBytesPerPass
-        for run in Self.take(&decodable) where !run.isOver {
-            guard run.decode() else {
-                fail(run, run.response.refusal ?? Refusal(.internalError))
+    private func decodeReceivedBodies() {
+        remainingDecodingBytes = Limits.decodedBytesPerPass
+        for run in Self.takeRuns(&runsToDecode) where !run.isOver {
+            guard run.decodeWithinBudget() else {
+                failRun(run, run.response.refusal ?? Refusal(.internalError))
                 continue
             }
-            guard !run.hasWork else { continue }
-            if run.response.isReceived {
-                do throws(Refusal) { try seal(run) } catch { fail(run, error) }
-            } else if run.takePause(), case .transferring(let running) = run.phase {
+            guard !run.hasUndecodedBytes else { continue }
+            if run.response.isTransferComplete {
+                do throws(Refusal) { try hashRemainingBody(run) } catch { failRun(run, error) }
+            } else if run.takeDecodingPause(), case .transferring(let running) = run.phase {
                 pool.resume(running)
             }
         }
     }
 
     /// Resumes transfers whose rate permits it, and sets timers for the others.
-    private func continuePaced() {
-        for run in Self.take(&paced) where !run.isOver {
-            if let end = run.paceEnd {
+    private func resumeRateLimitedRuns() {
+        for run in Self.takeRuns(&runsWaitingForRate) where !run.isOver {
+            if let end = run.rateAdmissionTime {
                 loop.setTimer(at: end) { [weak self, attempt = run.job.attempt] in
-                    if let self, let run = jobs.runs[attempt] { paced.append(run) }
+                    if let self, let run = jobs.runs[attempt] { runsWaitingForRate.append(run) }
                 }
-            } else if run.takePace(), case .transferring(let running) = run.phase {
+            } else if run.takeRatePause(), case .transferring(let running) = run.phase {
                 pool.resume(running)
             }
         }
     }
 
     /// Gives the bodies of redirects a moment to end, so that their connections can be reused, and then cuts them off.
-    private func limitRedirects() {
-        for run in Self.take(&redirected) where !run.isOver {
+    private func cutOffRedirectBodies() {
+        for run in Self.takeRuns(&runsWithRedirect) where !run.isOver {
             loop.setTimer(after: Limits.redirectGrace) { [weak self, attempt = run.job.attempt] in
                 guard let self, let run = jobs.runs[attempt], case .transferring = run.phase, run.omitRedirectBody()
                 else { return }
@@ -235,20 +243,22 @@ final class Transfers: JobKind {
 
     // MARK: The connection
 
-    private func resolve(_ run: TransferRun) {
-        if let address = IPAddress(host: run.plan.host) {
+    private func resolveHost(of run: TransferRun) {
+        if let address = IPAddress(host: run.plan.connectHost) {
             connect(run, to: [address.description], resolve: { _ in [] })
-        } else if let answer = names.lookUp(run.plan.host, for: run.job.attempt) {
-            connect(run, answer)
+        } else if let answer = nameLookups.lookUp(run.plan.connectHost, for: run.job.attempt) {
+            connect(run, answer: answer)
         }
     }
 
-    private func connect(_ run: TransferRun, _ answer: NameAnswer) {
+    private func connect(_ run: TransferRun, answer: NameAnswer) {
         switch answer {
         case .addresses(let addresses):
-            connect(run, to: addresses) { NameAnswer.resolveEntries(host: run.plan.host, port: run.plan.hostPort, $0) }
-        case .unknown: jobs.fail(run, Refusal(.unknownHost, lookedUpFor: run.plan))
-        case .failed: jobs.fail(run, Refusal(.dnsFailed, lookedUpFor: run.plan))
+            connect(run, to: addresses) {
+                NameAnswer.resolveEntries(host: run.plan.connectHost, port: run.plan.connectPort, $0)
+            }
+        case .nameNotFound: jobs.fail(run, refusal: Refusal(.unknownHost, failedLookupOf: run.plan))
+        case .lookupFailed: jobs.fail(run, refusal: Refusal(.dnsFailed, failedLookupOf: run.plan))
         }
     }
 
@@ -257,21 +267,21 @@ final class Transfers: JobKind {
     private func connect(_ run: TransferRun, to addresses: [String], resolve: ([String]) -> [String]) {
         let admitted = addresses.filter { run.admits(address: $0) }
         guard !admitted.isEmpty else {
-            jobs.fail(run, Refusal(.addressRefused))
+            jobs.fail(run, refusal: Refusal(.addressRefused))
             return
         }
-        transfer(run, resolve: resolve(admitted))
+        startTransfer(run, resolveEntries: resolve(admitted))
     }
 
-    private func transfer(_ run: TransferRun, resolve: [String]) {
+    private func startTransfer(_ run: TransferRun, resolveEntries: [String]) {
         var request = run.request
-        request.resolve = resolve
-        request.connectTimeout = run.connectTimeLeft(loop.now)
+        request.resolveEntries = resolveEntries
+        request.connectTimeout = run.remainingConnectTime(now: loop.now)
         do throws(CurlError) {
             run.phase = .transferring(
-                try pool.start(request, host: run.plan.host, port: run.plan.hostPort, sink: run))
+                try pool.start(request, host: run.plan.connectHost, port: run.plan.connectPort, sink: run))
         } catch {
-            jobs.fail(run, Refusal(.internalError, error.description))
+            jobs.fail(run, refusal: Refusal(.internalError, error.description))
         }
     }
 }

@@ -2,7 +2,7 @@ internal import ArgumentParser
 internal import EarshotWire
 
 /// Error for a word on the command line that names no command or option.
-struct UnknownWord: Error {
+struct UnknownArgument: Error {
     enum Kind: String {
         case command
         case option
@@ -13,12 +13,12 @@ struct UnknownWord: Error {
     /// The most similar existing name.
     private let suggestion: String?
     /// Command whose help lists the existing names; empty for the program itself.
-    private let path: [String]
+    private let commandPath: [String]
 
-    init(_ kind: Kind, _ word: String, among names: [String], _ path: [String]) {
+    init(_ kind: Kind, _ word: String, knownNames names: [String], commandPath path: [String]) {
         self.kind = kind
         self.word = word
-        self.path = path
+        self.commandPath = path
         // Permits one difference for each three letters.
         let most = max(1, word.drop { $0 == "-" }.count / 3)
         let known = Self.curlNames[word].flatMap { names.contains($0) ? $0 : nil }
@@ -37,7 +37,7 @@ struct UnknownWord: Error {
 
     /// The message, in the form of the argument parser.
     var message: String {
-        let command = (["earshot"] + path).joined(separator: " ")
+        let command = (["earshot"] + commandPath).joined(separator: " ")
         var text = "Error: Unknown \(kind.rawValue) '\(word)'."
         if let suggestion { text += " Did you mean '\(suggestion)'?" }
         return text + "\n  See '\(command) --help' for more information."
@@ -67,11 +67,11 @@ struct RepeatedOption: Error {
     /// The name that was given last, with dashes.
     let name: String
     /// The command, without the name of the program.
-    let path: [String]
+    let commandPath: [String]
 
     /// The message, in the form of the argument parser.
     var message: String {
-        let command = (["earshot"] + path).joined(separator: " ")
+        let command = (["earshot"] + commandPath).joined(separator: " ")
         return "Error: \(name) is given more than once; give it once.\n  See '\(command) --help' for more information."
     }
 
@@ -83,26 +83,26 @@ struct RepeatedOption: Error {
     ]
 
     /// Options of a bus: the last value counts.
-    static let replaceable: Set = ["--bus", "--bus-key", "--server-key", "--runtime"]
+    static let repeatableBusOptions: Set = ["--bus", "--bus-key", "--server-key", "--runtime"]
 
     /// Whether any word may repeat an option. This costs little, unlike the shape of the program, which then decides.
-    static func isPossible(in arguments: ArraySlice<String>) -> Bool {
+    static func mayOccur(in arguments: ArraySlice<String>) -> Bool {
         guard arguments.first != "serve" else { return false }
         var names: Set<String> = []
         for word in arguments.prefix(while: { $0 != "--" }) where word.hasPrefix("-") && word != "-" {
             let name = String(word.prefix { $0 != "=" })
-            if !replaceable.contains(name), !names.insert(longNames[name] ?? name).inserted { return true }
+            if !repeatableBusOptions.contains(name), !names.insert(longNames[name] ?? name).inserted { return true }
         }
         return false
     }
 }
 
 /// Forms of values, for the parser's messages about a value that it refuses without a reason.
-enum ArgumentForm {
+enum ValueFormatHint {
     /// Returns the message of the argument parser, with the wanted form after its first line.
     ///
     /// - Parameter message: text that begins with `Error: The value 'x' is invalid for '--option <placeholder>'`.
-    static func completed(_ message: String) -> String {
+    static func messageAddingFormat(_ message: String) -> String {
         let end = message.firstIndex(of: "\n") ?? message.endIndex
         let line = message[..<end]
         guard line.hasPrefix("Error: The value '"), line.hasSuffix(">'"), let start = line.lastIndex(of: "<"),
@@ -110,23 +110,23 @@ enum ArgumentForm {
         else { return message }
         let placeholder = String(line[line.index(after: start)...].dropLast(2))
         let option = line[name.upperBound..<start].filter { $0 != " " }
-        guard let form = forms[option] ?? forms["<\(placeholder)>"] else { return message }
+        guard let form = formatsByOption[option] ?? formatsByOption["<\(placeholder)>"] else { return message }
         return "\(line); give \(form)\(message[end...])"
     }
 
     /// Forms by option, or by placeholder in angle brackets.
-    private static let forms = [
+    private static let formatsByOption = [
         "--checksum": "sha256: and 64 hexadecimal digits",
-        "--handler": handler,
-        "<handler>": handler,
-        "<id>": identifier,
-        "<request>": identifier,
+        "--handler": handlerFormat,
+        "<handler>": handlerFormat,
+        "<id>": identifierFormat,
+        "<request>": identifierFormat,
         "<n>": "a whole number",
         "<seconds>": "a number of seconds",
         "<slots>": "a whole number",
     ]
 
-    private static let handler =
+    private static let handlerFormat =
         "1 to \(WireLimits.handlerBytes) visible ASCII characters, with parts between slashes, such as gallery/1"
-    private static let identifier = "1 to \(WireLimits.identifierBytes) visible ASCII characters"
+    private static let identifierFormat = "1 to \(WireLimits.identifierBytes) visible ASCII characters"
 }

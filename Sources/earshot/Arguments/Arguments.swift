@@ -10,7 +10,7 @@ internal import ZeroMQ
 
 extension CommandLine {
     /// Arguments after the program's name. Bytes that are not UTF-8 are kept as ``ByteText``.
-    static var words: [String] {
+    static var argumentsWithoutProgram: [String] {
         (1..<max(1, Int(build_argument_count()))).compactMap { index in
             unsafe build_arguments()[index].map { unsafe ByteText.text(cString: $0) }
         }
@@ -29,7 +29,7 @@ extension CommandLine {
     }
 
     /// Moves a public key that begins with `-`, as one in 85 does, behind `--`, so that `key add` does not read it as an option.
-    static func separatingKey(_ words: [String]) -> [String] {
+    static func separatingPublicKey(_ words: [String]) -> [String] {
         guard words.prefix(2) == ["key", "add"], !words.contains("--"),
             let place = words.firstIndex(where: { $0.hasPrefix("-") && CurveClient.isKey($0) })
         else { return words }
@@ -44,28 +44,28 @@ extension Logger.Level: @retroactive ExpressibleByArgument {}
 extension LogFormat: ExpressibleByArgument {}
 
 extension ClientKey.Role: ExpressibleByArgument {
-    public static var allValueStrings: [String] { ofFile.map(\.rawValue) }
+    public static var allValueStrings: [String] { keyFileRoles.map(\.rawValue) }
 
     public init?(argument: String) {
-        guard let role = Self(rawValue: argument), Self.ofFile.contains(role) else { return nil }
+        guard let role = Self(rawValue: argument), Self.keyFileRoles.contains(role) else { return nil }
         self = role
     }
 }
 
 extension HandlerID: ExpressibleByArgument {
-    public static var defaultCompletionKind: CompletionKind { ShellCompletion.handler }
+    public static var defaultCompletionKind: CompletionKind { ShellCompletion.handlerNames }
 
     public init?(argument: String) { self.init(argument) }
 }
 
 extension HandlerPattern: ExpressibleByArgument {
-    public static var defaultCompletionKind: CompletionKind { ShellCompletion.handlerPattern }
+    public static var defaultCompletionKind: CompletionKind { ShellCompletion.handlerPatterns }
 
     public init?(argument: String) { self.init(argument) }
 }
 
 extension RequestID: ExpressibleByArgument {
-    public static var defaultCompletionKind: CompletionKind { ShellCompletion.none }
+    public static var defaultCompletionKind: CompletionKind { ShellCompletion.noCompletion }
 
     public init?(argument: String) { self.init(argument) }
 }
@@ -76,7 +76,7 @@ extension RequestState: ExpressibleByArgument {}
 struct Checksum: ExpressibleByArgument {
     /// Accepted names of the algorithm, each with its separator.
     private static let prefixes = ["sha256:", "sha-256:", "sha-256=", "sha256="]
-    static var defaultCompletionKind: CompletionKind { ShellCompletion.none }
+    static var defaultCompletionKind: CompletionKind { ShellCompletion.noCompletion }
 
     /// 64 lower-case hexadecimal digits.
     let hex: String
@@ -86,6 +86,6 @@ struct Checksum: ExpressibleByArgument {
         let text = argument.lowercased()
         guard let prefix = Self.prefixes.first(where: text.hasPrefix) else { return nil }
         hex = String(text.dropFirst(prefix.count))
-        guard SpoolName.isContent(hex) else { return nil }
+        guard SpoolName.isContentAddressed(hex) else { return nil }
     }
 }

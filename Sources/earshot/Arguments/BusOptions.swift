@@ -46,21 +46,21 @@ struct BusOptions: ParsableArguments {
     /// Returns the bus that a client uses.
     ///
     /// The order is --runtime, --bus, `EARSHOT_BUS`, `EARSHOT_RUNTIME`, `bus` of a configuration file, and the user's bus.
-    func place() throws -> BusLocation {
-        if let choice = try network() { return try choice.place() }
+    func busLocation() throws -> BusLocation {
+        if let choice = try networkBuses() { return try choice.busLocation() }
         return .local(try RuntimeFolder.ofBus(named: runtime))
     }
 
     /// Returns the buses on a network that a client uses; nil for a bus of this machine.
-    func network() throws(CommandError) -> NetworkChoice? {
+    func networkBuses() throws(CommandError) -> NetworkChoice? {
         guard runtime == nil else { return nil }
         let choice = NetworkChoice(
-            buses: bus.isEmpty ? nil : bus.flatMap(BusEndpoint.words), keyFile: busKey.map(Folder.absolute),
-            serverKeys: serverKey.isEmpty ? nil : serverKey.flatMap(NetworkChoice.words)
-        ).orElse(.inEnvironment)
+            buses: bus.isEmpty ? nil : bus.flatMap(BusEndpoint.words), keyFile: busKey.map(Folder.absolutePath),
+            serverKeys: serverKey.isEmpty ? nil : serverKey.flatMap(NetworkChoice.splitAtCommas)
+        ).fillingGaps(from: .fromEnvironment)
         if choice.buses == nil, Environment.value("EARSHOT_RUNTIME") != nil { return nil }
         guard !choice.isComplete else { return choice }
-        let merged = choice.orElse(try Configuration.client.network())
+        let merged = choice.fillingGaps(from: try Configuration.clientConfiguration.networkBuses())
         return merged.buses == nil ? nil : merged
     }
 }
@@ -78,24 +78,24 @@ struct NetworkChoice: Equatable {
     var isComplete: Bool { buses != nil && keyFile != nil && serverKeys != nil }
 
     /// Values of `EARSHOT_BUS`, `EARSHOT_BUS_KEY` and `EARSHOT_SERVER_KEY`.
-    static var inEnvironment: NetworkChoice {
+    static var fromEnvironment: NetworkChoice {
         NetworkChoice(
             buses: Environment.value("EARSHOT_BUS").map(BusEndpoint.words),
-            keyFile: Environment.value("EARSHOT_BUS_KEY").map(Folder.absolute),
+            keyFile: Environment.value("EARSHOT_BUS_KEY").map(Folder.absolutePath),
             serverKeys: Environment.value("EARSHOT_SERVER_KEY").map(BusEndpoint.words))
     }
 
     /// Splits the value of an option at its commas. Paths may contain spaces.
-    static func words(_ text: String) -> [String] { text.split(separator: ",").map { String($0) } }
+    static func splitAtCommas(_ text: String) -> [String] { text.split(separator: ",").map { String($0) } }
 
     /// Returns the absolute path of a server key's file, or the key itself.
-    static func located(_ serverKey: String, in folder: String) -> String {
-        let path = Folder.absolute(serverKey.hasPrefix("/") ? serverKey : "\(folder)/\(serverKey)")
-        return unsafe access(ByteText.path(path), F_OK) == 0 ? path : serverKey
+    static func absoluteServerKey(_ serverKey: String, in folder: String) -> String {
+        let path = Folder.absolutePath(serverKey.hasPrefix("/") ? serverKey : "\(folder)/\(serverKey)")
+        return unsafe access(ByteText.cString(path), F_OK) == 0 ? path : serverKey
     }
 
     /// Adds values of a source with less precedence.
-    func orElse(_ other: NetworkChoice) -> NetworkChoice {
+    func fillingGaps(from other: NetworkChoice) -> NetworkChoice {
         NetworkChoice(
             buses: buses ?? other.buses, keyFile: keyFile ?? other.keyFile, serverKeys: serverKeys ?? other.serverKeys)
     }
@@ -103,8 +103,8 @@ struct NetworkChoice: Equatable {
     /// Reads the keys.
     ///
     /// - Throws: `CommandError` if a part is missing or unusable.
-    func place() throws(CommandError) -> BusLocation {
-        let keys = (serverKeys ?? []).map { Self.located($0, in: ".") }
+    func busLocation() throws(CommandError) -> BusLocation {
+        let keys = (serverKeys ?? []).map { Self.absoluteServerKey($0, in: ".") }
         do throws(ClientError) {
             let endpoints = try BusEndpoint.list(buses ?? [], keyFile: keyFile, serverKeys: keys)
             let arguments = [

@@ -4,7 +4,9 @@ internal import EarshotClient
 /// Subcommands and options of a command, read from the description that the argument parser prints.
 struct CommandShape {
     /// Options of the argument parser that are missing in its description.
-    private static let undescribed: Set = ["--generate-completion-script", "--experimental-dump-help", "--help-hidden"]
+    private static let undescribedOptions: Set = [
+        "--generate-completion-script", "--experimental-dump-help", "--help-hidden",
+    ]
 
     /// Whether each option takes a value, by its name with dashes.
     let options: [String: Bool]
@@ -18,33 +20,33 @@ struct CommandShape {
     private init(_ command: JSONValue) {
         var options: [String: Bool] = [:]
         var singles: [String: Int] = [:]
-        for (index, argument) in command.items("arguments").enumerated() {
-            let isOption = argument.member("kind")?.text == "option"
-            for name in argument.items("names") {
-                guard let text = name.member("name")?.text else { continue }
+        for (index, argument) in command.items(ofMember: "arguments").enumerated() {
+            let isOption = argument.member("kind")?.scalarText == "option"
+            for name in argument.items(ofMember: "names") {
+                guard let text = name.member("name")?.scalarText else { continue }
                 let name = (text.count == 1 ? "-" : "--") + text
                 options[name] = isOption
-                if isOption, argument.member("isRepeating")?.text != "true" { singles[name] = index }
+                if isOption, argument.member("isRepeating")?.scalarText != "true" { singles[name] = index }
             }
         }
         self.options = options
         self.singleValueOptions = singles
-        subcommands = command.items("subcommands").compactMap { command in
-            command.member("commandName")?.text.map { ($0, CommandShape(command)) }
+        subcommands = command.items(ofMember: "subcommands").compactMap { command in
+            command.member("commandName")?.scalarText.map { ($0, CommandShape(command)) }
         }
     }
 
     /// Returns the first argument that names no command or option of the program; nil if all are known.
-    func firstUnknown(in arguments: ArraySlice<String>) -> UnknownWord? {
+    func firstUnknown(in arguments: ArraySlice<String>) -> UnknownArgument? {
         firstUnknown(in: arguments, of: [])
     }
 
-    private func firstUnknown(in arguments: ArraySlice<String>, of path: [String]) -> UnknownWord? {
+    private func firstUnknown(in arguments: ArraySlice<String>, of path: [String]) -> UnknownArgument? {
         guard let first = arguments.first else { return nil }
         guard !subcommands.isEmpty, !first.hasPrefix("-") else { return firstUnknownOption(in: arguments, of: path) }
         let names = subcommands.map(\.name)
         guard let inner = subcommands.first(where: { $0.name == first }) else {
-            return UnknownWord(.command, first, among: names, path)
+            return UnknownArgument(.command, first, knownNames: names, commandPath: path)
         }
         if first == "help" { return firstUnknownTopic(in: arguments.dropFirst(), of: path) }
         return inner.shape.firstUnknown(in: arguments.dropFirst(), of: path + [first])
@@ -59,24 +61,26 @@ struct CommandShape {
         var rest = arguments
         while let word = rest.popFirst(), word != "--" {
             let name = String(word.prefix { $0 != "=" })
-            guard let option = singleValueOptions[name], !RepeatedOption.replaceable.contains(name) else { continue }
-            guard given.insert(option).inserted else { return RepeatedOption(name: name, path: path) }
+            guard let option = singleValueOptions[name], !RepeatedOption.repeatableBusOptions.contains(name) else {
+                continue
+            }
+            guard given.insert(option).inserted else { return RepeatedOption(name: name, commandPath: path) }
             if name == word { _ = rest.popFirst() }
         }
         return nil
     }
 
     /// Returns the first word after `help` that names no command or topic.
-    private func firstUnknownTopic(in words: ArraySlice<String>, of path: [String]) -> UnknownWord? {
+    private func firstUnknownTopic(in words: ArraySlice<String>, of path: [String]) -> UnknownArgument? {
         guard let first = words.first, !first.hasPrefix("-") else { return nil }
         guard let inner = subcommands.first(where: { $0.name == first }) else {
             let topics = path.isEmpty ? HelpTopic.all.map(\.name) : []
-            return UnknownWord(.command, first, among: subcommands.map(\.name) + topics, path)
+            return UnknownArgument(.command, first, knownNames: subcommands.map(\.name) + topics, commandPath: path)
         }
         return inner.shape.firstUnknownTopic(in: words.dropFirst(), of: path + [first])
     }
 
-    private func firstUnknownOption(in arguments: ArraySlice<String>, of path: [String]) -> UnknownWord? {
+    private func firstUnknownOption(in arguments: ArraySlice<String>, of path: [String]) -> UnknownArgument? {
         var rest = arguments
         while let word = rest.popFirst(), word != "--" {
             guard word.hasPrefix("-"), word != "-" else { continue }
@@ -85,12 +89,12 @@ struct CommandShape {
                 guard takesValue, name == word, let next = rest.popFirst() else { continue }
                 // The parser reports the missing value.
                 if next.hasPrefix("-"), next != "-" { return nil }
-            } else if Self.undescribed.contains(name) {
+            } else if Self.undescribedOptions.contains(name) {
                 return nil
             } else if name.hasPrefix("--") {
-                return UnknownWord(.option, name, among: Array(options.keys), path)
+                return UnknownArgument(.option, name, knownNames: Array(options.keys), commandPath: path)
             } else if let unknown = word.dropFirst().first(where: { options["-\($0)"] == nil }) {
-                return UnknownWord(.option, "-\(unknown)", among: [], path)
+                return UnknownArgument(.option, "-\(unknown)", knownNames: [], commandPath: path)
             }
         }
         return nil

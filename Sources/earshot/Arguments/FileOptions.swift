@@ -6,7 +6,7 @@ struct FileOptions: ParsableArguments {
         help: ArgumentHelp(
             "Path of each file below -d DIR, from {host}, {path}, {name}, {n} (index) and {sha256}.",
             valueName: "path"),
-        completion: ShellCompletion.none)
+        completion: ShellCompletion.noCompletion)
     var outTemplate: String?
 
     @Flag(help: "Name files as the server does, by Content-Disposition.")
@@ -40,15 +40,15 @@ struct FileOptions: ParsableArguments {
     var failed: String?
 
     /// Whether files get the time of the response.
-    var setsTime: Bool { remoteTime || timestamping }
+    var setsModificationTime: Bool { remoteTime || timestamping }
 
     /// Whether each file is named before its request, in the order of the list.
-    var namesFirst: Bool { regardsExisting || failed != nil }
+    var namesFilesBeforeRequests: Bool { dependsOnExistingFiles || failed != nil }
 
     /// Whether a file that exists determines the request.
-    var regardsExisting: Bool { noClobber || timestamping || resumes }
+    var dependsOnExistingFiles: Bool { noClobber || timestamping || resumes }
 
-    func template() throws(OutputTemplate.Fault) -> OutputTemplate? {
+    func parsedTemplate() throws(OutputTemplate.Fault) -> OutputTemplate? {
         guard let outTemplate else { return nil }
         return try OutputTemplate(outTemplate)
     }
@@ -56,7 +56,7 @@ struct FileOptions: ParsableArguments {
     func validate() throws {
         let template: OutputTemplate?
         do throws(OutputTemplate.Fault) {
-            template = try self.template()
+            template = try self.parsedTemplate()
         } catch {
             throw ValidationError("--out-template: \(error)")
         }
@@ -66,7 +66,7 @@ struct FileOptions: ParsableArguments {
         guard [noClobber, timestamping, resumes].filter(\.self).count <= 1 else {
             throw ValidationError("--no-clobber, --timestamping and --continue exclude each other; give one of them")
         }
-        if regardsExisting, template?.needsBody == true || remoteNameHeader {
+        if dependsOnExistingFiles, template?.needsBody == true || remoteNameHeader {
             let reason = "--no-clobber, --timestamping and --continue need names that are known before the request"
             throw ValidationError("\(reason); omit {sha256} and --remote-name-header")
         }

@@ -62,7 +62,7 @@ struct CookieOptions: ParsableArguments {
     var output: String?
 
     /// Whether the requests use cookies of a file.
-    var areUsed: Bool { input != nil || output != nil }
+    var usesCookieFiles: Bool { input != nil || output != nil }
 
     func validate() throws {
         guard input != "-", output != "-" else {
@@ -82,8 +82,8 @@ struct CookieOptions: ParsableArguments {
     /// The exchange has another handler of the same root, so the jar stays when an interrupt removes the requests.
     ///
     /// - Parameter cookies: those of the file.
-    func exchange(_ cookies: [FileCookie], besides handler: HandlerID) -> CookieExchange? {
-        guard areUsed else { return nil }
+    func makeCookieExchange(_ cookies: [FileCookie], requestHandler handler: HandlerID) -> CookieExchange? {
+        guard usesCookieFiles else { return nil }
         let root = handler.description.prefix { $0 != "/" }
         let own = HandlerID("\(root)/cookies-\(String(UInt32.random(in: 0 ... .max), radix: 16))")
         return CookieExchange(cookies, output: output, of: own ?? handler)
@@ -104,9 +104,9 @@ struct HeaderOptions: ParsableArguments {
 }
 
 /// Options for the course of a run.
-struct CourseOptions: ParsableArguments {
+struct RunOptions: ParsableArguments {
     /// Range of `jobs`. Its upper bound is the number of pending requests of a run.
-    private static let jobsRange = 1...GetRun.outstanding
+    private static let jobsRange = 1...GetRun.maximumPendingRequests
 
     @Option(
         name: .shortAndLong,

@@ -8,24 +8,24 @@ struct HookProgram: Equatable, ExpressibleByArgument {
     static var defaultCompletionKind: CompletionKind { .file() }
 
     /// Value of the option.
-    let text: String
+    let optionText: String
     /// Program and arguments.
-    let words: [String]
+    let commandWords: [String]
     /// Path of the program; nil before its search.
     private(set) var path: String?
 
     /// Divides the text at its spaces. No shell reads it. Nil without a program.
     init?(argument: String) {
-        text = argument
-        words = argument.split(separator: " ").map { String($0) }
-        guard let program = words.first, program != Self.placeholder else { return nil }
+        optionText = argument
+        commandWords = argument.split(separator: " ").map { String($0) }
+        guard let program = commandWords.first, program != Self.placeholder else { return nil }
     }
 
     /// Takes the words of a configuration file. Nil without a program.
-    init?(words: [String]) {
-        guard let program = words.first, !program.isEmpty else { return nil }
-        text = words.joined(separator: " ")
-        self.words = words
+    init?(commandWords: [String]) {
+        guard let program = commandWords.first, !program.isEmpty else { return nil }
+        optionText = commandWords.joined(separator: " ")
+        self.commandWords = commandWords
     }
 
     /// Returns the program with its path.
@@ -33,11 +33,13 @@ struct HookProgram: Equatable, ExpressibleByArgument {
     /// - Parameters:
     ///   - source: option or key that names it.
     ///   - status: exit status if it cannot be executed.
-    func found(_ source: String = "--exec", _ status: ExitStatus = .noInput) throws(CommandError) -> HookProgram {
-        guard let name = words.first, let path = ProgramPath.find(name) else {
+    func resolvingPath(source: String = "--exec", failureStatus status: ExitStatus = .noInput) throws(CommandError)
+        -> HookProgram
+    {
+        guard let name = commandWords.first, let path = ProgramPath.executablePath(of: name) else {
             throw CommandError(
                 status,
-                "\(source): cannot execute \(words.first ?? ""): not in PATH, or not executable; give its path")
+                "\(source): cannot execute \(commandWords.first ?? ""): not in PATH, or not executable; give its path")
         }
         var found = self
         found.path = path
@@ -47,7 +49,7 @@ struct HookProgram: Equatable, ExpressibleByArgument {
     /// Argument vector for a body.
     ///
     /// - Parameter file: path of the body; nil without one.
-    func arguments(file: String?) -> [String] { words.map { $0 == Self.placeholder ? file ?? "" : $0 } }
+    func arguments(file: String?) -> [String] { commandWords.map { $0 == Self.placeholder ? file ?? "" : $0 } }
 }
 
 /// Option for a program that runs for each result.
@@ -60,6 +62,6 @@ struct HookOptions: ParsableArguments {
     /// The program, which was found; nil without the option.
     func program() throws(CommandError) -> HookProgram? {
         guard let exec else { return nil }
-        return try exec.found()
+        return try exec.resolvingPath()
     }
 }

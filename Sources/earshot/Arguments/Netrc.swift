@@ -10,20 +10,20 @@ internal import EarshotWire
 /// be quoted. In place of a keyword, a word that begins with `#` begins a comment.
 struct Netrc {
     /// Maximum size of the file, in bytes: thousands of entries.
-    private static let mostBytes = 1 << 20
+    private static let maximumFileBytes = 1 << 20
 
-    private var entries: [String: [BasicCredentials]] = [:]
-    private var others: [BasicCredentials] = []
+    private var credentialsByHost: [String: [BasicCredentials]] = [:]
+    private var defaultCredentials: [BasicCredentials] = []
 
     /// Path of the user's file: the variable `NETRC`, else `~/.netrc`. Nil without a home directory.
-    static var usualPath: String? {
+    static var defaultPath: String? {
         Environment.value("NETRC") ?? Environment.value("HOME").map { $0 + "/.netrc" }
     }
 
     /// Reads the file at `path`.
     static func read(_ path: String) throws(CommandError) -> Netrc {
-        let bytes = try InputFile.read(path, atMost: mostBytes)
-        guard let netrc = Netrc(ByteText.text(of: InputFile.withoutMark(bytes))) else {
+        let bytes = try InputFile.read(path, atMost: maximumFileBytes)
+        guard let netrc = Netrc(ByteText.text(of: InputFile.withoutByteOrderMark(bytes))) else {
             throw CommandError(
                 .noInput,
                 "cannot parse \(path): a control character, or a quotation without end; write lines such as "
@@ -34,14 +34,14 @@ struct Netrc {
 
     /// Nil for malformed text. The error has no detail, because any word may be a password.
     init?(_ text: String) {
-        guard let words = Self.words(of: text) else { return nil }
+        guard let words = Self.tokens(of: text) else { return nil }
         var rest = words[...]
         var (host, user, password): (String?, String, String) = (nil, "", "")
         var isInEntry = false
         func finish() {
             guard isInEntry else { return }
             let entry = BasicCredentials(user: user, password: password)
-            if let host { entries[host, default: []].append(entry) } else { others.append(entry) }
+            if let host { credentialsByHost[host, default: []].append(entry) } else { defaultCredentials.append(entry) }
         }
         while let word = rest.popFirst() {
             switch word.lowercased() {
@@ -64,22 +64,22 @@ struct Netrc {
     func credentials(for url: String) -> BasicCredentials? {
         guard let url = try? FetchURL(url), url.isHTTP else { return nil }
         let host = url.host.hasPrefix("[") ? url.host.dropFirst().dropLast() : url.host
-        let found = entries[String(host)] ?? others
+        let found = credentialsByHost[String(host)] ?? defaultCredentials
         guard let userinfo = url.userinfo else { return found.first.flatMap { $0.user.isEmpty ? nil : $0 } }
         guard !userinfo.contains(":") else { return nil }
-        let user = FileNames.decoded(userinfo) ?? String(userinfo)
+        let user = FileNames.percentDecoded(userinfo) ?? String(userinfo)
         return found.first { $0.user == user }
     }
 
     /// Adds the credentials for the URL of `fetch` to its header fields, unless it has others.
     func authorize(_ fetch: inout Fetch) {
         guard let credentials = credentials(for: fetch.url) else { return }
-        if !fetch.hasField("authorization") { fetch.add(field: credentials.field) }
+        if !fetch.hasHeaderField("authorization") { fetch.addHeaderField(credentials.authorizationField) }
     }
 
     /// Splits the text into words, without comments and macros. Nil for a quotation without end, and for a control
     /// character in a word.
-    private static func words(of text: String) -> [String]? {
+    private static func tokens(of text: String) -> [String]? {
         var words: [String] = []
         var isMacro = false
         // Whether the next word is the value of a keyword.
@@ -94,7 +94,7 @@ struct Netrc {
             var rest = line.drop { $0 == " " || $0 == "\t" }
             while let first = rest.first {
                 if first == "#", !isValue { break }
-                guard let word = first == "\"" ? quoted(&rest) : plain(&rest) else { return nil }
+                guard let word = first == "\"" ? parseQuotedWord(&rest) : parsePlainWord(&rest) else { return nil }
                 guard !word.unicodeScalars.contains(where: { $0.value < 0x20 || $0.value == 0x7f }) else { return nil }
                 if !isValue, word.lowercased() == "macdef" {
                     isMacro = true
@@ -111,14 +111,14 @@ struct Netrc {
     /// Keywords with a value.
     private static let keywords: Set = ["machine", "login", "password", "account"]
 
-    private static func plain(_ rest: inout Substring) -> String? {
+    private static func parsePlainWord(_ rest: inout Substring) -> String? {
         let word = rest.prefix { $0 != " " && $0 != "\t" }
         rest = rest[word.endIndex...]
         return String(word)
     }
 
     /// Takes a quoted word, in which a backslash escapes the next character.
-    private static func quoted(_ rest: inout Substring) -> String? {
+    private static func parseQuotedWord(_ rest: inout Substring) -> String? {
         rest.removeFirst()
         var word = ""
         while let character = rest.popFirst() {
@@ -151,5 +151,5 @@ struct BasicCredentials: Equatable {
     }
 
     /// The header field of the credentials.
-    var field: String { "authorization: Basic " + Base64.encoded(Array("\(user):\(password)".utf8)) }
+    var authorizationField: String { "authorization: Basic " + Base64.encoded(Array("\(user):\(password)".utf8)) }
 }

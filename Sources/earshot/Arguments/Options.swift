@@ -13,15 +13,15 @@ struct RuntimeOptions: ParsableArguments {
     var bus: String?
 
     /// Returns the runtime directory in which a process serves.
-    func folder() throws(ClientError) -> RuntimeFolder { try RuntimeFolder(named: runtime) }
+    func runtimeFolder() throws(ClientError) -> RuntimeFolder { try RuntimeFolder(named: runtime) }
 
     /// Returns the runtime directory for a command that works on the machine of the bus only.
     ///
     /// - Throws: `CommandError` if the commands of clients use a bus on a network.
-    func ownFolder(of command: String) throws -> RuntimeFolder {
-        guard try runtime != nil || BusOptions.defaults.network() == nil else {
+    func localRuntimeFolder(forCommand command: String) throws -> RuntimeFolder {
+        guard try runtime != nil || BusOptions.defaults.networkBuses() == nil else {
             throw CommandError(
-                .usage,
+                .usageError,
                 "`earshot \(command)` works on the machine of its bus only, and your bus is on a network; run it there, "
                     + "or give --runtime DIR")
         }
@@ -58,7 +58,7 @@ struct LogFormatOptions: ParsableArguments {
 }
 
 /// Values that a child process inherits from the supervisor.
-struct FamilyOptions: ParsableArguments {
+struct ChildProcessOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Descriptor for reading the secret.", visibility: .hidden))
     var secretFd: Int32?
 
@@ -66,7 +66,7 @@ struct FamilyOptions: ParsableArguments {
     var parentPid: Int32?
 
     /// Reads the secret to its end; nil if none was inherited.
-    func secret() throws -> String? { try secretFd.map { try InheritedPipe.readAll($0) } }
+    func readSecret() throws -> String? { try secretFd.map { try InheritedPipe.readAll($0) } }
 }
 
 /// Option for the notification of readiness.
@@ -93,28 +93,28 @@ struct ClusterFileOption: ParsableArguments {
     func validate() throws { try PathCheck.check([("--cluster", cluster)]) }
 
     /// Returns, by precedence, the absolute path of the option or of the configuration file; nil without a cluster.
-    func path(_ configuration: Configuration) throws(CommandError) -> String? {
+    func clusterPath(_ configuration: Configuration) throws(CommandError) -> String? {
         if let absolutePath { return absolutePath }
         return try configuration.cluster()?.file
     }
 
     /// Absolute path of the option.
-    var absolutePath: String? { cluster.map(Folder.absolute) }
+    var absolutePath: String? { cluster.map(Folder.absolutePath) }
 }
 
 /// Option for the time that a command waits for an end: of the bus, or of requests.
-struct EndOptions: ParsableArguments {
+struct WaitTimeoutOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Maximum time to wait, in seconds. (default: none)", valueName: "seconds"))
     var timeout: Double?
 
     /// Maximum of `timeout`: 31 years.
-    private static let mostSeconds = 1_000_000_000
+    private static let maximumTimeoutSeconds = 1_000_000_000
 
-    var duration: Duration? { timeout.map { .milliseconds(Int($0 * 1_000)) } }
+    var timeoutDuration: Duration? { timeout.map { .milliseconds(Int($0 * 1_000)) } }
 
     func validate() throws {
-        if let timeout, !(timeout > 0 && timeout <= Double(Self.mostSeconds)) {
-            throw ValidationError("--timeout: give a number of seconds above 0, at most \(Self.mostSeconds)")
+        if let timeout, !(timeout > 0 && timeout <= Double(Self.maximumTimeoutSeconds)) {
+            throw ValidationError("--timeout: give a number of seconds above 0, at most \(Self.maximumTimeoutSeconds)")
         }
     }
 }
@@ -124,7 +124,7 @@ struct UserOption: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "Handler of this user, as list shows it; only for the administrator of the bus: a user name or number, or "
-                + "key:NAME.", valueName: "user"), completion: ShellCompletion.none)
+                + "key:NAME.", valueName: "user"), completion: ShellCompletion.noCompletion)
     var user: HandlerOwner?
 }
 

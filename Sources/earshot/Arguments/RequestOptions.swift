@@ -9,56 +9,56 @@ internal import EarshotWire
 /// The groups are not nested deeper: a debug build of the argument parser validates each level five times as often as the
 /// one above.
 struct RequestOptions: ParsableArguments {
-    @OptionGroup(title: "Request") var handlingValues: FetchValues<HandlingSection>
+    @OptionGroup(title: "Request") var handlingValues: FetchOptionValues<HandlingSection>
     @OptionGroup(title: "Request") var handling: HandlingOptions
     @OptionGroup(title: "HTTP") var exchange: HTTPOptions
-    @OptionGroup(title: "HTTP") var exchangeValues: FetchValues<HTTPSection>
+    @OptionGroup(title: "HTTP") var exchangeValues: FetchOptionValues<HTTPSection>
     @OptionGroup(title: "Network") var network: NetworkOptions
 
     /// Request body from --data; nil without one.
-    func body() throws(CommandError) -> [UInt8]? {
+    func readBody() throws(CommandError) -> [UInt8]? {
         guard let data = exchange.data else { return nil }
         guard data.utf8.first == UInt8(ascii: "@") else { return ByteText.bytes(of: data) }
         return try InputFile.read(String(data.dropFirst()), atMost: WireLimits.requestBodyBytes)
     }
 
     /// Credentials of hosts from the netrc file; nil without --netrc.
-    func netrc() throws(CommandError) -> Netrc? {
+    func readNetrc() throws(CommandError) -> Netrc? {
         guard exchange.netrc || exchange.netrcFile != nil else { return nil }
-        guard let path = exchange.netrcFile ?? Netrc.usualPath else {
+        guard let path = exchange.netrcFile ?? Netrc.defaultPath else {
             throw CommandError(.noInput, "cannot find ~/.netrc: HOME is unset; give --netrc-file FILE")
         }
         return try Netrc.read(path)
     }
 
     /// Returns the HTTP method of a request with this body.
-    func method(_ body: [UInt8]?) -> String {
+    func httpMethod(forBody body: [UInt8]?) -> String {
         exchange.method ?? (exchange.head ? "HEAD" : body == nil ? "GET" : "POST")
     }
 
     /// Whether the body of a URL is decoded.
     ///
     /// - Parameter file: path of its file, if that is known; nil otherwise.
-    func decodes(_ url: String, file: String?) -> Bool {
+    func decodesBody(ofURL url: String, file: String?) -> Bool {
         !exchange.noDecode && !ArchiveName.matches(url: url) && file.map({ ArchiveName.matches($0) }) != true
     }
 
     /// Creates the request that the options describe.
-    func fetch(_ handler: HandlerID, _ request: RequestID, _ url: String, body: [UInt8]?) -> Fetch {
+    func makeFetch(handler: HandlerID, request: RequestID, url: String, body: [UInt8]?) -> Fetch {
         var fetch = Fetch(handler: handler, request: request, url: url)
         fetch.body = body
         handlingValues.apply(to: &fetch.options)
         exchangeValues.apply(to: &fetch.options)
-        fetch.options.method = method(body)
-        fetch.options.digest = handling.checksum?.hex
+        fetch.options.method = httpMethod(forBody: body)
+        fetch.options.expectedSHA256 = handling.checksum?.hex
         fetch.options.coalesces = !handling.alone && ["GET", "HEAD"].contains(fetch.options.method)
         fetch.options.route.proxy = network.proxy
-        fetch.options.route.caFile = network.caFile.map(Folder.absolute)
-        fetch.options.route.clientCertificate = network.certificate.map(Folder.absolute)
-        fetch.options.route.clientKey = network.certificateKey.map(Folder.absolute)
+        fetch.options.route.caFile = network.caFile.map(Folder.absolutePath)
+        fetch.options.route.clientCertificate = network.certificate.map(Folder.absolutePath)
+        fetch.options.route.clientKey = network.certificateKey.map(Folder.absolutePath)
         fetch.options.route.verifiesServer = !network.insecure
-        if exchange.noDecode { fetch.options.route.decodes = false }
-        fetch.httpFields = ByteText.bytes(of: exchange.fields.joined(separator: "\n"))
+        if exchange.noDecode { fetch.options.route.decodesBody = false }
+        fetch.httpFields = ByteText.bytes(of: exchange.headerFields.joined(separator: "\n"))
         return fetch
     }
 }
@@ -124,8 +124,10 @@ struct HTTPOptions: ParsableArguments {
     var noDecode = false
 
     /// Header fields to send, except those that depend on the URL.
-    var fields: [String] {
-        header + [userAgent.map { "user-agent: \($0)" }, user.flatMap(BasicCredentials.init)?.field].compactMap(\.self)
+    var headerFields: [String] {
+        header
+            + [userAgent.map { "user-agent: \($0)" }, user.flatMap(BasicCredentials.init)?.authorizationField]
+            .compactMap(\.self)
     }
 
     func validate() throws {
@@ -146,9 +148,11 @@ struct HTTPOptions: ParsableArguments {
 
     private func validateFields() throws {
         for field in header {
-            guard Self.isField(field) else { throw ValidationError("--header: give 'NAME: VALUE' on one line") }
+            guard Self.isHeaderField(field) else { throw ValidationError("--header: give 'NAME: VALUE' on one line") }
         }
-        guard userAgent.map(Self.isLine) ?? true else { throw ValidationError("--user-agent: give one line of text") }
+        guard userAgent.map(Self.hasNoControlCharacters) ?? true else {
+            throw ValidationError("--user-agent: give one line of text")
+        }
         guard let user else { return }
         // No error repeats the value, which is secret.
         guard BasicCredentials(user) != nil else { throw ValidationError("--user: give USER:PASSWORD, or use --netrc") }
@@ -156,12 +160,14 @@ struct HTTPOptions: ParsableArguments {
     }
 
     /// Whether text has the form of a header field, without control characters.
-    static func isField(_ text: String) -> Bool {
+    static func isHeaderField(_ text: String) -> Bool {
         guard let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")), colon > text.startIndex else { return false }
-        return isLine(text)
+        return hasNoControlCharacters(text)
     }
 
-    private static func isLine(_ text: String) -> Bool { text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f } }
+    private static func hasNoControlCharacters(_ text: String) -> Bool {
+        text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f }
+    }
 }
 
 /// Options for the connection of a request.
@@ -202,7 +208,7 @@ struct NetworkOptions: ParsableArguments {
         if let proxy, proxy != Route.noProxy,
             (try? ProxyAddress(proxy)) == nil || proxy.utf8.count > WireLimits.urlBytes
         {
-            throw ValidationError("--proxy: give \(ProxyAddress.ParseError.form), or none")
+            throw ValidationError("--proxy: give \(ProxyAddress.ParseError.acceptedForms), or none")
         }
         guard certificate != nil || certificateKey == nil else {
             throw ValidationError("--key requires the certificate; give --cert as well")
@@ -230,5 +236,5 @@ enum ArchiveName {
     }
 
     /// Whether the last segment of a URL's path has one of the endings.
-    static func matches(url: String) -> Bool { matches(FileNames.name(of: url)) }
+    static func matches(url: String) -> Bool { matches(FileNames.fileName(ofURL: url)) }
 }

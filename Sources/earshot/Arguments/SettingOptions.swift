@@ -75,36 +75,44 @@ struct SettingOptions: ParsableArguments {
             "Forbid connections to a network, address, HOST or *.HOST; may be repeated.", valueName: "address"))
     var deny: [String] = []
 
-    func validate() throws { _ = try changes() }
+    func validate() throws { _ = try settingChanges() }
 
     /// Changes that the options describe.
-    func changes() throws -> [SettingChange] {
-        try values.givenSettings.map { try Self.change([$0.rawValue, $1]) }
-            + lists.compactMap { name, words in try words.map { try Self.change([name.rawValue, $0]) } }
-            + origin.map { try Self.change([SettingName.rule] + $0.split(separator: " ").map { String($0) }) }
-            + allow.map { try Self.address($0, "allow") } + deny.map { try Self.address($0, "deny") }
+    func settingChanges() throws -> [SettingChange] {
+        try values.givenSettings.map { try Self.parseChange(words: [$0.rawValue, $1]) }
+            + listSettings.compactMap { name, words in
+                try words.map { try Self.parseChange(words: [name.rawValue, $0]) }
+            }
+            + origin.map {
+                try Self.parseChange(
+                    words: [SettingName.originRuleKeyword] + $0.split(separator: " ").map { String($0) })
+            }
+            + allow.map { try Self.addressRuleChange(subject: $0, value: "allow") }
+            + deny.map { try Self.addressRuleChange(subject: $0, value: "deny") }
     }
 
-    private var lists: [(ListSettingName, String?)] {
+    private var listSettings: [(ListSettingName, String?)] {
         [
-            (.users, users), (.listen, listen), (.http, http), (.httpUsers, httpUsers), (.httpAPI, httpApi),
-            (.httpOrigins, httpOrigins), (.httpTokens, httpTokens), (.httpRewrite, httpRewrite),
+            (.allowedUsers, users), (.clientListenAddresses, listen), (.httpDoorAddresses, http),
+            (.httpDoorAllowedUsers, httpUsers), (.httpAPIAddresses, httpApi),
+            (.httpAPIAllowedOrigins, httpOrigins), (.httpTokenFiles, httpTokens),
+            (.httpRewrittenIndexHosts, httpRewrite),
         ]
     }
 
     /// Parses a value of --allow or --deny.
-    private static func address(_ subject: String, _ word: String) throws -> SettingChange {
+    private static func addressRuleChange(subject: String, value word: String) throws -> SettingChange {
         do throws(SettingError) {
-            return try SettingChange([SettingName.address, subject, word])
+            return try SettingChange(words: [SettingName.addressRuleKeyword, subject, word])
         } catch {
             throw ValidationError("--\(word): \(error.description)")
         }
     }
 
     /// Parses the words of one option.
-    private static func change(_ words: [String]) throws -> SettingChange {
+    private static func parseChange(words: [String]) throws -> SettingChange {
         do throws(SettingError) {
-            return try SettingChange(words)
+            return try SettingChange(words: words)
         } catch {
             let sentence = error.description
             throw ValidationError("--" + (sentence.hasPrefix(words[0]) ? sentence : "\(words[0]): \(sentence)"))
@@ -122,16 +130,16 @@ struct ConfigurationOptions: ParsableArguments {
     var config: String?
 
     /// Absolute path, since a process may change its directory.
-    var file: String? { config.map(Folder.absolute) ?? Self.usualFile }
+    var file: String? { config.map(Folder.absolutePath) ?? Self.pathFromEnvironment }
 
     func validate() throws { try PathCheck.check([("--config", config)]) }
 
     /// Absolute path in EARSHOT_CONFIG; nil without one.
-    static var usualFile: String? { Environment.value("EARSHOT_CONFIG").map(Folder.absolute) }
+    static var pathFromEnvironment: String? { Environment.value("EARSHOT_CONFIG").map(Folder.absolutePath) }
 
     /// Default pool of workers.
     static var pool: Configuration.Pool {
-        Configuration.Pool(workers: max(2, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))), slots: 64)
+        Configuration.Pool(workerCount: max(2, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))), slotsPerWorker: 64)
     }
 }
 
@@ -145,14 +153,14 @@ struct SettingValues: ParsableArguments, CustomReflectable {
     init() {
         let defaults = Settings()
         options = SettingName.allCases.map { name in
-            let standard = defaults[name].map { " (default: \(name.text($0)))" } ?? ""
-            let words = name.takesWord ? ", \(name.bounds)" : ""
-            let help = name.help.prefix(1).uppercased() + name.help.dropFirst() + words + "." + standard
+            let standard = defaults[name].map { " (default: \(name.valueText($0)))" } ?? ""
+            let words = name.takesWord ? ", \(name.possibleValuesDescription)" : ""
+            let help = name.helpPhrase.prefix(1).uppercased() + name.helpPhrase.dropFirst() + words + "." + standard
             return (
                 name,
                 Option(
-                    name: .customLong(name.rawValue), help: ArgumentHelp(help, valueName: name.placeholder),
-                    completion: name.words.isEmpty ? nil : .list(name.words))
+                    name: .customLong(name.rawValue), help: ArgumentHelp(help, valueName: name.valuePlaceholder),
+                    completion: name.possibleWords.isEmpty ? nil : .list(name.possibleWords))
             )
         }
     }

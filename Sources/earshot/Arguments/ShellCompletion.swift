@@ -10,51 +10,54 @@ internal import EarshotWire
 /// written to standard error, which is the terminal of the shell.
 enum ShellCompletion {
     /// Maximum time that the shell waits for the broker.
-    private static let patience = Duration.milliseconds(400)
+    private static let brokerTimeout = Duration.milliseconds(400)
 
     /// Nothing, for arguments such as URLs. Without it, zsh completes an option in their place only at the second TAB.
-    static var none: CompletionKind { .list([]) }
+    static var noCompletion: CompletionKind { .list([]) }
 
     /// Names of the broker's handlers.
-    static var handler: CompletionKind {
-        .custom { words, index, _ in handlers(words, at: index) }
+    static var handlerNames: CompletionKind {
+        .custom { words, index, _ in handlerCandidates(words, at: index) }
     }
 
     /// Names of the broker's handlers, and of the subtrees with their final slash.
-    static var handlerPattern: CompletionKind {
+    static var handlerPatterns: CompletionKind {
         .custom { words, index, _ in
-            let names = handlers(words, at: index)
-            return Set(names.flatMap(subtrees)).union(names).filter { $0.hasPrefix(word(words, at: index)) }.sorted()
+            let names = handlerCandidates(words, at: index)
+            return Set(names.flatMap(enclosingSubtrees)).union(names).filter { $0.hasPrefix(word(words, at: index)) }
+                .sorted()
         }
     }
 
     /// Names of settings and rules, and values of a setting that takes a word.
-    static var setting: CompletionKind {
+    static var settingWords: CompletionKind {
         .custom { words, index, _ in
             guard index < words.count, let command = words.firstIndex(of: "set"), command < index else {
-                return settings([])
+                return nextSettingWords(after: [])
             }
-            return settings(operands(words[(command + 1)..<index]))
+            return nextSettingWords(after: operands(words[(command + 1)..<index]))
         }
     }
 
     // MARK: Settings
 
     /// Returns the possible next words after `words`, which begin with the name of a setting.
-    static func settings(_ words: [String]) -> [String] {
+    static func nextSettingWords(after words: [String]) -> [String] {
         guard let name = words.first else {
-            return SettingName.allCases.map(\.rawValue) + [SettingName.rule, SettingName.address]
+            return SettingName.allCases.map(\.rawValue) + [
+                SettingName.originRuleKeyword, SettingName.addressRuleKeyword,
+            ]
         }
         switch (name, words.count) {
-        case (SettingName.rule, 2...):
+        case (SettingName.originRuleKeyword, 2...):
             let given = Set(words.dropFirst(2).map { $0.prefix { $0 != "=" } })
-            let terms = SettingChange.ruleTerms.filter { !given.contains($0.key[...]) }
+            let terms = SettingChange.settingsByRuleTerm.filter { !given.contains($0.key[...]) }
             let terminals = words.count == 2 ? ["default"] : []
             return terms.flatMap { term, setting in
-                setting.words.isEmpty ? ["\(term)="] : setting.words.map { "\(term)=\($0)" }
+                setting.possibleWords.isEmpty ? ["\(term)="] : setting.possibleWords.map { "\(term)=\($0)" }
             } + terminals
-        case (SettingName.address, 2): return ["allow", "deny", "default"]
-        case (_, 1): return SettingName(rawValue: name)?.words ?? []
+        case (SettingName.addressRuleKeyword, 2): return ["allow", "deny", "default"]
+        case (_, 1): return SettingName(rawValue: name)?.possibleWords ?? []
         default: return []
         }
     }
@@ -64,7 +67,7 @@ enum ShellCompletion {
         var words = words
         var operands: [String] = []
         while let word = words.popFirst() {
-            if places.contains(word) {
+            if busOptionNames.contains(word) {
                 words = words.dropFirst()
             } else if !word.hasPrefix("-") {
                 operands.append(word)
@@ -76,31 +79,31 @@ enum ShellCompletion {
     // MARK: Handlers
 
     /// Asks the broker for handlers whose names begin with the word at `index`.
-    private static func handlers(_ words: [String], at index: Int) -> [String] {
+    private static func handlerCandidates(_ words: [String], at index: Int) -> [String] {
         let prefix = word(words, at: index)
         var answer: JSONValue?
         do {
             var place = BusOptions.defaults
-            place.runtime = value("--runtime", words)
-            place.bus = value("--bus", words).map { [$0] } ?? []
-            place.busKey = value("--bus-key", words)
-            place.serverKey = value("--server-key", words).map { [$0] } ?? []
-            let session = try BusSession.find(in: place.place(), patience: patience) {
+            place.runtime = optionValue("--runtime", in: words)
+            place.bus = optionValue("--bus", in: words).map { [$0] } ?? []
+            place.busKey = optionValue("--bus-key", in: words)
+            place.serverKey = optionValue("--server-key", in: words).map { [$0] } ?? []
+            let session = try BusSession.connect(to: place.busLocation(), answerTimeout: brokerTimeout) {
                 session, event in
                 switch event {
-                case .answer(_, let json): answer = JSONValue(json)
-                case .refused: session.end(CommandError(.other))
-                case .accepted, .terminal, .progress, .cancelled, .removed, .changed, .state: break
+                case .queryAnswer(_, let json): answer = JSONValue(json)
+                case .messageRefused: session.end(with: CommandError(.generalError))
+                case .accepted, .terminal, .progress, .cancelled, .removed, .settingChanged, .state: break
                 }
             }
-            session.loop.setTimer(after: patience) { session.end(CommandError(.noBroker)) }
-            session.connection.query(.handlers, QueryPage(after: predecessor(of: prefix)))
+            session.loop.setTimer(after: brokerTimeout) { session.end(with: CommandError(.noBroker)) }
+            session.connection.query(.handlers, QueryPage(cursor: predecessor(of: prefix)))
             try session.run { answer != nil }
         } catch {
             return []
         }
-        let own = answer?.items("handlers").filter { $0.member("principal") == nil } ?? []
-        return own.compactMap { $0.member("handler")?.text }.filter { $0.hasPrefix(prefix) && isPlain($0) }
+        let own = answer?.items(ofMember: "handlers").filter { $0.member("principal") == nil } ?? []
+        return own.compactMap { $0.member("handler")?.scalarText }.filter { $0.hasPrefix(prefix) && isShellSafe($0) }
     }
 
     /// Returns a name before all names with this prefix and after nearly all others; nil for the empty prefix.
@@ -114,12 +117,12 @@ enum ShellCompletion {
     }
 
     /// Returns the names of all subtrees that contain a handler.
-    private static func subtrees(_ name: String) -> [String] {
+    private static func enclosingSubtrees(of name: String) -> [String] {
         name.indices.filter { name[$0] == "/" }.map { String(name[...$0]) }
     }
 
     /// Whether each shell reads the name as one word. Shells expand other names, and a name comes from another program.
-    static func isPlain(_ name: String) -> Bool {
+    static func isShellSafe(_ name: String) -> Bool {
         name.utf8.allSatisfy { byte in
             byte.isLetter || byte.isDigit || "/._-+,@%".utf8.contains(byte)
         }
@@ -130,10 +133,10 @@ enum ShellCompletion {
     }
 
     /// Options with a value that select the bus.
-    private static let places = ["--runtime", "--bus", "--bus-key", "--server-key"]
+    private static let busOptionNames = ["--runtime", "--bus", "--bus-key", "--server-key"]
 
     /// The value of an option on the command line; nil without it.
-    private static func value(_ name: String, _ words: [String]) -> String? {
+    private static func optionValue(_ name: String, in words: [String]) -> String? {
         if let option = words.firstIndex(of: name), option + 1 < words.count { return words[option + 1] }
         let prefix = name + "="
         return words.first { $0.hasPrefix(prefix) }.map { String($0.dropFirst(prefix.count)) }

@@ -18,13 +18,13 @@ enum BusLocation {
     /// Options that select the bus in another process, which may have another working directory.
     var arguments: [String] {
         switch self {
-        case .local(let folder): ["--runtime=\(Folder.absolute(folder.path))"]
+        case .local(let folder): ["--runtime=\(Folder.absolutePath(folder.path))"]
         case .network(_, let arguments): arguments
         }
     }
 
     /// Location for messages: `in DIR` or `at tcp://HOST:PORT`.
-    var phrase: String {
+    var locationPhrase: String {
         switch self {
         case .local(let folder): "in \(folder.path)"
         case .network(let endpoints, _): "at \(endpoints.map(\.description).joined(separator: " or "))"
@@ -32,7 +32,7 @@ enum BusLocation {
     }
 
     /// Failing children of the bus, as far as this machine knows them.
-    var failures: [String] {
+    var failingChildren: [String] {
         switch self {
         case .local(let folder): FailureReport(folder).sentences()
         case .network: []
@@ -43,7 +43,7 @@ enum BusLocation {
     func isServed() throws(CommandError) -> Bool {
         switch self {
         case .local(let folder):
-            do throws(ClientError) { return try folder.isServed() } catch {
+            do throws(ClientError) { return try folder.hasBroker() } catch {
                 throw CommandError(.noBroker, "cannot use a broker: \(error.description)")
             }
         case .network: return true

@@ -10,22 +10,23 @@ struct BusProcess {
     ///
     /// - Throws: `CommandError` if none does.
     init(in folder: RuntimeFolder) throws {
-        guard try BusLocation.local(folder).isServed() else { throw Self.none(folder) }
-        guard !folder.isForeign else {
+        guard try BusLocation.local(folder).isServed() else { throw Self.noBrokerError(folder) }
+        guard !folder.isOwnedByOtherUser else {
             throw CommandError(
-                .other, "the bus in \(folder.path) belongs to another user; run the command as that user (runuser -u)")
+                .generalError,
+                "the bus in \(folder.path) belongs to another user; run the command as that user (runuser -u)")
         }
         // A supervisor would restart a broker that ends, so its own lock decides.
         let isSupervised = try LockFile.isHeld(folder.supervisorLock)
-        guard let process = try LockFile.holder(isSupervised ? folder.supervisorLock : folder.brokerLock) else {
+        guard let process = try LockFile.holder(ofLock: isSupervised ? folder.supervisorLock : folder.brokerLock) else {
             throw CommandError(
-                .other,
+                .generalError,
                 "cannot find the process that serves \(folder.path) in /proc; send SIGTERM to its `earshot serve`")
         }
         self.process = process
     }
 
-    private static func none(_ folder: RuntimeFolder) -> CommandError {
+    private static func noBrokerError(_ folder: RuntimeFolder) -> CommandError {
         CommandError(.noBroker, "no broker runs in \(folder.path)")
     }
 
@@ -36,13 +37,13 @@ struct BusProcess {
     ///   - limit: maximum time to wait; nil for none.
     /// - Throws: `CommandError` after a signal, or at the limit. The bus stops all the same.
     func stop(now: Bool, limit: Duration?) throws {
-        let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], respectsIgnored: true)
+        let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], skipsIgnoredSignals: true)
         let loop = try EventLoop()
         var commandError: CommandError?
         var hasEnded = false
         let ending = try loop.add(process.descriptor, .readable) { _ in hasEnded = true }
         let signalled = try loop.add(signals.descriptor, .readable) { _ in
-            while signals.next() != nil { commandError = CommandError(.interrupted) }
+            while signals.nextSignal() != nil { commandError = CommandError(.interrupted) }
         }
         defer {
             loop.remove(ending)
@@ -55,8 +56,8 @@ struct BusProcess {
             }
         }
         // A process receives two signals of one kind as one if it is slow, so the second one is of another kind.
-        for signal in now ? [SIGTERM, SIGINT] : [SIGTERM] where !process.send(signal) && !process.hasEnded {
-            throw CommandError(.other, "cannot signal process \(process.pid): it belongs to another user")
+        for signal in now ? [SIGTERM, SIGINT] : [SIGTERM] where !process.sendSignal(signal) && !process.hasEnded {
+            throw CommandError(.generalError, "cannot signal process \(process.pid): it belongs to another user")
         }
         try loop.run { hasEnded || commandError != nil }
         if !hasEnded, let commandError { throw commandError }

@@ -6,12 +6,12 @@ internal import Glibc
 /// Connection of a command to the bus. A missing broker or a signal ends it with a complaint.
 final class BusSession {
     /// Maximum time until the broker answers or returns after a disconnect.
-    private static let usualPatience = Duration.seconds(20)
+    private static let defaultAnswerTimeout = Duration.seconds(20)
     /// Maximum time until a bus on a network returns, the time of its lease.
-    private static let networkPatience = Duration.seconds(60)
+    private static let networkReturnTimeout = Duration.seconds(60)
 
     /// Time without an answer before the first message about it.
-    static let silence = Duration.seconds(1)
+    static let silenceBeforeNotice = Duration.seconds(1)
 
     let loop: EventLoop
     let connection: ClientConnection
@@ -27,32 +27,32 @@ final class BusSession {
 
     private let place: BusLocation
     private let signals: SignalSource
-    private var patience: Duration
+    private var answerTimeout: Duration
     private var registration: EventLoop.Registration?
-    private var patienceTimer: TimerID?
+    private var answerTimer: TimerID?
     private var noticeTimer: TimerID?
     private var refusalTimer: TimerID?
 
     /// Connects to the broker of `place`.
     ///
     /// - Parameters:
-    ///   - patience: maximum time until the broker answers; nil for the default.
+    ///   - answerTimeout: maximum time until the broker answers; nil for the default.
     ///   - window: maximum number of unacknowledged terminals.
     ///   - finishesNone: whether the caller acknowledges each terminal.
     ///   - keepsFailures: whether durable failures stay on disk after their acknowledgement.
     ///   - owner: user whose handlers the names mean; nil for the own ones.
     /// - Throws: `CommandError` if no broker serves it.
-    static func find(
-        in place: BusLocation, patience: Duration? = nil, window: Int = 256,
-        finishesNone: Bool = false, keepsFailures: Bool = false, of owner: HandlerOwner? = nil,
+    static func connect(
+        to place: BusLocation, answerTimeout: Duration? = nil, window: Int = 256,
+        finishesNone: Bool = false, keepsFailures: Bool = false, owner: HandlerOwner? = nil,
         onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws -> BusSession {
         guard try place.isServed() else {
-            throw CommandError(.noBroker, "no broker runs \(place.phrase); start one with `earshot serve`")
+            throw CommandError(.noBroker, "no broker runs \(place.locationPhrase); start one with `earshot serve`")
         }
-        let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], respectsIgnored: true)
+        let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], skipsIgnoredSignals: true)
         return try BusSession(
-            place, EventLoop(), signals, window: window, patience: patience,
+            place, EventLoop(), signals, window: window, patience: answerTimeout,
             finishesNone: finishesNone, keepsFailures: keepsFailures, of: owner, onEvent)
     }
 
@@ -64,9 +64,9 @@ final class BusSession {
         self.place = place
         self.loop = loop
         self.signals = signals
-        self.patience = patience ?? Self.usualPatience
+        self.answerTimeout = patience ?? Self.defaultAnswerTimeout
         signalDescriptor = signals.descriptor
-        let door = Door()
+        let door = SessionReference()
         connection = try ClientConnection(
             place.endpoints, sharing: nil, window: window, lease: nil,
             finishesNone: finishesNone, keepsFailures: keepsFailures, principal: owner?.principal,
@@ -74,20 +74,21 @@ final class BusSession {
         ) { event in
             guard let session = door.session else { return }
             if case .state(let state) = event { session.stateChanged(state) }
-            if case .refused(let reply) = event, reply.subject == .hello {
-                session.end(CommandError(.noBroker, reply.detail ?? "the broker refuses this program: \(reply.code)"))
+            if case .messageRefused(let reply) = event, reply.subject == .hello {
+                session.end(
+                    with: CommandError(.noBroker, reply.detail ?? "the broker refuses this program: \(reply.code)"))
             }
             onEvent(session, event)
         }
         door.session = self
         registration = try loop.add(signals.descriptor, .readable) { [unowned self] _ in
-            while signals.next() != nil { signalled() }
+            while signals.nextSignal() != nil { handleSignals() }
         }
-        beginToWait()
+        beginWaitingForBroker()
     }
 
     /// Late reference to the session for events of its connection, which is created first.
-    private final class Door {
+    private final class SessionReference {
         weak var session: BusSession?
     }
 
@@ -104,54 +105,55 @@ final class BusSession {
     }
 
     /// Ends the session with a complaint, unless it already has one.
-    func end(_ commandError: CommandError) {
+    func end(with commandError: CommandError) {
         if self.commandError == nil { self.commandError = commandError }
     }
 
-    private func signalled() {
-        if let onSignal { onSignal() } else { end(CommandError(.interrupted)) }
+    private func handleSignals() {
+        if let onSignal { onSignal() } else { end(with: CommandError(.interrupted)) }
     }
 
     private func stateChanged(_ state: ClientState) {
         switch state {
         case .connected:
-            for timer in [patienceTimer, noticeTimer, refusalTimer].compactMap(\.self) { loop.cancelTimer(timer) }
-            (patienceTimer, noticeTimer, refusalTimer) = (nil, nil, nil)
-            if case .network = place { patience = max(patience, Self.networkPatience) }
-        case .disconnected: beginToWait()
-        case .draining: if refusalTimer == nil { noteRefusal() }
+            for timer in [answerTimer, noticeTimer, refusalTimer].compactMap(\.self) { loop.cancelTimer(timer) }
+            (answerTimer, noticeTimer, refusalTimer) = (nil, nil, nil)
+            if case .network = place { answerTimeout = max(answerTimeout, Self.networkReturnTimeout) }
+        case .disconnected: beginWaitingForBroker()
+        case .draining: if refusalTimer == nil { reportRefusal() }
         case .incompatible:
             end(
-                CommandError(
+                with: CommandError(
                     .noBroker,
-                    "the broker \(place.phrase) has another protocol version; restart it with the version of this program"
+                    "the broker \(place.locationPhrase) has another protocol version; restart it with the version of this program"
                 ))
         }
     }
 
     /// Says why requests make no progress, as soon as there are such.
-    private func noteRefusal(after delay: Duration = .zero) {
+    private func reportRefusal(after delay: Duration = .zero) {
         refusalTimer = loop.setTimer(after: delay) { [unowned self] in
-            guard !isQuiet, connection.areRequestsHeld else { return noteRefusal(after: Self.silence) }
+            guard !isQuiet, connection.areRequestsHeld else { return reportRefusal(after: Self.silenceBeforeNotice) }
             beforeMessage?()
             CommandError.writeMessage("the bus accepts no new requests; they wait until `earshot serve` starts again")
         }
     }
 
-    private func beginToWait() {
-        guard patienceTimer == nil else { return }
-        noticeTimer = loop.setTimer(after: Self.silence) { [unowned self] in
+    private func beginWaitingForBroker() {
+        guard answerTimer == nil else { return }
+        noticeTimer = loop.setTimer(after: Self.silenceBeforeNotice) { [unowned self] in
             noticeTimer = nil
             guard !isQuiet else { return }
             beforeMessage?()
-            CommandError.writeMessage("waiting for the broker \(place.phrase), at most \(patience)")
-            for failure in place.failures + [connection.faultText].compactMap(\.self) {
+            CommandError.writeMessage("waiting for the broker \(place.locationPhrase), at most \(answerTimeout)")
+            for failure in place.failingChildren + [connection.connectionFaultText].compactMap(\.self) {
                 CommandError.writeMessage(failure)
             }
         }
-        patienceTimer = loop.setTimer(after: patience) { [unowned self] in
-            let sentence = connection.faultText ?? "no broker answers \(place.phrase); restart `earshot serve`"
-            end(CommandError(.noBroker, sentence))
+        answerTimer = loop.setTimer(after: answerTimeout) { [unowned self] in
+            let sentence =
+                connection.connectionFaultText ?? "no broker answers \(place.locationPhrase); restart `earshot serve`"
+            end(with: CommandError(.noBroker, sentence))
         }
     }
 }

@@ -10,49 +10,49 @@ internal import Glibc
 /// hangs is killed.
 final class HookRuns {
     /// Maximum number of programs at once. More would compete with the transfers for the machine.
-    static let mostPrograms = 4
+    static let maximumConcurrentRuns = 4
     /// Maximum run time of a program, so that the command ends.
-    static let patience = Duration.seconds(300)
+    static let defaultRunTimeout = Duration.seconds(300)
 
     /// Result with a run that waits.
-    private struct Waiting {
+    private struct QueuedResult {
         let outcome: FetchOutcome
         let key: RequestKey
         /// Principal of another user; nil for a request of the program's own.
         let principal: PrincipalName?
-        let ended: () -> Void
+        let onEnd: () -> Void
     }
 
     private final class Run {
         let child: ChildProcess
-        let waiting: Waiting
+        let queuedResult: QueuedResult
         var registration: EventLoop.Registration?
         var timer: TimerID?
 
-        init(_ child: ChildProcess, _ waiting: Waiting) {
+        init(_ child: ChildProcess, _ waiting: QueuedResult) {
             self.child = child
-            self.waiting = waiting
+            self.queuedResult = waiting
         }
     }
 
     private let program: HookProgram
     private let loop: EventLoop
-    private let patience: Duration
-    private let report: (String) -> Void
-    private var waiting: [Waiting] = []
+    private let runTimeout: Duration
+    private let reportMessage: (String) -> Void
+    private var queuedResults: [QueuedResult] = []
     private var runs: [Int32: Run] = [:]
 
     /// - Parameters:
     ///   - patience: maximum run time of a program.
     ///   - report: prints a message.
     init(
-        _ program: HookProgram, _ loop: EventLoop, patience: Duration = HookRuns.patience,
+        _ program: HookProgram, _ loop: EventLoop, patience: Duration = HookRuns.defaultRunTimeout,
         report: @escaping (String) -> Void
     ) {
         self.program = program
         self.loop = loop
-        self.patience = patience
-        self.report = report
+        self.runTimeout = patience
+        self.reportMessage = report
     }
 
     deinit { stop() }
@@ -61,32 +61,32 @@ final class HookRuns {
     var processIDs: [Int32] { Array(runs.keys) }
 
     /// Number of programs that run or wait.
-    var count: Int { waiting.count + runs.count }
+    var count: Int { queuedResults.count + runs.count }
 
     /// Runs the program for a result, now or later.
     ///
     /// - Parameters:
     ///   - principal: principal of another user; nil for a request of the program's own.
-    ///   - ended: called after the end of the program.
-    func add(
-        _ outcome: FetchOutcome, _ key: RequestKey, of principal: PrincipalName? = nil, ended: @escaping () -> Void
+    ///   - onEnd: called after the end of the program.
+    func enqueue(
+        _ outcome: FetchOutcome, _ key: RequestKey, of principal: PrincipalName? = nil, onEnd: @escaping () -> Void
     ) {
-        waiting.append(Waiting(outcome: outcome, key: key, principal: principal, ended: ended))
+        queuedResults.append(QueuedResult(outcome: outcome, key: key, principal: principal, onEnd: onEnd))
         startNext()
     }
 
     /// Forgets the waiting results and asks the running programs to end. Does not reap them, because one may ignore it.
     func stop() {
-        waiting = []
+        queuedResults = []
         for run in runs.values {
-            run.child.sendToGroup(SIGTERM)
-            release(run)
+            run.child.sendSignalToGroup(SIGTERM)
+            unregister(run)
         }
         runs = [:]
     }
 
     /// Environment variables of the program. Names and URLs come from strangers, so no argument contains them.
-    static func variables(
+    static func environmentVariables(
         _ outcome: FetchOutcome, _ key: RequestKey, of principal: PrincipalName? = nil
     ) -> [String: String] {
         var variables = [
@@ -96,7 +96,7 @@ final class HookRuns {
             "EARSHOT_STATE": outcome.code == nil ? "done" : "failed",
             "EARSHOT_STATUS": outcome.status.map { String($0) } ?? "", "EARSHOT_CAUSE": outcome.code ?? "",
             "EARSHOT_FILE": outcome.path ?? "",
-            "EARSHOT_LENGTH": outcome.response.map { String($0.length) } ?? "",
+            "EARSHOT_LENGTH": outcome.response.map { String($0.bodyByteCount) } ?? "",
             "EARSHOT_SHA256": outcome.response?.sha256 ?? "",
         ]
         variables["EARSHOT_PRINCIPAL"] = principal?.description
@@ -104,51 +104,53 @@ final class HookRuns {
     }
 
     private func startNext() {
-        while runs.count < Self.mostPrograms, !waiting.isEmpty {
-            let next = waiting.removeFirst()
+        while runs.count < Self.maximumConcurrentRuns, !queuedResults.isEmpty {
+            let next = queuedResults.removeFirst()
             do throws(SystemError) {
                 try start(next)
             } catch {
-                report("cannot run \(program.words.first ?? "") for \(URLText.redacted(next.outcome.url)): \(error)")
-                // Called by the loop, because the caller of `add` may not expect the end.
-                loop.setTimer(after: .zero) { next.ended() }
+                reportMessage(
+                    "cannot run \(program.commandWords.first ?? "") for \(URLText.redacted(next.outcome.url)): \(error)"
+                )
+                // Called by the loop, because the caller of `enqueue` may not expect the end.
+                loop.setTimer(after: .zero) { next.onEnd() }
             }
         }
     }
 
-    private func start(_ next: Waiting) throws(SystemError) {
+    private func start(_ next: QueuedResult) throws(SystemError) {
         let child = try ChildProcess.spawn(
             program.path ?? "", program.arguments(file: next.outcome.path),
-            variables: Self.variables(next.outcome, next.key, of: next.principal))
+            variables: Self.environmentVariables(next.outcome, next.key, of: next.principal))
         let run = Run(child, next)
         do throws(SystemError) {
             run.registration = try loop.add(child.descriptor, .readable) { [unowned self, unowned run] _ in
                 guard let exit = child.reap() else { return }
-                ended(run, exit == .code(0) ? nil : "\(exit)")
+                runEnded(run, failure: exit == .code(0) ? nil : "\(exit)")
             }
         } catch {
             child.killAndReap()
             throw error
         }
-        run.timer = loop.setTimer(after: patience) { [unowned self, unowned run] in
+        run.timer = loop.setTimer(after: runTimeout) { [unowned self, unowned run] in
             run.child.killAndReap()
-            ended(run, "it was killed after \(patience)")
+            runEnded(run, failure: "it was killed after \(runTimeout)")
         }
         runs[child.pid] = run
     }
 
-    private func ended(_ run: Run, _ failure: String?) {
-        release(run)
+    private func runEnded(_ run: Run, failure: String?) {
+        unregister(run)
         runs[run.child.pid] = nil
         if let failure {
-            let url = URLText.redacted(run.waiting.outcome.url)
-            report("\(program.words.first ?? "") for \(url) failed: \(failure)")
+            let url = URLText.redacted(run.queuedResult.outcome.url)
+            reportMessage("\(program.commandWords.first ?? "") for \(url) failed: \(failure)")
         }
         startNext()
-        run.waiting.ended()
+        run.queuedResult.onEnd()
     }
 
-    private func release(_ run: Run) {
+    private func unregister(_ run: Run) {
         if let registration = run.registration { loop.remove(registration) }
         if let timer = run.timer { loop.cancelTimer(timer) }
     }

@@ -20,15 +20,15 @@ final class NodeConnection {
     private enum Phase {
         case connecting
         case open
-        case waiting
+        case reconnecting
         case ended
     }
 
     /// Maximum time for a connection, for its resumption, and for a sign of the other node after requests: it has died, hangs,
     /// or is not reachable.
-    private static let patience = Duration.seconds(2)
+    private static let responseTimeout = Duration.seconds(2)
     /// Time without requests after which the connection is closed.
-    private static let idleTime = Duration.seconds(60)
+    private static let idleTimeout = Duration.seconds(60)
     /// Lease of the session, a little longer than the time for its resumption.
     private static let lease = Duration.seconds(5)
     /// Maximum number of terminals without an acknowledgement: those of all slots.
@@ -40,12 +40,12 @@ final class NodeConnection {
     private var phase = Phase.connecting
     private var connection: ClientConnection?
     private var requests: [RequestID: (request: PullRequest, receiver: any PullReceiver)] = [:]
-    private var ids: [PullRequest: RequestID] = [:]
+    private var requestIDs: [PullRequest: RequestID] = [:]
     /// Requests whose body goes into a file of the receiver.
-    private var inFiles: Set<RequestID> = []
-    private var lastNumber: UInt64 = 0
+    private var requestsWithFiles: Set<RequestID> = []
+    private var lastRequestNumber: UInt64 = 0
     /// Time of the latest sign of the other node, or of the first request since.
-    private var signAt: LoopTime
+    private var lastActivity: LoopTime
     private var patienceTimer: TimerID?
     private var idleTimer: TimerID?
 
@@ -64,8 +64,8 @@ final class NodeConnection {
         self.handler = handler
         self.loop = loop
         self.onEnd = onEnd
-        signAt = loop.now
-        let door = Door()
+        lastActivity = loop.now
+        let door = ConnectionReference()
         let connection = try ClientConnection(
             [endpoint], sharing: network, window: Self.window, lease: Self.lease,
             finishesNone: false, bodies: .pull, loop: loop
@@ -73,41 +73,41 @@ final class NodeConnection {
         self.connection = connection
         door.connection = self
         connection.bodyStore = self
-        awaitSign()
+        awaitResponse()
     }
 
     /// Late reference for the events of the connection, which is created first.
-    private final class Door {
+    private final class ConnectionReference {
         weak var connection: NodeConnection?
     }
 
     // MARK: Requests
 
     func request(_ request: PullRequest, for receiver: any PullReceiver) {
-        lastNumber += 1
-        guard let id = RequestID(String(lastNumber)) else { preconditionFailure("an invalid ID of a request") }
+        lastRequestNumber += 1
+        guard let id = RequestID(String(lastRequestNumber)) else { preconditionFailure("an invalid ID of a request") }
         if let idleTimer { loop.cancelTimer(idleTimer) }
         idleTimer = nil
-        if requests.isEmpty { signAt = loop.now }
-        awaitSign()
+        if requests.isEmpty { lastActivity = loop.now }
+        awaitResponse()
         requests[id] = (request, receiver)
-        ids[request] = id
+        requestIDs[request] = id
         var fetch = Fetch(handler: handler, request: id, url: request.url)
         fetch.options.method = request.method
         fetch.options.priority = request.priority
         // The puller has its own limits, and the broker of this node decides about a repetition.
-        fetch.options.timeoutMilliseconds = WireLimits.seconds * 1_000
+        fetch.options.timeoutMilliseconds = WireLimits.durationSeconds * 1_000
         fetch.options.retries = 0
         do throws(ClientError) {
             try connection?.fetch(fetch)
         } catch {
-            loop.setTimer(after: .zero) { [weak self] in self?.end(id, .refused("\(error)")) }
+            loop.setTimer(after: .zero) { [weak self] in self?.endRequest(id, .requestRefused("\(error)")) }
         }
     }
 
     func cancel(_ request: PullRequest) {
-        guard let id = ids[request] else { return }
-        _ = take(id)
+        guard let id = requestIDs[request] else { return }
+        _ = removeRequest(id)
         connection?.cancel(RequestKey(handler, id))
     }
 
@@ -116,30 +116,32 @@ final class NodeConnection {
         phase = .ended
         for timer in [patienceTimer, idleTimer].compactMap(\.self) { loop.cancelTimer(timer) }
         (patienceTimer, idleTimer) = (nil, nil)
-        (requests, ids, inFiles) = ([:], [:], [])
+        (requests, requestIDs, requestsWithFiles) = ([:], [:], [])
         connection?.close()
         connection = nil
     }
 
     /// Removes a request, and watches for a time without requests.
-    private func take(_ id: RequestID) -> (any PullReceiver)? {
-        inFiles.remove(id)
+    private func removeRequest(_ id: RequestID) -> (any PullReceiver)? {
+        requestsWithFiles.remove(id)
         guard let (request, receiver) = requests.removeValue(forKey: id) else { return nil }
-        ids[request] = nil
+        requestIDs[request] = nil
         if requests.isEmpty, idleTimer == nil, phase != .ended {
-            idleTimer = loop.setTimer(after: Self.idleTime) { [unowned self] in end(all: .lost("it was idle")) }
+            idleTimer = loop.setTimer(after: Self.idleTimeout) { [unowned self] in
+                endAllRequests(with: .connectionLost("it was idle"))
+            }
         }
         return receiver
     }
 
-    private func end(_ id: RequestID, _ ending: PullEnding) { take(id)?.ended(ending) }
+    private func endRequest(_ id: RequestID, _ ending: PullEnding) { removeRequest(id)?.requestEnded(ending) }
 
     /// Closes the connection, and ends all requests.
-    private func end(all ending: PullEnding) {
+    private func endAllRequests(with ending: PullEnding) {
         let receivers = requests.values.map(\.receiver)
         close()
         onEnd(self)
-        for receiver in receivers { receiver.ended(ending) }
+        for receiver in receivers { receiver.requestEnded(ending) }
     }
 
     // MARK: Events
@@ -147,85 +149,91 @@ final class NodeConnection {
     private func handle(_ event: ClientEvent) {
         // Failed attempts to connect again are no sign.
         let isSign = if case .state(.disconnected) = event { phase == .open } else { true }
-        if isSign { signAt = loop.now }
+        if isSign { lastActivity = loop.now }
         switch event {
-        case .terminal(let delivery, let body): ended(delivery, body)
-        case .refused(let reply) where reply.subject == .hello:
-            endLater(.unreachable("it refuses the session (\(Self.words(of: reply)))"))
-        case .refused(let reply): if let id = reply.key?.request { end(id, .refused(Self.words(of: reply))) }
+        case .terminal(let delivery, let body): terminalArrived(delivery, body)
+        case .messageRefused(let reply) where reply.subject == .hello:
+            endConnectionLater(.nodeUnreachable("it refuses the session (\(Self.refusalText(of: reply)))"))
+        case .messageRefused(let reply):
+            if let id = reply.key?.request { endRequest(id, .requestRefused(Self.refusalText(of: reply))) }
         case .state(.connected): phase = .open
         case .state(.disconnected), .state(.draining):
-            if let failure = connection?.failure { return endLater(.unreachable("\(failure)")) }
-            if phase == .open { phase = .waiting }
-            awaitSign()
-        case .state(.incompatible): endLater(.unreachable("it speaks another version of the protocol"))
-        case .accepted, .progress, .cancelled, .removed, .answer, .changed: break
+            if let failure = connection?.failure { return endConnectionLater(.nodeUnreachable("\(failure)")) }
+            if phase == .open { phase = .reconnecting }
+            awaitResponse()
+        case .state(.incompatible): endConnectionLater(.nodeUnreachable("it speaks another version of the protocol"))
+        case .accepted, .progress, .cancelled, .removed, .queryAnswer, .settingChanged: break
         }
     }
 
     /// Waits for a sign of the other node. Without requests an open connection may be silent.
-    private func awaitSign() {
+    private func awaitResponse() {
         guard patienceTimer == nil, phase != .ended else { return }
-        patienceTimer = loop.setTimer(after: max(.zero, Self.patience - loop.now.since(signAt))) { [unowned self] in
+        patienceTimer = loop.setTimer(after: max(.zero, Self.responseTimeout - loop.now.since(lastActivity))) {
+            [unowned self] in
             patienceTimer = nil
             guard phase != .open || !requests.isEmpty else { return }
-            guard loop.now.since(signAt) >= Self.patience else { return awaitSign() }
+            guard loop.now.since(lastActivity) >= Self.responseTimeout else { return awaitResponse() }
             switch phase {
-            case .connecting: end(all: .unreachable(connection?.faultText ?? "no session within 2 s"))
-            case .waiting: end(all: .lost(connection?.faultText ?? "no session within 2 s"))
+            case .connecting:
+                endAllRequests(with: .nodeUnreachable(connection?.connectionFaultText ?? "no session within 2 s"))
+            case .reconnecting:
+                endAllRequests(with: .connectionLost(connection?.connectionFaultText ?? "no session within 2 s"))
             case .open:
-                signAt = loop.now
-                for id in requests.keys where !inFiles.contains(id) {
+                lastActivity = loop.now
+                for id in requests.keys where !requestsWithFiles.contains(id) {
                     connection?.cancel(RequestKey(handler, id))
-                    end(id, .lost("no answer within 2 s"))
+                    endRequest(id, .connectionLost("no answer within 2 s"))
                 }
-                awaitSign()
+                awaitResponse()
             case .ended: break
             }
         }
     }
 
     /// Code and detail of a refusal.
-    private static func words(of reply: RefusedMessage) -> String {
+    private static func refusalText(of reply: RefusedMessage) -> String {
         [reply.code, reply.detail ?? ""].filter { !$0.isEmpty }.joined(separator: ": ")
     }
 
     /// Ends the connection outside its own event.
-    private func endLater(_ ending: PullEnding) {
+    private func endConnectionLater(_ ending: PullEnding) {
         loop.setTimer(after: .zero) { [weak self] in
             guard let self, phase != .ended else { return }
-            end(all: ending)
+            endAllRequests(with: ending)
         }
     }
 
-    private func ended(_ delivery: DeliveredTerminal, _ body: [UInt8]) {
-        defer { if delivery.isFile { connection?.finish(delivery) } }
+    private func terminalArrived(_ delivery: DeliveredTerminal, _ body: [UInt8]) {
+        defer { if delivery.isFile { connection?.finishDelivery(delivery) } }
         let id = delivery.key.request
         guard delivery.key.handler == handler, requests[id] != nil else { return }
         guard let head = PulledHead(delivery.terminal) else {
-            guard case .failed(let failure) = delivery.terminal.outcome else { return end(id, .refused("no response")) }
-            return end(id, .refused(failure.code))
+            guard case .failed(let failure) = delivery.terminal.outcome else {
+                return endRequest(id, .requestRefused("no response"))
+            }
+            return endRequest(id, .requestRefused(failure.code))
         }
-        if delivery.isLost { return end(id, .lost("the body was lost")) }
-        if let number = delivery.storeFailure { return end(id, .unwritable(number)) }
-        end(id, inFiles.contains(id) ? .file(head) : .message(head, body: body))
+        if delivery.isBodyLost { return endRequest(id, .connectionLost("the body was lost")) }
+        if let number = delivery.storeFailure { return endRequest(id, .fileUnwritable(number)) }
+        endRequest(id, requestsWithFiles.contains(id) ? .bodyInFile(head) : .bodyInMessage(head, body: body))
     }
 }
 
 extension NodeConnection: BodyStore {
     func makeFile(for delivery: DeliveredTerminal) -> BodyStoreFile {
-        signAt = loop.now
+        lastActivity = loop.now
         let id = delivery.key.request
         guard let receiver = requests[id]?.receiver, let head = PulledHead(delivery.terminal),
-            let descriptor = receiver.makeFile(for: head)
-        else { return .none(ECANCELED) }
-        inFiles.insert(id)
+            let descriptor = receiver.makeBodyFile(for: head)
+        else { return .unavailable(ECANCELED) }
+        requestsWithFiles.insert(id)
         return .open(descriptor)
     }
 
-    func received(_ bytes: Int, of delivery: DeliveredTerminal) {
-        signAt = loop.now
-        requests[delivery.key.request]?.receiver.received(bytes)
+    func bodyBytesStored(_ bytes: Int, of delivery: DeliveredTerminal) {
+        lastActivity = loop.now
+        requests[delivery.key.request]?.receiver.bodyGrew(to: bytes)
     }
 }
 
@@ -235,14 +243,15 @@ extension PulledHead {
         switch terminal.outcome {
         case .result(let status, let response): self.init(status, response)
         case .failed(let failure):
-            guard let status = failure.status, let response = failure.response else { return nil }
+            guard let status = failure.status, let response = failure.errorPageResponse else { return nil }
             self.init(status, response)
         }
     }
 
     private init(_ status: Int, _ response: Terminal.Response) {
         self.init(
-            status: status, length: response.length, sha256: response.sha256, httpFields: response.httpFields)
+            status: status, bodyBytes: response.bodyByteCount, bodySHA256: response.sha256,
+            httpFields: response.httpFields)
     }
 }
 
@@ -263,18 +272,18 @@ final class NodeConnections: NodeNetwork {
         self.loop = loop
     }
 
-    func request(_ request: PullRequest, for receiver: any PullReceiver) {
+    func requestBody(_ request: PullRequest, for receiver: any PullReceiver) {
         do {
             try connection(to: request.node).request(request, for: receiver)
         } catch {
             // Descriptors or memory have run out. The receiver is not called from inside this call.
-            loop.setTimer(after: .zero) { receiver.ended(.unreachable("\(error)")) }
+            loop.setTimer(after: .zero) { receiver.requestEnded(.nodeUnreachable("\(error)")) }
         }
     }
 
     func cancel(_ request: PullRequest) { connections[request.node]?.cancel(request) }
 
-    func close() {
+    func closeConnections() {
         for connection in connections.values { connection.close() }
         connections = [:]
     }

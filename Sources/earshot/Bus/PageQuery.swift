@@ -14,18 +14,18 @@ enum PageQuery {
         _ body: (JSONValue) throws -> Bool
     ) throws {
         var answer: JSONValue?
-        let session = try BusSession.find(in: place.place()) { session, event in
+        let session = try BusSession.connect(to: place.busLocation()) { session, event in
             switch event {
-            case .answer(_, let json):
+            case .queryAnswer(_, let json):
                 answer = JSONValue(json)
                 if answer == nil {
                     session.end(
-                        CommandError(
-                            .other,
+                        with: CommandError(
+                            .generalError,
                             "cannot parse the answer of the broker; use command and broker of the same version"))
                 }
-            case .refused(let reply): session.end(Refused.commandError(reply))
-            case .accepted, .terminal, .progress, .cancelled, .removed, .changed, .state: break
+            case .messageRefused(let reply): session.end(with: Refused.commandError(reply))
+            case .accepted, .terminal, .progress, .cancelled, .removed, .settingChanged, .state: break
             }
         }
         var page = filter
@@ -34,15 +34,15 @@ enum PageQuery {
             session.connection.query(query, page)
             try session.run { answer != nil }
             guard let answer, try body(answer) else { return }
-            page.after = answer.member(table + "-next")?.text
-        } while page.after != nil
+            page.cursor = answer.member(table + "-next")?.scalarText
+        } while page.cursor != nil
     }
 }
 
 /// Refusal of a message by the broker.
 enum Refused {
     /// - Parameter status: exit status for a code without one of its own.
-    static func commandError(_ reply: RefusedMessage, _ status: ExitStatus = .other) -> CommandError {
+    static func commandError(_ reply: RefusedMessage, _ status: ExitStatus = .generalError) -> CommandError {
         CommandError(
             reply.code == "not-authorized" ? .notPermitted : status,
             "\(reply.detail ?? "rejected by the broker") (\(reply.code))")

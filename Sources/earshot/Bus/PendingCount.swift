@@ -9,11 +9,11 @@ internal import EarshotWire
 final class PendingCount {
     private let pattern: HandlerPattern
     /// Number by the last answer; nil before it.
-    private(set) var value: Int?
+    private(set) var lastCount: Int?
     /// Whether requests are pending other than those in ``keptRequests``; true before the first answer.
-    private var hasOthers = true
+    private var hasOtherPending = true
     /// Sum over the pages of an incomplete answer.
-    private var sum = 0
+    private var partialSum = 0
     private var isQuerying = false
     /// Whether results arrived after the open query.
     private var isStale = false
@@ -28,18 +28,18 @@ final class PendingCount {
 
     /// Whether no request is pending but those whose failures stay, and all results have arrived with their bodies.
     func isZero(_ session: BusSession) -> Bool {
-        !hasOthers && !isQuerying && !isScheduled && !session.connection.isReadingBodies
+        !hasOtherPending && !isQuerying && !isScheduled && !session.connection.isReadingBodies
     }
 
     /// Whether a failure stays on disk.
-    var hasKept: Bool { !keptRequests.isEmpty }
+    var hasKeptFailures: Bool { !keptRequests.isEmpty }
 
     /// Queries the number, now or after the open query.
     func query(_ session: BusSession) {
         isStale = isQuerying
         guard !isQuerying else { return }
         isQuerying = true
-        sum = 0
+        partialSum = 0
         session.connection.query(.handlers, QueryPage(handler: pattern))
     }
 
@@ -57,43 +57,43 @@ final class PendingCount {
 
     /// Takes note of a result, whose request may have been repeated.
     ///
-    /// - Parameter isKept: whether it is a failure that stays on disk.
-    func ended(_ key: RequestKey, isKept: Bool) {
-        if isKept { keptRequests.insert(key) } else { keptRequests.remove(key) }
+    /// - Parameter isFailureKept: whether it is a failure that stays on disk.
+    func requestEnded(_ key: RequestKey, isFailureKept: Bool) {
+        if isFailureKept { keptRequests.insert(key) } else { keptRequests.remove(key) }
     }
 
     /// Takes the JSON of an answer to one of its queries.
-    func take(_ query: Query, _ json: [UInt8], _ session: BusSession) {
+    func handleAnswer(_ query: Query, _ json: [UInt8], _ session: BusSession) {
         guard let answer = JSONValue(json) else { return }
         switch query {
-        case .handlers: takeHandlers(answer, session)
-        case .requests: takeRequests(answer, session)
+        case .handlers: handleHandlersAnswer(answer, session)
+        case .requests: handleRequestsAnswer(answer, session)
         default: break
         }
     }
 
-    private func takeHandlers(_ answer: JSONValue, _ session: BusSession) {
-        sum += HandlerRow.rows(answer).reduce(0) { $0 + $1.pending }
-        if let after = answer.member("handlers-next")?.text {
-            session.connection.query(.handlers, QueryPage(after: after, handler: pattern))
+    private func handleHandlersAnswer(_ answer: JSONValue, _ session: BusSession) {
+        partialSum += HandlerRow.rows(answer).reduce(0) { $0 + $1.pendingCount }
+        if let after = answer.member("handlers-next")?.scalarText {
+            session.connection.query(.handlers, QueryPage(cursor: after, handler: pattern))
             return
         }
-        value = sum
-        hasOthers = sum > keptRequests.count
+        lastCount = partialSum
+        hasOtherPending = partialSum > keptRequests.count
         // The number may exclude some of the kept ones, so the requests themselves decide.
-        if sum > 0, !hasOthers {
+        if partialSum > 0, !hasOtherPending {
             session.connection.query(.requests, QueryPage(handler: pattern))
         } else {
-            answered(session)
+            finishQuery(session)
         }
     }
 
-    private func takeRequests(_ answer: JSONValue, _ session: BusSession) {
-        hasOthers = RequestRow.rows(answer).contains { !hasEnded($0) }
-        if !hasOthers, let after = answer.member("requests-next")?.text {
-            session.connection.query(.requests, QueryPage(after: after, handler: pattern))
+    private func handleRequestsAnswer(_ answer: JSONValue, _ session: BusSession) {
+        hasOtherPending = RequestRow.rows(answer).contains { !hasEnded($0) }
+        if !hasOtherPending, let after = answer.member("requests-next")?.scalarText {
+            session.connection.query(.requests, QueryPage(cursor: after, handler: pattern))
         } else {
-            answered(session)
+            finishQuery(session)
         }
     }
 
@@ -102,7 +102,7 @@ final class PendingCount {
         row.state == .delivering || row.code != nil && row.key.map { keptRequests.contains($0) } == true
     }
 
-    private func answered(_ session: BusSession) {
+    private func finishQuery(_ session: BusSession) {
         isQuerying = false
         if isStale, !isScheduled { query(session) }
     }

@@ -18,7 +18,7 @@ struct PreforkedBus {
     static func start(for arguments: ArraySlice<String>) -> PreforkedBus? {
         guard arguments.first == "get",
             !arguments.contains(where: { $0.hasPrefix("--runtime") || $0.hasPrefix("--bus") || $0 == "--no-spawn" }),
-            let place = try? BusOptions.defaults.place(), (try? place.isServed()) == false
+            let place = try? BusOptions.defaults.busLocation(), (try? place.isServed()) == false
         else { return nil }
         return start()
     }
@@ -30,16 +30,16 @@ struct PreforkedBus {
         let owner = getpid()
         let supervisor = try? PrivateBroker.StartedSupervisor { (folder, readyDescriptor) throws(SystemError) in
             let copy = try ChildProcess.fork(inheriting: [readyDescriptor, ends.child]) {
-                ExitStatus.concluding {
+                ExitStatus.reportingErrors {
                     let worker = PreforkedWorker.start(in: folder)
                     prepare()
-                    guard let task = LineChannel.awaitLine(ends.child) else { return .done }
+                    guard let task = LineChannel.awaitLine(ends.child) else { return .success }
                     close(ends.child)
                     let words = task.split(separator: " ", maxSplits: 1)
                     let start = PrivateStart(
                         folder: folder, owner: owner, readyDescriptor: readyDescriptor, mostWorkers: Int(words[0]),
                         cacheFolder: words.count > 1 ? String(words[1]) : nil)
-                    return try ServeRun(start, worker).run(ServiceManager.take())
+                    return try ServeRun(start, worker).run(ServiceManager.takeFromEnvironment())
                 }.rawValue
             }
             guard let copy else { throw SystemError("fork", number: ENOSYS) }
@@ -60,13 +60,13 @@ struct PreforkedBus {
         _ = MemoryPressure.availableBytes()
         // The first use of much code. The supervisor reads the files again, and reports faults.
         _ = try? Configuration(
-            file: ConfigurationOptions.usualFile, flags: [], pool: ConfigurationOptions.pool
-        ).read()
+            file: ConfigurationOptions.pathFromEnvironment, optionChanges: [], pool: ConfigurationOptions.pool
+        ).readSettings()
     }
 
     /// Lets the supervisor start the bus.
-    func begin(mostWorkers: Int, cacheFolder: String?) -> PrivateBroker.StartedSupervisor {
-        LineChannel.send("\(mostWorkers)" + (cacheFolder.map { " \($0)" } ?? ""), to: channel)
+    func begin(maximumWorkers: Int, cacheFolder: String?) -> PrivateBroker.StartedSupervisor {
+        LineChannel.send("\(maximumWorkers)" + (cacheFolder.map { " \($0)" } ?? ""), to: channel)
         close(channel)
         return supervisor
     }
@@ -74,7 +74,7 @@ struct PreforkedBus {
     /// Ends it if no private bus is needed.
     func cancel() {
         close(channel)
-        supervisor.dismiss()
+        supervisor.terminate()
     }
 }
 
@@ -84,27 +84,27 @@ struct PreforkedWorker {
     /// Secret of the bus, which the worker knows.
     let secret: String
     /// End of the pipe on which the worker waits.
-    private let gate: Int32
+    private let startDescriptor: Int32
 
     /// - Returns: nil if this process cannot be forked.
     static func start(in folder: RuntimeFolder) -> PreforkedWorker? {
         guard let gate = try? InheritedPipe.make() else { return nil }
         defer { close(gate.reader) }
         let secret = Supervisor.newSecret()
-        var options = WorkerOptions(workPath: folder.workPath, slots: ConfigurationOptions.pool.slots)
-        options.join(secret: secret)
+        var options = WorkerOptions(workPath: folder.workSocketPath, slots: ConfigurationOptions.pool.slotsPerWorker)
+        options.joinSupervisor(secret: secret)
         let process = try? ChildProcess.fork(inheriting: [gate.reader]) {
             WorkerProcess.loadLibraries(options)
-            guard InheritedPipe.awaitByte(gate.reader) else { return ExitStatus.done.rawValue }
-            return ExitStatus.concluding { try ChildRun.worker(options).run(.error, .text) }.rawValue
+            guard InheritedPipe.awaitByte(gate.reader) else { return ExitStatus.success.rawValue }
+            return ExitStatus.reportingErrors { try ChildRun.worker(options).run(.error, .text) }.rawValue
         }
         guard let process else {
             close(gate.writer)
             return nil
         }
-        return PreforkedWorker(process: process, secret: secret, gate: gate.writer)
+        return PreforkedWorker(process: process, secret: secret, startDescriptor: gate.writer)
     }
 
     /// Lets the worker connect to the broker. Called once.
-    func begin() { InheritedPipe.reportReady(gate) }
+    func begin() { InheritedPipe.reportReady(startDescriptor) }
 }

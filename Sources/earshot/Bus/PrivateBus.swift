@@ -5,7 +5,7 @@ internal import Glibc
 /// Private bus for one run of `earshot get`, with which it ends.
 final class PrivateBus {
     /// Maximum time until it is ready.
-    private static let patience = Duration.seconds(20)
+    private static let readyTimeout = Duration.seconds(20)
 
     private let broker: PrivateBroker
     private let state: State
@@ -40,7 +40,7 @@ final class PrivateBus {
                 }
             }
             if let preforked = preforked ?? PreforkedBus.start() {
-                let supervisor = preforked.begin(mostWorkers: workers, cacheFolder: cache)
+                let supervisor = preforked.begin(maximumWorkers: workers, cacheFolder: cache)
                 broker = try PrivateBroker(supervisor, loop: loop, onEvent: onEvent)
             } else {
                 broker = try PrivateBroker.start(
@@ -51,18 +51,19 @@ final class PrivateBus {
         }
         var isSignalled = false
         let registration = try loop.add(signals.descriptor, .readable) { _ in isSignalled = true }
-        let notice = loop.setTimer(after: BusSession.silence) {
-            if !isQuiet { CommandError.writeMessage("waiting for a private broker to start, at most \(patience)") }
+        let notice = loop.setTimer(after: BusSession.silenceBeforeNotice) {
+            if !isQuiet { CommandError.writeMessage("waiting for a private broker to start, at most \(readyTimeout)") }
         }
         defer { loop.cancelTimer(notice) }
-        try loop.run(for: patience) { state.isReady || state.hasEnded || isSignalled }
+        try loop.run(for: readyTimeout) { state.isReady || state.hasEnded || isSignalled }
         loop.remove(registration)
         guard state.isReady else {
             // The supervisor has already reported the cause.
-            if case .code(let code)? = broker.end(), let status = ExitStatus(rawValue: code), status.reportsCause {
+            if case .code(let code)? = broker.endAndWait(), let status = ExitStatus(rawValue: code), status.reportsCause
+            {
                 throw CommandError(status)
             }
-            throw signals.next() == nil
+            throw signals.nextSignal() == nil
                 ? CommandError(
                     .noBroker, "no broker runs, and a private one did not start; start one with `earshot serve`")
                 : CommandError(.interrupted)
@@ -72,7 +73,7 @@ final class PrivateBus {
 
     /// Starts the supervisor as a new program.
     private static func launch(_ start: PrivateStart) throws(SystemError) -> ChildProcess {
-        try ChildProcess.spawn(ChildProcess.thisProgram, start.arguments, inheriting: [start.readyDescriptor])
+        try ChildProcess.spawn(ChildProcess.executablePath, start.arguments, inheriting: [start.readyDescriptor])
     }
 
     private init(_ broker: PrivateBroker, _ state: State) {
@@ -90,5 +91,5 @@ final class PrivateBus {
     }
 
     /// Ends all processes of the bus and removes its directory.
-    func end() { broker.end() }
+    func end() { broker.endAndWait() }
 }

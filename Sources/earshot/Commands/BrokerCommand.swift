@@ -25,7 +25,7 @@ struct BrokerCommand: ParsableCommand {
     @OptionGroup(title: "Bus") var readiness: ReadinessOptions
     @OptionGroup(title: "Bus") var cluster: ClusterFileOption
     @OptionGroup(title: "Settings") var settings: SettingOptions
-    @OptionGroup var family: FamilyOptions
+    @OptionGroup var family: ChildProcessOptions
     @OptionGroup(title: "Output") var log: LogFormatOptions
 
     @Option(help: ArgumentHelp("Directory of partial bodies that the supervisor chose.", visibility: .hidden))
@@ -51,46 +51,47 @@ struct BrokerCommand: ParsableCommand {
     var busFd: Int32?
 
     func validate() throws {
-        guard try !settings.changes().contains(where: { $0.subject == SettingName.workers.rawValue }) else {
+        guard try !settings.settingChanges().contains(where: { $0.replacementKey == SettingName.workers.rawValue })
+        else {
             throw ValidationError("--workers: a broker without supervisor starts no workers; use `earshot serve`")
         }
     }
 
     func run() throws {
-        try conclude {
-            let folder = try place.folder()
+        try runAndExit {
+            let folder = try place.runtimeFolder()
             var options = BrokerOptions(
-                runtimeFolder: folder.path, spoolFolder: try spool.folder(place, folder))
-            options.cacheFolder = try cache.folder(place, folder)
-            options.partsFolder = supervisorFd == nil ? cache.parts(place, folder) : partsFolder
-            options.durableFolder = try durable.folder(place, folder)
-            options.secret = try family.secret()
+                runtimeFolder: folder.path, spoolFolder: try spool.spoolFolderPath(place, folder))
+            options.cacheFolder = try cache.cacheFolderPath(place, folder)
+            options.partsFolder = supervisorFd == nil ? cache.partialBodiesFolder(place, folder) : partsFolder
+            options.durableFolder = try durable.durableFolderPath(place, folder)
+            options.workerSecret = try family.readSecret()
             options.parentPid = family.parentPid
             options.readyDescriptor = readiness.readyFd
-            options.followsBroker = followsBroker
+            options.hasPredecessor = followsBroker
             options.workerPids = workerPids
             options.gatewayPids = gatewayPids
             options.busDescriptor = busFd
             if let supervisorFd {
                 options.supervisorDescriptor = supervisorFd
-                options.settings = try Self.settings(of: supervisorFd)
-                options.cluster = try Self.membership(of: cluster.absolutePath)
-                options.readEngine = Self.engine(of: cluster.absolutePath)
+                options.settings = try Self.receiveSettings(from: supervisorFd)
+                options.cluster = try Self.clusterMembership(of: cluster.absolutePath)
+                options.readEngineOptions = Self.engineReader(of: cluster.absolutePath)
             } else {
                 let configuration = Configuration(
-                    file: settings.source.file, flags: try settings.changes(), pool: nil)
-                options.settings = try configuration.read()
-                options.readSettings = { try configuration.read() }
-                let path = try cluster.path(configuration)
+                    file: settings.source.file, optionChanges: try settings.settingChanges(), pool: nil)
+                options.settings = try configuration.readSettings()
+                options.readSettings = { try configuration.readSettings() }
+                let path = try cluster.clusterPath(configuration)
                 options.cluster = try path.map { path in try ClusterFile(path).membership() }
-                options.readEngine = Self.engine(of: path)
+                options.readEngineOptions = Self.engineReader(of: path)
             }
             return try ChildRun.broker(options, cluster: nil).run(options.settings.logLevel, log.logFormat)
         }
     }
 
     /// Reads the file that the supervisor has read before. A later fault in it is no reason to end the supervisor.
-    private static func membership(of path: String?) throws(CommandError) -> ClusterMembership? {
+    private static func clusterMembership(of path: String?) throws(CommandError) -> ClusterMembership? {
         do throws(CommandError) {
             return try path.map { path throws(CommandError) in try ClusterFile(path).membership() }
         } catch {
@@ -99,7 +100,7 @@ struct BrokerCommand: ParsableCommand {
     }
 
     /// Returns a function that reads the engine in the file of a cluster. Nothing of it is looked up, because that blocks.
-    private static func engine(of path: String?) -> (@Sendable () throws -> EngineOptions)? {
+    private static func engineReader(of path: String?) -> (@Sendable () throws -> EngineOptions)? {
         guard let path else { return nil }
         return {
             let file = try ClusterFile(path)
@@ -108,13 +109,13 @@ struct BrokerCommand: ParsableCommand {
     }
 
     /// Reads the settings that the supervisor sends first.
-    private static func settings(of supervisor: Int32) throws -> Settings {
+    private static func receiveSettings(from supervisor: Int32) throws -> Settings {
         var lines: [String] = []
         while let line = LineChannel.awaitLine(supervisor) {
-            if line == Settings.end { return try Settings(lines: lines) }
+            if line == Settings.endOfSettingsLine { return try Settings(supervisorLines: lines) }
             lines.append(line)
         }
-        throw CommandError(.other, "the supervisor has ended; start it again with `earshot serve`")
+        throw CommandError(.generalError, "the supervisor has ended; start it again with `earshot serve`")
     }
 }
 
@@ -133,27 +134,29 @@ struct CacheOptions: ParsableArguments {
     }
 
     /// Returns the directory of the cache; nil for no cache.
-    func folder(
+    func cacheFolderPath(
         _ place: RuntimeOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String? {
-        noCache ? nil : try location(place, folder, service)
+        noCache ? nil : try folderByPrecedence(place, folder, service)
     }
 
     /// Returns the directory of partial bodies, which is beside that of the cache, also without a cache. Nil without a
     /// default directory.
-    func parts(_ place: RuntimeOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil) -> String? {
-        (try? location(place, folder, service)).flatMap { RuntimeFolder.parts(besideCache: $0) }
+    func partialBodiesFolder(_ place: RuntimeOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil)
+        -> String?
+    {
+        (try? folderByPrecedence(place, folder, service)).flatMap { RuntimeFolder.partsPath(besideCache: $0) }
     }
 
     /// Returns, by precedence, the directory of the option, the one in the named runtime directory, that of the
     /// service, or the user's default.
-    private func location(
+    private func folderByPrecedence(
         _ place: RuntimeOptions, _ folder: RuntimeFolder, _ service: ServiceFolders?
     ) throws(ClientError) -> String {
-        if let cacheFolder { return try Folder.checkedPath(cacheFolder, "cache") }
-        guard place.runtime == nil else { return folder.ownCache }
-        if let cache = service?.cache { return try Folder.checkedPath(cache, "cache") }
-        return try RuntimeFolder.usualCache()
+        if let cacheFolder { return try Folder.checkedPath(cacheFolder, purpose: "cache") }
+        guard place.runtime == nil else { return folder.innerCachePath }
+        if let cache = service?.cache { return try Folder.checkedPath(cache, purpose: "cache") }
+        return try RuntimeFolder.userCachePath()
     }
 }
 
@@ -173,14 +176,14 @@ struct DurableOptions: ParsableArguments {
 
     /// Returns, by precedence, the directory of the option, the one in the named runtime directory, that of the
     /// service, or the user's default. Nil if durable requests are disabled.
-    func folder(
+    func durableFolderPath(
         _ place: RuntimeOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String? {
         guard !noDurable else { return nil }
-        if let durableFolder { return try Folder.checkedPath(durableFolder, "durable") }
-        guard place.runtime == nil else { return folder.ownDurable }
-        if let durable = service?.durable { return try Folder.checkedPath(durable, "durable") }
-        return try RuntimeFolder.usualDurable()
+        if let durableFolder { return try Folder.checkedPath(durableFolder, purpose: "durable") }
+        guard place.runtime == nil else { return folder.innerDurablePath }
+        if let durable = service?.durable { return try Folder.checkedPath(durable, purpose: "durable") }
+        return try RuntimeFolder.userDurablePath()
     }
 }
 
@@ -193,12 +196,12 @@ struct SpoolOptions: ParsableArguments {
 
     /// Returns, by precedence, the directory of the option, the one in the named runtime directory, that of the
     /// service, or the user's default.
-    func folder(
+    func spoolFolderPath(
         _ place: RuntimeOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
     ) throws(ClientError) -> String {
-        if let spool { return try Folder.checkedPath(spool, "spool") }
-        guard place.runtime == nil else { return folder.ownSpool }
-        if let spool = service?.spool { return try Folder.checkedPath(spool, "spool") }
-        return try RuntimeFolder.usualSpool()
+        if let spool { return try Folder.checkedPath(spool, purpose: "spool") }
+        guard place.runtime == nil else { return folder.innerSpoolPath }
+        if let spool = service?.spool { return try Folder.checkedPath(spool, purpose: "spool") }
+        return try RuntimeFolder.userSpoolPath()
     }
 }

@@ -29,15 +29,17 @@ struct CacheCommand: ParsableCommand {
 
         func validate() throws { try PathCheck.check([("--cache-folder", cacheFolder)]) }
 
-        func folder() throws -> CacheFolder {
-            if let cacheFolder { return CacheFolder(Folder.absolute(cacheFolder)) }
-            let runtime = try place.ownFolder(of: "cache")
-            if place.runtime != nil { return CacheFolder(runtime.ownCache) }
-            return CacheFolder(try RuntimeFolder.usualCache())
+        func resolvedCacheFolder() throws -> CacheFolder {
+            if let cacheFolder { return CacheFolder(Folder.absolutePath(cacheFolder)) }
+            let runtime = try place.localRuntimeFolder(forCommand: "cache")
+            if place.runtime != nil { return CacheFolder(runtime.innerCachePath) }
+            return CacheFolder(try RuntimeFolder.userCachePath())
         }
 
         /// Returns the directory of partial bodies, which is beside the cache.
-        static func parts(_ cache: CacheFolder) -> String { Folder.beside(cache.path, "parts") }
+        static func partialBodiesFolder(_ cache: CacheFolder) -> String {
+            Folder.siblingPath(of: cache.path, name: "parts")
+        }
     }
 
     struct Stat: ParsableCommand {
@@ -48,29 +50,31 @@ struct CacheCommand: ParsableCommand {
         @OptionGroup(title: "Bus") var place: CacheLocation
 
         func run() throws {
-            try conclude {
-                let folder = try place.folder()
-                let numbers = try CacheCommand.reading { try CacheReport(folder).numbers() }
-                let parts = try CacheCommand.reading { try PartFolder.totals(of: CacheLocation.parts(folder)) }
+            try runAndExit {
+                let folder = try place.resolvedCacheFolder()
+                let numbers = try CacheCommand.convertingErrors { try CacheReport(folder).totals() }
+                let parts = try CacheCommand.convertingErrors {
+                    try PartFolder.totals(of: CacheLocation.partialBodiesFolder(folder))
+                }
                 var line = JSONLine()
-                line.member("folder", folder.path)
-                line.member("answers", numbers.answers)
-                line.member("private", numbers.privateAnswers)
-                line.member("files", numbers.files)
-                line.member("body-bytes", numbers.bodyBytes)
-                line.member("bytes", numbers.costBytes)
-                line.member("parts", parts.parts)
-                line.member("part-bytes", parts.bytes)
+                line.appendMember("folder", folder.path)
+                line.appendMember("answers", numbers.responseCount)
+                line.appendMember("private", numbers.privateResponseCount)
+                line.appendMember("files", numbers.bodyFileCount)
+                line.appendMember("body-bytes", numbers.bodyBytes)
+                line.appendMember("bytes", numbers.costBytes)
+                line.appendMember("parts", parts.partCount)
+                line.appendMember("part-bytes", parts.bodyBytes)
                 let text = """
                     directory  \(folder.path)
-                    responses  \(numbers.answers), \(numbers.privateAnswers) of them private (requested with credentials)
-                    bodies     \(numbers.bodyBytes) bytes, in \(numbers.files) files and in the index
+                    responses  \(numbers.responseCount), \(numbers.privateResponseCount) of them private (requested with credentials)
+                    bodies     \(numbers.bodyBytes) bytes, in \(numbers.bodyFileCount) files and in the index
                     size       \(numbers.costBytes) bytes, compared with the setting cache-size
-                    parts      \(parts.parts), \(parts.bytes) bytes, compared with the setting parts-size
+                    parts      \(parts.partCount), \(parts.bodyBytes) bytes, compared with the setting parts-size
 
                     """
-                try StandardOutput().write(format.json ? line.finished() : Array(text.utf8))
-                return .done
+                try StandardOutput().write(format.json ? line.finishedLine() : Array(text.utf8))
+                return .success
             }
         }
     }
@@ -88,41 +92,42 @@ struct CacheCommand: ParsableCommand {
         @OptionGroup(title: "Bus") var place: CacheLocation
 
         func run() throws {
-            try conclude {
+            try runAndExit {
                 let now = Int64(time(nil))
                 var lines = LineOutput()
-                let report = try CacheCommand.reading { try CacheReport(try place.folder()) }
-                try CacheCommand.reading {
-                    try report.forEachLine(now: now) { answer in
-                        lines.add(format.json ? Self.json(answer) : text(answer))
+                let report = try CacheCommand.convertingErrors { try CacheReport(try place.resolvedCacheFolder()) }
+                try CacheCommand.convertingErrors {
+                    try report.forEachResponse(now: now) { answer in
+                        lines.add(format.json ? Self.jsonRow(answer) : textRow(answer))
                     }
                 }
                 try lines.finish()
-                return .done
+                return .success
             }
         }
 
-        private static func state(_ answer: CacheReport.Line) -> String {
+        private static func stateText(_ answer: CacheReport.ResponseSummary) -> String {
             answer.isInvalidated ? "doubtful" : answer.isFresh ? "fresh" : "stale"
         }
 
-        private func text(_ answer: CacheReport.Line) -> [UInt8] {
+        private func textRow(_ answer: CacheReport.ResponseSummary) -> [UInt8] {
             let words = [
-                Self.state(answer), String(answer.status), String(answer.length), answer.isPrivate ? "private" : "-",
+                Self.stateText(answer), String(answer.status), String(answer.length),
+                answer.isPrivate ? "private" : "-",
                 detail.verbose ? answer.url : URLText.redacted(answer.url),
             ]
             return Array((words.joined(separator: "\t") + "\n").utf8)
         }
 
-        private static func json(_ answer: CacheReport.Line) -> [UInt8] {
+        private static func jsonRow(_ answer: CacheReport.ResponseSummary) -> [UInt8] {
             var line = JSONLine()
-            line.member("url", answer.url)
-            line.member("state", state(answer))
-            line.member("status", answer.status)
-            line.member("length", answer.length)
-            line.member("scope", answer.isPrivate ? "private" : "shared")
-            line.member("at", Int(answer.responseTime))
-            return line.finished()
+            line.appendMember("url", answer.url)
+            line.appendMember("state", stateText(answer))
+            line.appendMember("status", answer.status)
+            line.appendMember("length", answer.length)
+            line.appendMember("scope", answer.isPrivate ? "private" : "shared")
+            line.appendMember("at", Int(answer.responseTime))
+            return line.finishedLine()
         }
     }
 
@@ -134,11 +139,11 @@ struct CacheCommand: ParsableCommand {
         @OptionGroup(title: "Bus") var place: CacheLocation
 
         func run() throws {
-            try conclude {
-                let folder = try place.folder()
-                let faults = try CacheCommand.reading { try CacheReport(folder).faults() }
+            try runAndExit {
+                let folder = try place.resolvedCacheFolder()
+                let faults = try CacheCommand.convertingErrors { try CacheReport(folder).verifyContents() }
                 for fault in faults { CommandError.writeMessage(fault) }
-                return faults.isEmpty ? .done : .someFailed
+                return faults.isEmpty ? .success : .someRequestsFailed
             }
         }
     }
@@ -155,38 +160,42 @@ struct CacheCommand: ParsableCommand {
         @OptionGroup(title: "Bus") var place: CacheLocation
 
         func run() throws {
-            try conclude {
-                let folder = try place.folder()
+            try runAndExit {
+                let folder = try place.resolvedCacheFolder()
                 let count: Int
-                if place.cacheFolder == nil, try BusLocation.local(place.place.folder()).isServed() {
-                    count = try CacheCommand.reading { try CacheReport(folder).numbers().answers }
+                if place.cacheFolder == nil, try BusLocation.local(place.place.runtimeFolder()).isServed() {
+                    count = try CacheCommand.convertingErrors { try CacheReport(folder).totals().responseCount }
                     try clearThroughBus(folder)
                 } else {
-                    count = try CacheCommand.reading { try CacheReport.clear(folder) }
+                    count = try CacheCommand.convertingErrors { try CacheReport.clearUnusedCache(folder) }
                 }
-                let parts = try CacheCommand.reading { try PartFolder.clear(CacheLocation.parts(folder)) }
+                let parts = try CacheCommand.convertingErrors {
+                    try PartFolder.removeAllParts(of: CacheLocation.partialBodiesFolder(folder))
+                }
                 CommandError.writeMessage("removed \(count) responses and \(parts) parts")
-                return .done
+                return .success
             }
         }
 
         /// Maximum number of times that the files are examined after the broker has the order to empty them.
-        private static let examinations = 100
+        private static let maximumExaminations = 100
         /// Time between them.
-        private static let interval = Duration.milliseconds(50)
+        private static let pollInterval = Duration.milliseconds(50)
 
         /// Lets the broker evict all responses, and waits until the files show it.
         private func clearThroughBus(_ folder: CacheFolder) throws {
             var size: String?
             var changes = 0
-            let session = try BusSession.find(in: .local(place.place.folder())) { session, event in
+            let session = try BusSession.connect(to: .local(place.place.runtimeFolder())) { session, event in
                 switch event {
-                case .answer(_, let json):
+                case .queryAnswer(_, let json):
                     let name = SettingName.cacheSize.rawValue
-                    let row = JSONValue(json)?.items("settings").first { $0.member("name")?.text == name }
-                    size = row?.member("value")?.text
-                case .changed: changes += 1
-                case .refused(let reply): session.end(Refused.commandError(reply))
+                    let row = JSONValue(json)?.items(ofMember: "settings").first {
+                        $0.member("name")?.scalarText == name
+                    }
+                    size = row?.member("value")?.scalarText
+                case .settingChanged: changes += 1
+                case .messageRefused(let reply): session.end(with: Refused.commandError(reply))
                 case .accepted, .terminal, .progress, .cancelled, .removed, .state: break
                 }
             }
@@ -195,7 +204,7 @@ struct CacheCommand: ParsableCommand {
             // Both in one pass: no failure of this process leaves the cache without room.
             for value in ["0", size].compactMap(\.self) {
                 guard let words = SettingWords([SettingName.cacheSize.rawValue, value]) else { continue }
-                session.connection.set(words)
+                session.connection.changeSetting(words)
             }
             try session.run { changes == 2 }
             var examinations = 0
@@ -204,32 +213,33 @@ struct CacheCommand: ParsableCommand {
             func examine() {
                 examinations += 1
                 do {
-                    isEmpty = try CacheReport(folder).numbers().answers == 0
+                    isEmpty = try CacheReport(folder).totals().responseCount == 0
                 } catch { failure = error }
-                if !isEmpty { session.loop.setTimer(after: Self.interval) { examine() } }
+                if !isEmpty { session.loop.setTimer(after: Self.pollInterval) { examine() } }
             }
             examine()
-            try session.run { isEmpty || failure != nil || examinations >= Self.examinations }
+            try session.run { isEmpty || failure != nil || examinations >= Self.maximumExaminations }
             if let failure { throw failure }
             guard isEmpty else {
                 throw CommandError(
-                    .other, "the bus does not use the cache in \(folder.path); give its directory with --cache-folder")
+                    .generalError,
+                    "the bus does not use the cache in \(folder.path); give its directory with --cache-folder")
             }
         }
     }
 
     /// Runs `body` and converts its errors into a `CommandError`.
-    private static func reading<Value>(_ body: () throws -> Value) throws -> Value {
+    private static func convertingErrors<Value>(_ body: () throws -> Value) throws -> Value {
         do {
             return try body()
         } catch let error as StoreError {
-            throw CommandError(error.kind == .other ? .other : .cannotServe, error.description)
+            throw CommandError(error.kind == .other ? .generalError : .cannotServe, error.description)
         } catch let error as ClientError {
             throw error
         } catch let commandError as CommandError {
             throw commandError
         } catch {
-            throw CommandError(.other, "cannot read the cache: \(error)")
+            throw CommandError(.generalError, "cannot read the cache: \(error)")
         }
     }
 }

@@ -23,9 +23,9 @@ struct CancelCommand: ParsableCommand {
     @OptionGroup(title: "Bus") var place: BusOptions
 
     func run() throws {
-        try conclude {
+        try runAndExit {
             var wasOpen: Bool?
-            let session = try BusSession.find(in: place.place(), of: owner.user) { _, event in
+            let session = try BusSession.connect(to: place.busLocation(), owner: owner.user) { _, event in
                 if case .cancelled(_, let answer) = event { wasOpen = answer }
             }
             session.connection.cancel(RequestKey(handler, request))
@@ -33,7 +33,7 @@ struct CancelCommand: ParsableCommand {
             guard wasOpen == true else {
                 throw CommandError(.nothingMatched, "nothing matched: \(handler) has no open request \(request)")
             }
-            return .done
+            return .success
         }
     }
 }

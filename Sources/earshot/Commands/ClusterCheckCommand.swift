@@ -20,11 +20,11 @@ struct ClusterCheckCommand: ParsableCommand {
             """)
 
     /// File that `earshot cluster new --nodes` installs.
-    private static let usualFile = "/etc/earshot/cluster.toml"
+    private static let defaultFile = "/etc/earshot/cluster.toml"
 
     @Argument(
         help: ArgumentHelp(
-            "File of the cluster. (default: the key cluster of the configuration file, or \(Self.usualFile))",
+            "File of the cluster. (default: the key cluster of the configuration file, or \(Self.defaultFile))",
             valueName: "file"),
         completion: .file())
     var file: String?
@@ -35,20 +35,20 @@ struct ClusterCheckCommand: ParsableCommand {
     func validate() throws { try PathCheck.check([("file", file)]) }
 
     func run() throws {
-        try conclude {
-            let configuration = Configuration(file: settings.file, flags: [], pool: nil)
-            let path = try file.map(Folder.absolute) ?? configuration.cluster()?.file ?? Self.usualFile
+        try runAndExit {
+            let configuration = Configuration(file: settings.file, optionChanges: [], pool: nil)
+            let path = try file.map(Folder.absolutePath) ?? configuration.cluster()?.file ?? Self.defaultFile
             let findings = try Self.findings(path)
             try StandardOutput().write(
-                format.json ? findings.flatMap(Self.json) : Array(Self.text(findings).utf8))
-            return findings.contains { $0.level == .fault } ? .configuration : .done
+                format.json ? findings.flatMap(Self.reportJSON) : Array(Self.reportText(findings).utf8))
+            return findings.contains { $0.level == .fault } ? .configurationError : .success
         }
     }
 
     // MARK: Findings
 
     private static func findings(_ path: String) throws -> [ClusterFinding] {
-        var findings = access(path)
+        var findings = accessFindings(path)
         let cluster: ClusterFile
         do throws(CommandError) {
             cluster = try ClusterFile(path)
@@ -62,24 +62,24 @@ struct ClusterCheckCommand: ParsableCommand {
         var place = cluster.node
         var address: GatewayAddress?
         do throws(CommandError) {
-            let found = try cluster.node.address()
+            let found = try cluster.node.resolvedAddress()
             place = .address(found)
             address = found
         } catch {
             findings.append(finding(error, "\(cluster.node)"))
         }
         let node = ClusterCheck.Node(
-            place: "\(place)", address: address?.address, listensElsewhere: cluster.listen != nil,
+            advertisedAddress: "\(place)", address: address?.address, listensAtOtherAddress: cluster.listen != nil,
             members: cluster.members)
-        let check = try ClusterCheck(cluster.engineOptions(place), node: node, clock: milliseconds)
+        let check = try ClusterCheck(cluster.engineOptions(place), node: node, clock: wallClockMilliseconds)
         return findings + check.run()
     }
 
     /// Looks at the file without reading it.
-    private static func access(_ path: String) -> [ClusterFinding] {
+    private static func accessFindings(_ path: String) -> [ClusterFinding] {
         var status = stat()
-        guard unsafe stat(ByteText.path(path), &status) == 0 else { return [] }
-        if unsafe Glibc.access(ByteText.path(path), R_OK) != 0, errno == EACCES {
+        guard unsafe stat(ByteText.cString(path), &status) == 0 else { return [] }
+        if unsafe Glibc.access(ByteText.cString(path), R_OK) != 0, errno == EACCES {
             return [
                 .fault(
                     path, "this user may not read it: its owner is the user \(status.st_uid)",
@@ -110,7 +110,7 @@ struct ClusterCheckCommand: ParsableCommand {
         return .fault(subject, String(text[..<end]), do: String(advice))
     }
 
-    private static func milliseconds() -> Int {
+    private static func wallClockMilliseconds() -> Int {
         var time = timespec()
         _ = unsafe clock_gettime(CLOCK_REALTIME, &time)
         return time.tv_sec * 1_000 + time.tv_nsec / 1_000_000
@@ -118,7 +118,7 @@ struct ClusterCheckCommand: ParsableCommand {
 
     // MARK: Output
 
-    private static func text(_ findings: [ClusterFinding]) -> String {
+    private static func reportText(_ findings: [ClusterFinding]) -> String {
         var rows: [[String]] = []
         for finding in findings {
             rows.append([
@@ -132,12 +132,12 @@ struct ClusterCheckCommand: ParsableCommand {
         return TextTable(isPadded: true).text(rows) + end + "\n"
     }
 
-    private static func json(_ finding: ClusterFinding) -> [UInt8] {
+    private static func reportJSON(_ finding: ClusterFinding) -> [UInt8] {
         var line = JSONLine()
-        line.member("level", finding.level.rawValue)
-        line.member("subject", finding.subject)
-        line.member("finding", finding.sentence)
-        line.member("advice", finding.advice)
-        return line.finished()
+        line.appendMember("level", finding.level.rawValue)
+        line.appendMember("subject", finding.subject)
+        line.appendMember("finding", finding.sentence)
+        line.appendMember("advice", finding.advice)
+        return line.finishedLine()
     }
 }

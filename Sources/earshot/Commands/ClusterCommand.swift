@@ -32,9 +32,9 @@ struct ClusterCommand: ParsableCommand {
         @OptionGroup(title: "Bus") var place: BusOptions
 
         func run() throws {
-            try conclude {
+            try runAndExit {
                 try BusQuery.runQuery(.cluster, in: place, json: format.json) { ClusterStatusText($0).text }
-                return .done
+                return .success
             }
         }
     }

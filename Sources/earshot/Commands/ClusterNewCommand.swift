@@ -24,15 +24,15 @@ struct ClusterNewCommand: ParsableCommand {
             """)
 
     /// Usual port of nodes.
-    static let port: UInt16 = 5_767
-    private static let nodesForm = "addresses or host names, each with or without a port, such as 10.0.0.1,10.0.0.2"
+    static let defaultPort: UInt16 = 5_767
+    private static let nodesFormat = "addresses or host names, each with or without a port, such as 10.0.0.1,10.0.0.2"
 
-    @Argument(help: ArgumentHelp("Name of the cluster: \(ClusterFile.nameForm).", valueName: "name"))
+    @Argument(help: ArgumentHelp("Name of the cluster: \(ClusterFile.nameFormat).", valueName: "name"))
     var name: String
 
     @Option(
         help: ArgumentHelp(
-            "Addresses of all nodes, separated by commas; writes a folder for each. (default port: \(Self.port))",
+            "Addresses of all nodes, separated by commas; writes a folder for each. (default port: \(Self.defaultPort))",
             valueName: "hosts"))
     var nodes: String?
 
@@ -81,14 +81,16 @@ struct ClusterNewCommand: ParsableCommand {
 
     func validate() throws {
         try PathCheck.check([("--output", output), ("--password-file", passwordFile)])
-        guard EngineOptions.isCluster(name) else { throw ValidationError("the name must be \(ClusterFile.nameForm)") }
+        guard EngineOptions.isClusterName(name) else {
+            throw ValidationError("the name must be \(ClusterFile.nameFormat)")
+        }
         guard (node == nil) != (nodes == nil) else {
             throw ValidationError("give either --nodes with the addresses of all, or --node with that of this one")
         }
         guard node.map({ NodeEndpoint($0) != nil }) ?? true else {
-            throw ValidationError("--node must be \(ClusterFile.nodeForm)")
+            throw ValidationError("--node must be \(ClusterFile.nodeFormat)")
         }
-        guard let places = places() else { throw ValidationError("--nodes must be \(Self.nodesForm)") }
+        guard let places = nodeEndpoints() else { throw ValidationError("--nodes must be \(Self.nodesFormat)") }
         guard Set(places).count == places.count, Set(places.map { ClusterSetup.folder(of: $0) }).count == places.count
         else { throw ValidationError("--nodes has an address twice; each node needs its own") }
         guard members.map(ClusterFile.memberRange.contains) ?? true, places.count <= ClusterFile.memberRange.upperBound
@@ -118,7 +120,7 @@ struct ClusterNewCommand: ParsableCommand {
         guard server.isEmpty != sentinel.isEmpty else {
             throw ValidationError("give --with-redis, or --server, or --sentinel with --primary")
         }
-        guard sentinel.isEmpty == (primary == nil), primary.map(ClusterFile.isPrimary) ?? true else {
+        guard sentinel.isEmpty == (primary == nil), primary.map(ClusterFile.isPrimaryName) ?? true else {
             throw ValidationError("--sentinel and --primary NAME need each other")
         }
         guard user == nil || passwordFile != nil else {
@@ -127,39 +129,41 @@ struct ClusterNewCommand: ParsableCommand {
     }
 
     /// Places of the nodes; nil if one is malformed.
-    private func places() -> [NodeEndpoint]? {
+    private func nodeEndpoints() -> [NodeEndpoint]? {
         if let node { return NodeEndpoint(node).map { [$0] } }
         let texts = (nodes ?? "").split(separator: ",", omittingEmptySubsequences: false)
         let places = texts.compactMap { text -> NodeEndpoint? in
             let isBareSix = !text.hasPrefix("[") && text.count { $0 == ":" } > 1
             let host = isBareSix ? "[\(text)]" : String(text)
-            return NodeEndpoint(host) ?? NodeEndpoint("\(host):\(Self.port)")
+            return NodeEndpoint(host) ?? NodeEndpoint("\(host):\(Self.defaultPort)")
         }
         return places.count == texts.count ? places : nil
     }
 
     func run() throws {
-        try conclude {
-            guard let places = places() else { throw CommandError(.usage, "--nodes must be \(Self.nodesForm)") }
+        try runAndExit {
+            guard let places = nodeEndpoints() else {
+                throw CommandError(.usageError, "--nodes must be \(Self.nodesFormat)")
+            }
             let redis = withRedis ? RedisSetup(cluster: name, nodes: places) : nil
-            let engine = redis?.place ?? existingEngine
-            let login = try redis?.login ?? existingLogin()
+            let engine = redis?.engineLocation ?? existingEngineLocation
+            let login = try redis?.login ?? existingEngineLogin()
             var file = try ClusterFile(
                 new: name, node: places[0], members: members ?? places.count, engine: engine, login: login)
             file.sentinelLogin = redis?.sentinelLogin
             if nodes == nil { try writeFile(file) } else { try writeFolder(file, places, redis) }
-            return .done
+            return .success
         }
     }
 
-    private var existingEngine: EngineOptions.EngineLocation {
+    private var existingEngineLocation: EngineOptions.EngineLocation {
         primary.map { .sentinels(sentinel.compactMap { EngineAddress($0) }, primary: $0) }
             ?? .servers(server.compactMap { EngineAddress($0) })
     }
 
-    private func existingLogin() throws(CommandError) -> EngineOptions.Login? {
+    private func existingEngineLogin() throws(CommandError) -> EngineOptions.Login? {
         guard let passwordFile else { return nil }
-        return EngineOptions.Login(user: user, password: try Self.password(passwordFile))
+        return EngineOptions.Login(user: user, password: try Self.readPassword(passwordFile))
     }
 
     private func writeFile(_ file: ClusterFile) throws {
@@ -178,16 +182,16 @@ struct ClusterNewCommand: ParsableCommand {
     private func writeFolder(_ file: ClusterFile, _ places: [NodeEndpoint], _ redis: RedisSetup?) throws {
         let output = output ?? name
         let setup = try ClusterSetup(file, nodes: places, redis: redis, folder: output)
-        try Self.make(output)
+        try Self.createFolder(output)
         for place in places {
             let folder = "\(output)/\(ClusterSetup.folder(of: place))"
-            try Self.make(folder)
+            try Self.createFolder(folder)
             for (name, text) in setup.files(for: place) { try SecretFile.create("\(folder)/\(name)", with: text) }
         }
         var text = "folder      \(output)\nserver key  \(setup.serverKey)\n"
         text += "Copy each folder to its machine, and run there as root, after the installation of Earshot's package:\n"
         for place in places {
-            text += "  \(ClusterSetup.folder(of: place)): \(setup.commands(place).joined(separator: "; "))\n"
+            text += "  \(ClusterSetup.folder(of: place)): \(setup.installCommands(place).joined(separator: "; "))\n"
         }
         text += "README.txt in each folder has the ports of the firewall. When all nodes run, on one of them:\n"
         text += "  runuser -u earshot -- earshot cluster check\n"
@@ -195,8 +199,8 @@ struct ClusterNewCommand: ParsableCommand {
         try StandardOutput().write(Array(text.utf8))
     }
 
-    private static func make(_ folder: String) throws(CommandError) {
-        guard unsafe mkdir(ByteText.path(folder), 0o700) == 0 else {
+    private static func createFolder(_ folder: String) throws(CommandError) {
+        guard unsafe mkdir(ByteText.cString(folder), 0o700) == 0 else {
             throw errno == EEXIST
                 ? CommandError(.cannotWrite, "\(folder) exists; give another folder with --output")
                 : CommandError(.cannotWrite, "cannot create \(folder): \(unsafe String(cString: strerror(errno)))")
@@ -204,7 +208,7 @@ struct ClusterNewCommand: ParsableCommand {
     }
 
     /// Returns the first line of a file.
-    private static func password(_ path: String) throws(CommandError) -> String {
+    private static func readPassword(_ path: String) throws(CommandError) -> String {
         let bytes = try InputFile.read(path, atMost: 65_536)
         let line = bytes.prefix { $0 != UInt8(ascii: "\n") && $0 != UInt8(ascii: "\r") }
         guard !line.isEmpty else {

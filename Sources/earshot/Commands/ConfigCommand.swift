@@ -33,20 +33,20 @@ struct ConfigCommand: ParsableCommand {
     }
 
     func run() throws {
-        try conclude {
+        try runAndExit {
             if running {
                 try SettingList.runQuery(place)
-                return .done
+                return .success
             }
             let pool = ConfigurationOptions.pool
-            let configuration = Configuration(file: source.file, flags: [], pool: pool)
+            let configuration = Configuration(file: source.file, optionChanges: [], pool: pool)
             // `serve` refuses a program that cannot be executed.
-            _ = try configuration.hook()
+            _ = try configuration.hookProgram()
             if let sentence = Configuration.unknownVariables { CommandError.writeMessage(sentence) }
-            try SettingList.show(
-                try configuration.read().rows, onComplete: try configuration.onComplete(),
+            try SettingList.printSettings(
+                try configuration.readSettings().rows, onComplete: try configuration.onCompleteProgram(),
                 cluster: try configuration.cluster(), network: try configuration.networkRows())
-            return .done
+            return .success
         }
     }
 }
@@ -66,50 +66,50 @@ struct SetCommand: ParsableCommand {
 
             Settings and their values:
 
-            \(SettingName.allCases.map { "\($0.rawValue): \($0.help); \($0.bounds)" }.joined(separator: "\n"))
+            \(SettingName.allCases.map { "\($0.rawValue): \($0.helpPhrase); \($0.possibleValuesDescription)" }.joined(separator: "\n"))
             origin PATTERN limit=N spacing=SECONDS http2=off rate=SIZE: rule for an origin, HOST or *.HOST
             origin PATTERN default: removes the rule
             address ADDRESS allow, deny or default: rule for a network, an address, HOST or *.HOST
 
             Settings that only options, variables and configuration files change:
 
-            \(ListSettingName.allCases.map { "\($0.rawValue): \($0.help); \($0.bounds)" }.joined(separator: "\n"))
+            \(ListSettingName.allCases.map { "\($0.rawValue): \($0.helpPhrase); \($0.possibleValuesDescription)" }.joined(separator: "\n"))
             """)
 
     @Argument(
         help: ArgumentHelp("Name of the setting, and its value.", valueName: "word"),
-        completion: ShellCompletion.setting)
+        completion: ShellCompletion.settingWords)
     var words: [String] = []
 
     @OptionGroup(title: "Bus") var place: BusOptions
 
     func run() throws {
-        try conclude {
+        try runAndExit {
             guard !words.isEmpty else {
                 try SettingList.runQuery(place)
-                return .done
+                return .success
             }
             do throws(SettingError) {
-                _ = try SettingChange(words)
+                _ = try SettingChange(words: words)
             } catch {
-                throw CommandError(.usage, error.description)
+                throw CommandError(.usageError, error.description)
             }
             guard let setting = SettingWords(words) else {
                 throw CommandError(
-                    .usage, "missing value; give a setting and its value, such as `earshot set slots 32`")
+                    .usageError, "missing value; give a setting and its value, such as `earshot set slots 32`")
             }
             var changed: SettingWords?
-            let session = try BusSession.find(in: place.place()) { session, event in
+            let session = try BusSession.connect(to: place.busLocation()) { session, event in
                 switch event {
-                case .changed(let setting): changed = setting
-                case .refused(let reply): session.end(Refused.commandError(reply, .usage))
-                case .accepted, .terminal, .progress, .cancelled, .removed, .answer, .state: break
+                case .settingChanged(let setting): changed = setting
+                case .messageRefused(let reply): session.end(with: Refused.commandError(reply, .usageError))
+                case .accepted, .terminal, .progress, .cancelled, .removed, .queryAnswer, .state: break
                 }
             }
-            session.connection.set(setting)
+            session.connection.changeSetting(setting)
             try session.run { changed != nil }
             try StandardOutput().write(line: changed?.description ?? "")
-            return .done
+            return .success
         }
     }
 }
@@ -122,29 +122,31 @@ enum SettingList {
             case .array(let items)? = json.member("settings")
         else {
             throw CommandError(
-                .other, "cannot parse the answer of the broker; use command and broker of the same version")
+                .generalError, "cannot parse the answer of the broker; use command and broker of the same version")
         }
         let lines = items.map { item in
-            ["name", "pattern", "value", "source"].map { item.member($0)?.text ?? "" }
+            ["name", "pattern", "value", "source"].map { item.member($0)?.scalarText ?? "" }
         }
-        try show(lines)
+        try printRows(lines)
     }
 
     /// Prints the settings that were read from files and variables, the program for requests that end, the cluster, and the
     /// buses of client commands.
-    static func show(
-        _ rows: [Settings.Row], onComplete: (words: [String], path: String)?,
+    static func printSettings(
+        _ rows: [Settings.SettingRow], onComplete: (words: [String], path: String)?,
         cluster: (file: String, source: String)?, network: [(name: String, value: String, source: String)]
     ) throws(CommandError) {
-        let program = onComplete.map { [ConfigurationFile.onComplete, "", $0.words.joined(separator: " "), $0.path] }
-        let cluster = cluster.map { [ConfigurationFile.cluster, "", $0.file, $0.source] }
-        try show(
+        let program = onComplete.map {
+            [ConfigurationFile.onCompleteKey, "", $0.words.joined(separator: " "), $0.path]
+        }
+        let cluster = cluster.map { [ConfigurationFile.clusterSettingKey, "", $0.file, $0.source] }
+        try printRows(
             rows.map { [$0.name, $0.pattern ?? "", $0.value, $0.source] } + [program, cluster].compactMap(\.self)
                 + network.map { [$0.name, "", $0.value, $0.source] })
     }
 
     /// Prints three columns: name with pattern, value, source.
-    private static func show(_ rows: [[String]]) throws(CommandError) {
+    private static func printRows(_ rows: [[String]]) throws(CommandError) {
         let lines = rows.map { row in
             [row[1].isEmpty ? row[0] : "\(row[0]) \(row[1])", row[2], row[3]].map(TerminalText.escaped)
         }

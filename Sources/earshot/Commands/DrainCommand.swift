@@ -22,62 +22,62 @@ struct DrainCommand: ParsableCommand {
             """)
 
     /// Interval of the queries for the remaining work.
-    private static let interval = Duration.milliseconds(200)
+    private static let pollInterval = Duration.milliseconds(200)
 
-    @OptionGroup var limit: EndOptions
+    @OptionGroup var limit: WaitTimeoutOptions
     @OptionGroup(title: "Bus") var place: RuntimeOptions
 
     func run() throws {
-        try conclude {
-            let folder = try place.ownFolder(of: "drain")
+        try runAndExit {
+            let folder = try place.localRuntimeFolder(forCommand: "drain")
             let bus = try BusProcess(in: folder)
-            let left = try finish(in: folder)
+            let left = try waitUntilDrained(in: folder)
             try bus.stop(now: left != 0, limit: nil)
             guard left == 0 else {
                 let count = left.map { "\($0) " } ?? ""
                 throw CommandError(.timedOut, "timeout; the bus stopped with \(count)unfinished transfers")
             }
-            return .done
+            return .success
         }
     }
 
     /// Closes admission, and waits until the bus has no work or the limit has passed.
     ///
     /// - Returns: number of flights that had not ended; nil if the limit passed before the broker named it.
-    private func finish(in folder: RuntimeFolder) throws -> Int? {
+    private func waitUntilDrained(in folder: RuntimeFolder) throws -> Int? {
         var left: Int?
         var isLate = false
         guard let setting = SettingWords([SettingName.admission.rawValue, "closed"]) else { return 0 }
-        let session = try BusSession.find(in: .local(folder)) { session, event in
+        let session = try BusSession.connect(to: .local(folder)) { session, event in
             switch event {
-            case .changed: session.connection.query(.status, QueryPage(limit: 1))
-            case .answer(_, let json):
-                left = Self.flights(json)
+            case .settingChanged: session.connection.query(.status, QueryPage(limit: 1))
+            case .queryAnswer(_, let json):
+                left = Self.unfinishedFlights(json)
                 guard left != 0 else { return }
-                session.loop.setTimer(after: Self.interval) { [unowned session] in
+                session.loop.setTimer(after: Self.pollInterval) { [unowned session] in
                     session.connection.query(.status, QueryPage(limit: 1))
                 }
-            case .refused(let reply): session.end(Refused.commandError(reply))
+            case .messageRefused(let reply): session.end(with: Refused.commandError(reply))
             case .accepted, .terminal, .progress, .cancelled, .removed, .state: break
             }
         }
         session.onSignal = { [unowned session] in
             session.end(
-                CommandError(
+                with: CommandError(
                     .interrupted,
                     "interrupted; the bus accepts no requests until `earshot set admission open` or its next start"))
         }
-        if let limit = limit.duration { session.loop.setTimer(after: limit) { isLate = true } }
-        session.connection.set(setting)
+        if let limit = limit.timeoutDuration { session.loop.setTimer(after: limit) { isLate = true } }
+        session.connection.changeSetting(setting)
         try session.run { left == 0 || isLate }
         return left
     }
 
     /// Number of flights that have not ended, from an answer to QUERY status; nil while the broker loads durable requests.
-    static func flights(_ json: [UInt8]) -> Int? {
+    static func unfinishedFlights(_ json: [UInt8]) -> Int? {
         guard let answer = JSONValue(json), answer.member("durable") == nil,
             case .object(let phases)? = answer.member("flights-now")
         else { return nil }
-        return phases.reduce(0) { $0 + ($1.value.text.flatMap { Int($0) } ?? 0) }
+        return phases.reduce(0) { $0 + ($1.value.scalarText.flatMap { Int($0) } ?? 0) }
     }
 }

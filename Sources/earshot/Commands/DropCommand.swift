@@ -24,15 +24,15 @@ struct DropCommand: ParsableCommand {
     @OptionGroup(title: "Bus") var place: BusOptions
 
     func run() throws {
-        try conclude {
+        try runAndExit {
             var removed: Int?
-            let session = try BusSession.find(in: place.place(), of: owner.user) { _, event in
+            let session = try BusSession.connect(to: place.busLocation(), owner: owner.user) { _, event in
                 if case .removed(_, let count) = event { removed = count }
             }
             session.connection.remove(handler)
             try session.run { removed != nil }
             try StandardOutput().write(report(removed ?? 0))
-            return .done
+            return .success
         }
     }
 
@@ -42,8 +42,8 @@ struct DropCommand: ParsableCommand {
             return Array("removed \(requests) of \(handler)\n".utf8)
         }
         var line = JSONLine()
-        line.member("handler", handler.description)
-        line.member("removed", count)
-        return line.finished()
+        line.appendMember("handler", handler.description)
+        line.appendMember("removed", count)
+        return line.finishedLine()
     }
 }

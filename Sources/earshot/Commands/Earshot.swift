@@ -17,7 +17,7 @@ struct Earshot: ParsableCommand {
               earshot -V                          # versions of program and libraries
 
             Help topics, for `earshot help TOPIC`:
-            \(HelpTopic.list)
+            \(HelpTopic.topicListText)
             """,
         version: VersionReport.firstLine,
         groupedSubcommands: [
@@ -43,52 +43,53 @@ struct Earshot: ParsableCommand {
 
     /// Commands that must start fast, by name. Each is parsed alone first, because parsing with all subcommands takes longer
     /// than the rest of the start.
-    private static let quick: [String: any ParsableCommand.Type] = [
+    private static let fastStartCommands: [String: any ParsableCommand.Type] = [
         "get": GetCommand.self, "serve": ServeCommand.self, "broker": BrokerCommand.self, "worker": WorkerCommand.self,
         "gateway": GatewayCommand.self, "puller": PullerCommand.self,
     ]
 
     static func main() {
         // Comes before any file is opened, in every role: child processes also start here.
-        StandardStreams.occupy()
+        StandardStreams.openMissingDescriptors()
         SignalSource.ignoreWriteSignals()
-        let words = CommandLine.separatingKey(CommandLine.separatingEmptyValues(CommandLine.words))
+        let words = CommandLine.separatingPublicKey(
+            CommandLine.separatingEmptyValues(CommandLine.argumentsWithoutProgram))
         // The parser knows only the long name.
         let arguments = words == ["-V"] ? ["--version"] : words[...]
-        let status = ExitStatus.concluding {
-            if let topic = HelpTopic.named(by: arguments) {
+        let status = ExitStatus.reportingErrors {
+            if let topic = HelpTopic.requested(by: arguments) {
                 try StandardOutput().write(Array(topic.text.utf8))
-                return .done
+                return .success
             }
             let preforked = PreforkedBus.start(for: arguments)
             do {
-                var command = try read(arguments)
+                var command = try parseCommand(arguments)
                 if let get = command as? GetCommand { try get.run(preforked) } else { try command.run() }
             } catch let error as ExitCode {
-                return ExitStatus(rawValue: error.rawValue) ?? .other
-            } catch let error as UnknownWord {
+                return ExitStatus(rawValue: error.rawValue) ?? .generalError
+            } catch let error as UnknownArgument {
                 CommandError.writeMessage(lines: error.message)
-                return .usage
+                return .usageError
             } catch let error as RepeatedOption {
                 CommandError.writeMessage(lines: error.message)
-                return .usage
+                return .usageError
             } catch {
-                return try answer(error)
+                return try printParserMessage(error)
             }
-            return .done
+            return .success
         }
         Glibc.exit(status.rawValue)
     }
 
     /// Parses the command that `arguments` name.
-    private static func read(_ arguments: ArraySlice<String>) throws -> any ParsableCommand {
-        if RepeatedOption.isPossible(in: arguments),
+    private static func parseCommand(_ arguments: ArraySlice<String>) throws -> any ParsableCommand {
+        if RepeatedOption.mayOccur(in: arguments),
             let repeated = CommandShape.program?.firstRepeated(in: arguments)
         {
             throw repeated
         }
         // Help and errors need the whole program.
-        if let name = arguments.first, let command = try? quick[name]?.parse(Array(arguments.dropFirst())) {
+        if let name = arguments.first, let command = try? fastStartCommands[name]?.parse(Array(arguments.dropFirst())) {
             return command
         }
         let command: any ParsableCommand
@@ -109,15 +110,15 @@ struct Earshot: ParsableCommand {
     }
 
     /// Prints the message of the argument parser: help to standard output, an error to standard error.
-    private static func answer(_ error: any Error) throws(CommandError) -> ExitStatus {
+    private static func printParserMessage(_ error: any Error) throws(CommandError) -> ExitStatus {
         let text = fullMessage(for: error)
         guard exitCode(for: error) == .success else {
-            CommandError.writeMessage(lines: ArgumentForm.completed(text))
-            return exitCode(for: error) == .validationFailure ? .usage : .other
+            CommandError.writeMessage(lines: ValueFormatHint.messageAddingFormat(text))
+            return exitCode(for: error) == .validationFailure ? .usageError : .generalError
         }
         // The report loads libraries, so it is made only for this request.
         let isVersion = text == VersionReport.firstLine
         try StandardOutput().write(isVersion ? Array(VersionReport.text.utf8) : Array((text + "\n").utf8))
-        return .done
+        return .success
     }
 }

@@ -36,11 +36,11 @@ struct GatewayCommand: ParsableCommand {
     }
 
     func run() throws {
-        try conclude {
+        try runAndExit {
             let source: GatewayKeySource = cluster.map { .cluster($0) } ?? .keys(keys ?? "")
             var options = GatewayOptions(
                 addresses: listen.split(separator: ",").compactMap { GatewayAddress(String($0)) },
-                busPath: try place.folder().path + "/bus", workPath: try place.folder().workPath,
+                busPath: try place.runtimeFolder().path + "/bus", workPath: try place.runtimeFolder().workSocketPath,
                 keysFolder: KeyFile.folder(of: source.path)
             ) { try source.read() }
             options.parentPid = parentPid

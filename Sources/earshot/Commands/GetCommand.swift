@@ -23,7 +23,7 @@ struct GetCommand: ParsableCommand {
               earshot get -i list.txt -d out
             """)
 
-    @Argument(help: "URLs to fetch.", completion: ShellCompletion.none)
+    @Argument(help: "URLs to fetch.", completion: ShellCompletion.noCompletion)
     var urls: [String] = []
 
     @OptionGroup(title: "Input") var source: InputOptions
@@ -33,7 +33,7 @@ struct GetCommand: ParsableCommand {
     @OptionGroup(title: "Output") var hook: HookOptions
     @OptionGroup(title: "Output") var messages: MessageOptions
     @OptionGroup(title: "Request") var naming: HandlerOptions
-    @OptionGroup(title: "Request") var course: CourseOptions
+    @OptionGroup(title: "Request") var course: RunOptions
     @OptionGroup var request: RequestOptions
     @OptionGroup(title: "HTTP") var cookieFiles: CookieOptions
     @OptionGroup(title: "Bus") var bus: PrivateBusOptions
@@ -58,7 +58,8 @@ struct GetCommand: ParsableCommand {
         if directory == nil, files.outTemplate != nil || files.remoteNameHeader {
             throw ValidationError("--out-template and --remote-name-header name files of a directory; give -d DIR")
         }
-        if directory == nil, output == nil || output == "-", files.regardsExisting || files.setsTime {
+        if directory == nil, output == nil || output == "-", files.dependsOnExistingFiles || files.setsModificationTime
+        {
             throw ValidationError(
                 "--no-clobber, --timestamping, --continue and --remote-time need files; give -d DIR or -o FILE")
         }
@@ -73,8 +74,8 @@ struct GetCommand: ParsableCommand {
         guard request.handling.checksum == nil || urls.count == 1 && input == nil else {
             throw ValidationError("--checksum describes one body; give one URL")
         }
-        if output == nil, directory == nil, !discardsBodies, urls.count > 1 { throw severalNeedAFolder }
-        if output != nil, urls.count > 1 { throw severalNeedAFolder }
+        if output == nil, directory == nil, !discardsBodies, urls.count > 1 { throw severalFilesError }
+        if output != nil, urls.count > 1 { throw severalFilesError }
     }
 
     private func validateHeads() throws {
@@ -96,7 +97,7 @@ struct GetCommand: ParsableCommand {
             ("--dump-header", heads.dumpHeader),
         ])
         let bodyToOutput = !discardsBodies && directory == nil && output ?? "-" == "-"
-        guard files.failed != "-" || !json && headPath != "-" && !bodyToOutput else {
+        guard files.failed != "-" || !json && headerOutputPath != "-" && !bodyToOutput else {
             throw ValidationError(
                 "--failed - cannot share standard output with bodies, header fields or --json; give --failed FILE")
         }
@@ -106,11 +107,11 @@ struct GetCommand: ParsableCommand {
     private var discardsBodies: Bool { json || request.exchange.head }
 
     /// Path of the output for header fields, `-` for standard output; nil for none.
-    private var headPath: String? {
+    private var headerOutputPath: String? {
         heads.dumpHeader ?? (heads.include || request.exchange.head && !json ? "-" : nil)
     }
 
-    private var severalNeedAFolder: ValidationError {
+    private var severalFilesError: ValidationError {
         ValidationError("several URLs need a directory; give -d DIR, or -d . for the current one")
     }
 
@@ -118,7 +119,7 @@ struct GetCommand: ParsableCommand {
 
     /// - Parameter preforked: supervisor of a private bus that was started before; nil for none.
     func run(_ preforked: PreforkedBus?) throws {
-        try conclude {
+        try runAndExit {
             var wanted = urls.map { ListEntry(url: URLText.percentEncoded($0)) }
             // A body with its own place need not wait for the end of the list.
             let hasPlace = directory != nil || discardsBodies && output == nil
@@ -127,26 +128,27 @@ struct GetCommand: ParsableCommand {
             guard !wanted.isEmpty || readsInput else {
                 throw CommandError(.noInput, "the list is empty; give at least one URL")
             }
-            if directory == nil, wanted.contains(where: \.hasPath) {
-                throw CommandError(.usage, "the list names files with out= or dir=; give -d DIR")
+            if directory == nil, wanted.contains(where: \.hasOutputPath) {
+                throw CommandError(.usageError, "the list names files with out= or dir=; give -d DIR")
             }
-            if wanted.count > 1, !hasPlace { throw CommandError(.usage, severalNeedAFolder.message) }
-            let body = try request.body()
+            if wanted.count > 1, !hasPlace { throw CommandError(.usageError, severalFilesError.message) }
+            let body = try request.readBody()
             if course.dryRun {
-                let names = OutputNames(template: try files.template(), readsResponse: files.remoteNameHeader)
+                let names = OutputNames(template: try files.parsedTemplate(), readsResponse: files.remoteNameHeader)
                 return try DryRun(
-                    method: request.method(body), file: output, directory: directory, names: names, printsJSON: json
+                    method: request.httpMethod(forBody: body), file: output, directory: directory, outputNames: names,
+                    printsJSON: json
                 ).print(wanted, verbosely: messages.verbose)
             }
             // Read while signals still end the program, since a file may be a pipe.
-            let netrc = try request.netrc()
+            let netrc = try request.readNetrc()
             let cookies = try cookieFiles.read()
-            let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], respectsIgnored: true)
+            let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], skipsIgnoredSignals: true)
             let loop = try EventLoop()
-            let place = try place.place()
+            let place = try place.busLocation()
             let bus = try privateBus(place, loop, signals, preforked, count: readsInput ? .max : wanted.count)
             defer { bus?.end() }
-            if !messages.quiet { noteProxies(wanted, isPrivate: bus != nil) }
+            if !messages.quiet { reportProxies(wanted, isPrivate: bus != nil) }
             return try fetch(
                 wanted, readsInput: readsInput, body, netrc, cookies, bus.map { .local($0.folder) } ?? place, bus, loop,
                 signals)
@@ -160,17 +162,18 @@ struct GetCommand: ParsableCommand {
         let destination = try destination(interrupt: signals.descriptor)
         let random = String(UInt32.random(in: 0 ... .max), radix: 16)
         // The first part of the name decides about the cookie jar. That of a file is for this run only.
-        let first = cookieFiles.areUsed ? "get-" : "get/"
+        let first = cookieFiles.usesCookieFiles ? "get-" : "get/"
         guard let handler = handler ?? HandlerID("\(first)\(getpid())-\(random)") else {
-            throw CommandError(.other, "cannot generate a handler name; give --handler NAME")
+            throw CommandError(.generalError, "cannot generate a handler name; give --handler NAME")
         }
-        let cookies = cookieFiles.exchange(cookies, besides: handler)
+        let cookies = cookieFiles.makeCookieExchange(cookies, requestHandler: handler)
         // A generated handler has no other users, so its request IDs need no prefix.
         let prefix = naming.handler == nil ? "" : "\(random)-"
         let isChecked = request.handling.checksum != nil || wanted.contains(where: \.hasChecksum)
         let interrupt = signals.descriptor
         let program = try hook.program()
-        let heads = try headPath.map { path throws(CommandError) in try HeaderOutput(path, interrupt: interrupt) }
+        let heads = try headerOutputPath.map { path throws(CommandError) in try HeaderOutput(path, interrupt: interrupt)
+        }
         let failures = try files.failed.map { path throws(CommandError) in try FailureList(path, interrupt: interrupt) }
         let run = GetRun(
             DownloadList(wanted, readsInput: readsInput, jobs: course.jobs),
@@ -184,22 +187,23 @@ struct GetCommand: ParsableCommand {
             limit: course.jobs.map { JobLimit(jobs: $0, isBusPrivate: bus != nil) }, cookies: cookies,
             hook: program)
         let session = try BusSession(
-            place, loop, signals, window: GetRun.outstanding, finishesNone: true
+            place, loop, signals, window: GetRun.maximumPendingRequests, finishesNone: true
         ) { _, event in run.handle(event) }
         session.isQuiet = messages.quiet
         defer { session.connection.close() }
         bus?.onDeath {
-            session.end(CommandError(.noBroker, "the private broker died; retry, or start a bus with `earshot serve`"))
+            session.end(
+                with: CommandError(.noBroker, "the private broker died; retry, or start a bus with `earshot serve`"))
         }
-        return try run.carryOut(over: session)
+        return try run.run(over: session)
     }
 
     /// Says once how the environment's proxies are used. A private bus has the environment of this command.
-    private func noteProxies(_ wanted: [ListEntry], isPrivate: Bool) {
+    private func reportProxies(_ wanted: [ListEntry], isPrivate: Bool) {
         guard request.network.proxy == nil else { return }
         let notice = ProxyNotice()
-        let unused = isPrivate ? nil : notice.sentence(unused: wanted.lazy.map(\.url))
-        for line in isPrivate ? notice.faults : [unused].compactMap(\.self) { CommandError.writeMessage(line) }
+        let unused = isPrivate ? nil : notice.unusedProxyMessage(for: wanted.lazy.map(\.url))
+        for line in isPrivate ? notice.noProxyWarnings : [unused].compactMap(\.self) { CommandError.writeMessage(line) }
     }
 
     /// Starts a private bus; returns nil if a broker runs.
@@ -212,20 +216,20 @@ struct GetCommand: ParsableCommand {
         }
         guard !bus.noSpawn else {
             throw CommandError(
-                .noBroker, "no broker runs \(place.phrase); start one with `earshot serve`, or omit --no-spawn")
+                .noBroker, "no broker runs \(place.locationPhrase); start one with `earshot serve`, or omit --no-spawn")
         }
         // One worker starts faster than many, so the number depends on the number of URLs.
         let cores = max(2, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))
         return try PrivateBus.start(
             loop, signals, preforked, workers: min(cores, 1 + count / 64),
-            cache: bus.noCache ? nil : Self.usualCache(), isQuiet: messages.quiet)
+            cache: bus.noCache ? nil : Self.defaultCacheFolder(), isQuiet: messages.quiet)
     }
 
     /// Returns the user's cache. For a directory that others can change it prints a warning and returns nil.
-    private static func usualCache() -> String? {
-        guard let path = try? RuntimeFolder.usualCache() else { return nil }
+    private static func defaultCacheFolder() -> String? {
+        guard let path = try? RuntimeFolder.userCachePath() else { return nil }
         do throws(StoreError) {
-            _ = try CacheFolder(path).check()
+            _ = try CacheFolder(path).checkExistingFolders()
             return path
         } catch {
             CommandError.writeMessage("continuing without a cache: \(error)")
@@ -236,7 +240,7 @@ struct GetCommand: ParsableCommand {
     private func destination(interrupt: Int32) throws(CommandError) -> Destination {
         if let directory {
             // Its form was checked with the arguments.
-            let names = OutputNames(template: try? files.template(), readsResponse: files.remoteNameHeader)
+            let names = OutputNames(template: try? files.parsedTemplate(), readsResponse: files.remoteNameHeader)
             return try .folder(directory, names: names, interrupt: interrupt)
         }
         switch output {

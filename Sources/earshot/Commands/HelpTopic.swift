@@ -17,13 +17,13 @@ struct HelpTopic {
     static let all = [exitCodes, environment, files]
 
     /// The topic that the arguments of the program ask for; nil if they ask for something else.
-    static func named(by arguments: ArraySlice<String>) -> HelpTopic? {
+    static func requested(by arguments: ArraySlice<String>) -> HelpTopic? {
         guard arguments.first == "help", let name = arguments.dropFirst().first else { return nil }
         return all.first { $0.name == name }
     }
 
     /// Names and titles of all topics, for the help of the program.
-    static var list: String {
+    static var topicListText: String {
         let width = all.map(\.name.count).max() ?? 0
         return all.map { "  \(padded($0.name, to: width + 2))\($0.title)" }.joined(separator: "\n")
     }
@@ -102,11 +102,11 @@ struct HelpTopic {
 
     private static let columns = 79
     /// Longest term that shares its line with the description.
-    private static let longestTerm = 18
+    private static let maximumTermWidth = 18
 
     /// The topic as `earshot help` prints it, with a line break at its end.
     var text: String {
-        let width = entries.map(\.term.count).filter { $0 <= Self.longestTerm }.max() ?? 0
+        let width = entries.map(\.term.count).filter { $0 <= Self.maximumTermWidth }.max() ?? 0
         let indent = max(8, width + 4)
         var lines = [title]
         for paragraph in paragraphs { lines += [""] + Self.wrapped(paragraph, to: Self.columns) }

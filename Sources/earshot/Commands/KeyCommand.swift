@@ -32,7 +32,7 @@ struct KeyCommand: ParsableCommand {
 
         func validate() throws { try PathCheck.check([("--keys", keys)]) }
 
-        var path: String { keys.map(Folder.absolute) ?? KeyFile.path(settings) }
+        var path: String { keys.map(Folder.absolutePath) ?? KeyFile.path(settings) }
     }
 
     /// Options of a client's key.
@@ -56,7 +56,8 @@ struct KeyCommand: ParsableCommand {
 
         @Option(
             help: ArgumentHelp(
-                "Maximum number of connections with the key. (default: \(ClientKey.usualConnections))", valueName: "n"))
+                "Maximum number of connections with the key. (default: \(ClientKey.defaultMaximumConnections))",
+                valueName: "n"))
         var connections: Int?
 
         func validate() throws {
@@ -67,20 +68,20 @@ struct KeyCommand: ParsableCommand {
                         : "--serves is for --role worker")
             }
             guard serves.map({ KeyName($0) != nil }) ?? true else {
-                throw ValidationError("--serves must be \(KeyName.bounds)")
+                throw ValidationError("--serves must be \(KeyName.permittedForm)")
             }
             guard expires.map({ KeyExpiry($0) != nil }) ?? true else {
                 throw ValidationError(
                     "--expires must be a date such as 2027-01-31, or a time such as 2027-01-31T18:00:00Z")
             }
-            guard connections.map(ClientKey.connectionRange.contains) ?? true else {
-                let range = ClientKey.connectionRange
+            guard connections.map(ClientKey.maximumConnectionsRange.contains) ?? true else {
+                let range = ClientKey.maximumConnectionsRange
                 throw ValidationError("--connections must be \(range.lowerBound) to \(range.upperBound)")
             }
         }
 
         /// Options for another command with these terms, each after a blank.
-        var words: String {
+        var commandLineText: String {
             var words = role == .client ? "" : " --role \(role.rawValue)"
             for (option, value) in [
                 ("--serves", serves), ("--expires", expires), ("--connections", connections.map(String.init)),
@@ -91,7 +92,7 @@ struct KeyCommand: ParsableCommand {
         }
 
         /// Returns the key with these terms.
-        func key(_ name: KeyName, _ publicKey: String) -> ClientKey {
+        func makeKey(named name: KeyName, publicKey: String) -> ClientKey {
             ClientKey(
                 name: name, publicKey: publicKey, role: role, serves: serves.flatMap { KeyName($0) },
                 expiry: expires.flatMap { KeyExpiry($0) }, connections: connections)
@@ -99,21 +100,23 @@ struct KeyCommand: ParsableCommand {
     }
 
     /// Name of a client's key.
-    struct Name: ParsableArguments {
+    struct NameArgument: ParsableArguments {
         @Argument(help: ArgumentHelp("Name of the client's key.", valueName: "name"))
         var name: String
 
         func validate() throws {
-            guard KeyName(name) != nil else { throw ValidationError("the name must be \(KeyName.bounds)") }
+            guard KeyName(name) != nil else { throw ValidationError("the name must be \(KeyName.permittedForm)") }
         }
 
-        func value() throws(CommandError) -> KeyName {
-            guard let value = KeyName(name) else { throw CommandError(.usage, "the name must be \(KeyName.bounds)") }
+        func parsedName() throws(CommandError) -> KeyName {
+            guard let value = KeyName(name) else {
+                throw CommandError(.usageError, "the name must be \(KeyName.permittedForm)")
+            }
             return value
         }
     }
 
-    private static let reload =
+    private static let reloadNotice =
         "Reload the bus for this change: `kill -HUP` of `earshot serve`, or `systemctl reload`.\n"
 
     struct New: ParsableCommand {
@@ -124,7 +127,7 @@ struct KeyCommand: ParsableCommand {
                 bus stores the public key only.
                 """)
 
-        @OptionGroup var name: Name
+        @OptionGroup var name: NameArgument
         @Option(
             name: .shortAndLong,
             help: ArgumentHelp("File to create for the client. (default: NAME.key)", valueName: "file"),
@@ -136,9 +139,9 @@ struct KeyCommand: ParsableCommand {
         func validate() throws { try PathCheck.check([("--out", out)]) }
 
         func run() throws {
-            try conclude {
-                let name = try name.value()
-                let pair = try KeyFile.newPair()
+            try runAndExit {
+                let name = try name.parsedName()
+                let pair = try KeyFile.makeKeyPair()
                 let out = out ?? "\(name).key"
                 let content = """
                     # Key of an Earshot client. Keep it secret.
@@ -150,14 +153,14 @@ struct KeyCommand: ParsableCommand {
                 var server = ""
                 var isCreated = false
                 do {
-                    try KeyFile.change(place.path) { file in
+                    try KeyFile.update(place.path) { file in
                         server = try file.makeServer()
-                        try file.add(terms.key(name, pair.publicKey))
+                        try file.add(terms.makeKey(named: name, publicKey: pair.publicKey))
                         try SecretFile.create(out, with: content)
                         isCreated = true
                     }
                 } catch {
-                    if isCreated { unsafe unlink(ByteText.path(out)) }
+                    if isCreated { unsafe unlink(ByteText.cString(out)) }
                     throw error
                 }
                 try StandardOutput().write(
@@ -167,12 +170,12 @@ struct KeyCommand: ParsableCommand {
                         public key  \(pair.publicKey)
                         server key  \(server)
                         The \(terms.role) uses key file and server key: earshot \(terms.role == .client ? "get" : "work --scheme SCHEME") \
-                        --bus tcp://HOST:\(GatewayAddress.usualPort) --bus-key \(out) --server-key '\(server)' \
+                        --bus tcp://HOST:\(GatewayAddress.defaultPort) --bus-key \(out) --server-key '\(server)' \
                         \(terms.role == .client ? "URL" : "-- PROGRAM")
-                        On each other node of a cluster: earshot key add \(name) '\(pair.publicKey)'\(terms.words)
-                        \(KeyCommand.reload)
+                        On each other node of a cluster: earshot key add \(name) '\(pair.publicKey)'\(terms.commandLineText)
+                        \(KeyCommand.reloadNotice)
                         """.utf8))
-                return .done
+                return .success
             }
         }
     }
@@ -182,7 +185,7 @@ struct KeyCommand: ParsableCommand {
             abstract: "Authorize a key that a client has created.",
             discussion: "The client keeps its secret key, and sends only the public key.")
 
-        @OptionGroup var name: Name
+        @OptionGroup var name: NameArgument
         @Argument(help: ArgumentHelp("Public key of the client: 40 characters.", valueName: "public-key"))
         var publicKey: String
         @OptionGroup var terms: KeyOptions
@@ -195,14 +198,14 @@ struct KeyCommand: ParsableCommand {
         }
 
         func run() throws {
-            try conclude {
-                let name = try name.value()
-                try KeyFile.change(place.path) { file in
+            try runAndExit {
+                let name = try name.parsedName()
+                try KeyFile.update(place.path) { file in
                     try file.makeServer()
-                    try file.add(terms.key(name, publicKey))
+                    try file.add(terms.makeKey(named: name, publicKey: publicKey))
                 }
-                try StandardOutput().write(Array(KeyCommand.reload.utf8))
-                return .done
+                try StandardOutput().write(Array(KeyCommand.reloadNotice.utf8))
+                return .success
             }
         }
     }
@@ -218,7 +221,7 @@ struct KeyCommand: ParsableCommand {
         @OptionGroup(title: "Bus") var place: KeyLocation
 
         func run() throws {
-            try conclude {
+            try runAndExit {
                 let now = Int64(time(nil))
                 let clients = try KeyFile(place.path).clients
                 if format.json {
@@ -227,7 +230,7 @@ struct KeyCommand: ParsableCommand {
                     let rows = clients.map { client in
                         [
                             client.name.description,
-                            client.role.rawValue + (client.serves.map { ":\($0)" } ?? ""),
+                            client.role.rawValue + (client.servedClient.map { ":\($0)" } ?? ""),
                             client.isValid(at: now) ? "valid" : "expired",
                             client.expiry?.description ?? "-", client.publicKey,
                         ]
@@ -235,20 +238,20 @@ struct KeyCommand: ParsableCommand {
                     try StandardOutput().write(
                         Array(TextTable(isPadded: isatty(STDOUT_FILENO) == 1).text(rows).utf8))
                 }
-                return .done
+                return .success
             }
         }
 
         private static func json(_ client: ClientKey, _ now: Int64) -> [UInt8] {
             var line = JSONLine()
-            line.member("name", client.name.description)
-            line.member("role", client.role.rawValue)
-            if let served = client.serves { line.member("serves", served.description) }
-            line.member("state", client.isValid(at: now) ? "valid" : "expired")
-            if let expiry = client.expiry { line.member("expires", expiry.description) }
-            line.member("connections", client.connections ?? ClientKey.usualConnections)
-            line.member("public-key", client.publicKey)
-            return line.finished()
+            line.appendMember("name", client.name.description)
+            line.appendMember("role", client.role.rawValue)
+            if let served = client.servedClient { line.appendMember("serves", served.description) }
+            line.appendMember("state", client.isValid(at: now) ? "valid" : "expired")
+            if let expiry = client.expiry { line.appendMember("expires", expiry.description) }
+            line.appendMember("connections", client.maximumConnections ?? ClientKey.defaultMaximumConnections)
+            line.appendMember("public-key", client.publicKey)
+            return line.finishedLine()
         }
     }
 
@@ -257,15 +260,15 @@ struct KeyCommand: ParsableCommand {
             abstract: "Remove the key of a client.",
             discussion: "With the reload of the bus, connections of the key end at once.")
 
-        @OptionGroup var name: Name
+        @OptionGroup var name: NameArgument
         @OptionGroup(title: "Bus") var place: KeyLocation
 
         func run() throws {
-            try conclude {
-                let name = try name.value()
-                try KeyFile.change(place.path) { file in try file.revoke(name) }
-                try StandardOutput().write(Array(KeyCommand.reload.utf8))
-                return .done
+            try runAndExit {
+                let name = try name.parsedName()
+                try KeyFile.update(place.path) { file in try file.revoke(name) }
+                try StandardOutput().write(Array(KeyCommand.reloadNotice.utf8))
+                return .success
             }
         }
     }
@@ -279,12 +282,12 @@ struct KeyCommand: ParsableCommand {
         @OptionGroup(title: "Bus") var place: KeyLocation
 
         func run() throws {
-            try conclude {
+            try runAndExit {
                 let path = place.path
                 var key = try KeyFile(path).server?.publicKey
-                if key == nil { try KeyFile.change(path) { file in key = try file.makeServer() } }
+                if key == nil { try KeyFile.update(path) { file in key = try file.makeServer() } }
                 try StandardOutput().write(Array(((key ?? "") + "\n").utf8))
-                return .done
+                return .success
             }
         }
     }

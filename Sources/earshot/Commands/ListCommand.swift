@@ -26,7 +26,7 @@ struct ListCommand: ParsableCommand {
 
     @Argument(
         help: "Handler, or NAME/ for all handlers below NAME. (default: all)",
-        completion: ShellCompletion.handlerPattern)
+        completion: ShellCompletion.handlerPatterns)
     var handler: HandlerPattern?
 
     @Flag(help: "List handlers, with the number of their pending and ended requests.")
@@ -44,7 +44,7 @@ struct ListCommand: ParsableCommand {
     }
 
     func run() throws {
-        try conclude {
+        try runAndExit {
             let output = TableOutput(header: handlers ? HandlerRow.columns : RequestRow.columns, json: format.json)
             var room = filter.limit ?? .max
             try PageQuery.forEachPage(
@@ -67,7 +67,7 @@ struct ListCommand: ParsableCommand {
                     .nothingMatched,
                     "nothing matched: no request is to \(origin); an origin is such as https://example.org")
             }
-            return .done
+            return .success
         }
     }
 }
@@ -89,7 +89,7 @@ struct RequestFilterOptions: ParsableArguments {
     }
 }
 
-/// Value of `--state`: a state of the protocol, or `failed`.
+/// Value of `--state`: a state of the protocol, or `failedCount`.
 enum StateFilter: Equatable, ExpressibleByArgument {
     case failed
     case state(RequestState)
@@ -119,65 +119,65 @@ struct HandlerRow {
     let handler: String
     /// Principal that it belongs to; nil for one of the client's own.
     let principal: String?
-    let subscribers: Int
+    let subscriberCount: Int
     /// Number of requests without an end, or with a failure that is kept on disk.
-    let pending: Int
-    let answered: Int
+    let pendingCount: Int
+    let answeredCount: Int
     /// Number of failures by their code.
-    let failures: [(code: String, count: Int)]
-    let removed: Int
-    let orphaned: Int
+    let failureCountsByCode: [(code: String, count: Int)]
+    let removedCount: Int
+    let orphanedCount: Int
 
     /// Number of pending requests whose failures are kept on disk.
-    let kept: Int
+    let keptFailureCount: Int
 
     /// Number of failed requests, with those whose failures are kept.
-    var failed: Int { failures.reduce(kept) { $0 + $1.count } }
+    var failedCount: Int { failureCountsByCode.reduce(keptFailureCount) { $0 + $1.count } }
 
     /// Number of requests that have not ended.
-    var waiting: Int { max(0, pending - kept) }
+    var waitingCount: Int { max(0, pendingCount - keptFailureCount) }
 
     /// Creates the rows of an answer; none if it is not an answer to this query.
     static func rows(_ answer: JSONValue) -> [HandlerRow] {
-        answer.items("handlers").compactMap { HandlerRow($0) }
+        answer.items(ofMember: "handlers").compactMap { HandlerRow($0) }
     }
 
     private init?(_ item: JSONValue) {
-        guard let name = item.member("handler")?.text, let requests = item.member("requests") else { return nil }
-        func number(_ value: JSONValue?) -> Int { value?.text.flatMap { Int($0) } ?? 0 }
+        guard let name = item.member("handler")?.scalarText, let requests = item.member("requests") else { return nil }
+        func number(_ value: JSONValue?) -> Int { value?.scalarText.flatMap { Int($0) } ?? 0 }
         handler = name
-        principal = item.member("principal")?.text
-        subscribers = number(item.member("listeners"))
-        pending = number(requests.member("pending"))
-        kept = number(requests.member("failed-kept"))
-        answered = number(requests.member("answered"))
-        removed = number(requests.member("removed"))
-        orphaned = number(requests.member("orphaned"))
+        principal = item.member("principal")?.scalarText
+        subscriberCount = number(item.member("listeners"))
+        pendingCount = number(requests.member("pending"))
+        keptFailureCount = number(requests.member("failed-kept"))
+        answeredCount = number(requests.member("answered"))
+        removedCount = number(requests.member("removed"))
+        orphanedCount = number(requests.member("orphaned"))
         if case .object(let codes)? = requests.member("failed") {
-            failures = codes.map { ($0.name, number($0.value)) }
+            failureCountsByCode = codes.map { ($0.name, number($0.value)) }
         } else {
-            failures = []
+            failureCountsByCode = []
         }
     }
 
     /// Cells of its line, in the order of ``columns``. Control characters are escaped.
     var cells: [String] {
-        [waiting, answered, failed, removed, orphaned, subscribers].map { String($0) }
+        [waitingCount, answeredCount, failedCount, removedCount, orphanedCount, subscriberCount].map { String($0) }
             + [handler, principal].compactMap(\.self).map(TerminalText.escaped)
     }
 
     /// Its line of JSON.
     var json: [UInt8] {
         var line = JSONLine()
-        line.member("handler", handler)
-        if let principal { line.member("principal", principal) }
-        line.member("subscribers", subscribers)
-        line.member("pending", waiting)
-        line.member("answered", answered)
-        line.member("failed", failed)
-        line.member("removed", removed)
-        line.member("orphaned", orphaned)
-        return line.finished()
+        line.appendMember("handler", handler)
+        if let principal { line.appendMember("principal", principal) }
+        line.appendMember("subscribers", subscriberCount)
+        line.appendMember("pending", waitingCount)
+        line.appendMember("answered", answeredCount)
+        line.appendMember("failed", failedCount)
+        line.appendMember("removed", removedCount)
+        line.appendMember("orphaned", orphanedCount)
+        return line.finishedLine()
     }
 }
 

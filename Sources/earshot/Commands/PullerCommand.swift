@@ -11,7 +11,7 @@ struct PullerCommand: ParsableCommand {
         shouldDisplay: false)
 
     @OptionGroup var place: RuntimeOptions
-    @OptionGroup var family: FamilyOptions
+    @OptionGroup var family: ChildProcessOptions
     @OptionGroup var log: LogOptions
     @OptionGroup var form: LogFormatOptions
 
@@ -19,10 +19,10 @@ struct PullerCommand: ParsableCommand {
     var cluster: String
 
     func run() throws {
-        try conclude {
+        try runAndExit {
             let file = try ClusterFile(cluster)
-            var options = PullerOptions(workPath: try place.folder().workPath)
-            options.secret = try family.secret()
+            var options = PullerOptions(workPath: try place.runtimeFolder().workSocketPath)
+            options.secret = try family.readSecret()
             options.parentPid = family.parentPid
             options.makeNetwork = { loop in try NodeConnections(file, loop: loop) }
             return try ChildRun.puller(options, cluster: cluster).run(log.logLevel, form.logFormat)

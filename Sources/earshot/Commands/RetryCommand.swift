@@ -26,10 +26,10 @@ struct RetryCommand: ParsableCommand {
             """)
 
     @Argument(
-        help: "Handler, or NAME/ for all handlers below NAME.", completion: ShellCompletion.handlerPattern)
+        help: "Handler, or NAME/ for all handlers below NAME.", completion: ShellCompletion.handlerPatterns)
     var handler: HandlerPattern
 
-    @Argument(help: "Requests to repeat. (default: all that failed)", completion: ShellCompletion.none)
+    @Argument(help: "Requests to repeat. (default: all that failed)", completion: ShellCompletion.noCompletion)
     var id: [RequestID] = []
 
     @Option(
@@ -47,7 +47,7 @@ struct RetryCommand: ParsableCommand {
     }
 
     func run() throws {
-        try conclude {
+        try runAndExit {
             let keys = try selectedRequests()
             let retried = keys.isEmpty ? [] : try retry(keys)
             try StandardOutput().write(report(retried.count))
@@ -56,7 +56,7 @@ struct RetryCommand: ParsableCommand {
                 throw CommandError(.nothingMatched, "nothing matched: no failure of \(handler) has the code \(codes)")
             }
             try restartWatches(of: Set(retried.map(\.handler)))
-            return retried.count < id.count ? .noInput : .done
+            return retried.count < id.count ? .noInput : .success
         }
     }
 
@@ -65,7 +65,7 @@ struct RetryCommand: ParsableCommand {
         if case .handler(let handler) = handler, !id.isEmpty { return id.map { RequestKey(handler, $0) } }
         var keys: [RequestKey] = []
         try PageQuery.forEachPage(
-            .requests, "requests", filter: QueryPage(handler: handler, state: .held), in: place
+            .requests, "requests", filter: QueryPage(handler: handler, state: .awaitingSubscriber), in: place
         ) { answer in
             for row in RequestRow.rows(answer) {
                 guard let failure = row.code, code.isEmpty || code.contains(failure) else { continue }
@@ -79,8 +79,8 @@ struct RetryCommand: ParsableCommand {
     /// Starts the processes again that write the bodies of `earshot submit -d`.
     private func restartWatches(of handlers: Set<HandlerID>) throws {
         guard !handlers.isEmpty else { return }
-        let bus = try place.place().arguments
-        for record in BackgroundRecord.all() where handlers.contains(where: { record.covers($0, on: bus) }) {
+        let bus = try place.busLocation().arguments
+        for record in BackgroundRecord.readAll() where handlers.contains(where: { record.coversHandler($0, on: bus) }) {
             try BackgroundWatch(record).start()
             CommandError.writeMessage("a process in the background writes the bodies to \(record.directory)")
         }
@@ -90,22 +90,22 @@ struct RetryCommand: ParsableCommand {
     private func retry(_ keys: [RequestKey]) throws -> [RequestKey] {
         var open = Set(keys)
         var repeated: [RequestKey] = []
-        let session = try BusSession.find(in: place.place()) { session, event in
+        let session = try BusSession.connect(to: place.busLocation()) { session, event in
             switch event {
             case .accepted(let key): if open.remove(key) != nil { repeated.append(key) }
-            case .refused(let reply):
-                guard let key = reply.key else { return session.end(Refused.commandError(reply)) }
+            case .messageRefused(let reply):
+                guard let key = reply.key else { return session.end(with: Refused.commandError(reply)) }
                 guard open.remove(key) != nil else { return }
                 // A listed request that is not durable, or that a subscriber has taken meanwhile, is not counted.
                 guard !id.isEmpty || reply.code != "unknown-request" else { return }
                 let sentence = "\(reply.detail ?? "rejected by the broker") (\(reply.code))"
                 CommandError.writeMessage("\(key.handler) \(key.request): \(sentence)")
             case .terminal(let delivery, _):
-                session.connection.finish(delivery)
+                session.connection.finishDelivery(delivery)
                 guard open.remove(delivery.key) != nil else { return }
                 let outcome = FetchOutcome(url: delivery.key.request.description, delivery.terminal)
-                session.end(CommandError(.cannotWrite, outcome.sentence(verbosely: true)))
-            case .progress, .answer, .cancelled, .removed, .changed, .state: break
+                session.end(with: CommandError(.cannotWrite, outcome.sentence(verbosely: true)))
+            case .progress, .queryAnswer, .cancelled, .removed, .settingChanged, .state: break
             }
         }
         for key in open { session.connection.retry(key) }
@@ -118,8 +118,8 @@ struct RetryCommand: ParsableCommand {
             return Array("repeated \(count) \(count == 1 ? "request" : "requests") of \(handler)\n".utf8)
         }
         var line = JSONLine()
-        line.member("handler", handler.description)
-        line.member("repeated", count)
-        return line.finished()
+        line.appendMember("handler", handler.description)
+        line.appendMember("repeated", count)
+        return line.finishedLine()
     }
 }

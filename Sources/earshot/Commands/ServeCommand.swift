@@ -50,28 +50,29 @@ struct ServeCommand: ParsableCommand {
     func validate() throws { try PathCheck.check([("--keys", keys)]) }
 
     func run() throws {
-        try conclude {
-            let manager = try ServiceManager.take()
+        try runAndExit {
+            let manager = try ServiceManager.takeFromEnvironment()
             let service = ServiceFolders()
             let folder = try service.runtime(place)
             var broker = BrokerOptions(
-                runtimeFolder: folder.path, spoolFolder: try spool.folder(place, folder, service))
-            broker.cacheFolder = try cache.folder(place, folder, service)
+                runtimeFolder: folder.path, spoolFolder: try spool.spoolFolderPath(place, folder, service))
+            broker.cacheFolder = try cache.cacheFolderPath(place, folder, service)
             // The runtime directory of a private bus ends with it.
             broker.partsFolder =
                 privateTo == nil
-                ? cache.parts(place, folder, service) : RuntimeFolder.parts(besideCache: cache.cacheFolder)
-            broker.durableFolder = try durable.folder(place, folder, service)
+                ? cache.partialBodiesFolder(place, folder, service)
+                : RuntimeFolder.partsPath(besideCache: cache.cacheFolder)
+            broker.durableFolder = try durable.durableFolderPath(place, folder, service)
             let pool = ConfigurationOptions.pool
             let configuration = Configuration(
-                file: settings.source.file, flags: try settings.changes(), pool: pool,
-                mostWorkers: mostWorkers)
+                file: settings.source.file, optionChanges: try settings.settingChanges(), pool: pool,
+                maximumWorkers: mostWorkers)
             let run = ServeRun(
                 folder: folder, broker: broker,
-                worker: try worker.options(WorkerOptions(workPath: folder.workPath, slots: pool.slots)),
+                worker: try worker.options(WorkerOptions(workPath: folder.workSocketPath, slots: pool.slotsPerWorker)),
                 configuration: configuration, logFormat: log.logFormat, readyDescriptor: readiness.readyFd,
-                keysPath: keys.map(Folder.absolute) ?? KeyFile.path(settings.source),
-                clusterPath: privateTo == nil ? try cluster.path(configuration) : nil, owner: privateTo)
+                keysPath: keys.map(Folder.absolutePath) ?? KeyFile.path(settings.source),
+                clusterPath: privateTo == nil ? try cluster.clusterPath(configuration) : nil, ownerPID: privateTo)
             return try run.run(manager)
         }
     }

@@ -20,9 +20,11 @@ struct StatusCommand: ParsableCommand {
     @OptionGroup(title: "Bus") var place: BusOptions
 
     func run() throws {
-        try conclude {
-            try BusQuery.runQuery(.status, in: place, json: format.json) { TimesReport.summarized($0).report() }
-            return .done
+        try runAndExit {
+            try BusQuery.runQuery(.status, in: place, json: format.json) {
+                TimesReport.summarizingHistograms($0).reportText()
+            }
+            return .success
         }
     }
 }
@@ -49,9 +51,9 @@ struct WhyCommand: ParsableCommand {
     @OptionGroup(title: "Bus") var place: BusOptions
 
     func run() throws {
-        try conclude {
-            try BusQuery.runQuery(.why(handler, request), in: place, json: format.json) { $0.table() }
-            return .done
+        try runAndExit {
+            try BusQuery.runQuery(.explainRequest(handler, request), in: place, json: format.json) { $0.tableText() }
+            return .success
         }
     }
 }
@@ -59,15 +61,15 @@ struct WhyCommand: ParsableCommand {
 /// Query of the broker, with all pages of its answer.
 enum BusQuery {
     /// Tables in answers, with the queries for their further pages.
-    private static let tables: [(name: String, query: Query)] = [
+    private static let pagedTables: [(name: String, query: Query)] = [
         ("workers", .workers), ("origins", .origins), ("settings", .settings),
     ]
 
     /// Returns the JSON answers: the first one, then those for the further pages of its tables.
     static func answers(_ query: Query, in place: BusOptions) throws -> [[UInt8]] {
-        let failures = try place.place().failures
+        let failures = try place.busLocation().failingChildren
         do {
-            return try runQuery(query, in: place, patience: failures.isEmpty ? nil : patience)
+            return try runQuery(query, in: place, patience: failures.isEmpty ? nil : answerTimeout)
         } catch let commandError as CommandError where commandError.status == .noBroker {
             for failure in failures { CommandError.writeMessage(failure) }
             throw commandError
@@ -75,28 +77,28 @@ enum BusQuery {
     }
 
     /// Maximum time for an answer while the broker is in a crash loop.
-    private static let patience = Duration.seconds(2)
+    private static let answerTimeout = Duration.seconds(2)
 
     private static func runQuery(_ query: Query, in place: BusOptions, patience: Duration?) throws -> [[UInt8]] {
         var answers: [[UInt8]] = []
-        let session = try BusSession.find(in: place.place(), patience: patience) {
+        let session = try BusSession.connect(to: place.busLocation(), answerTimeout: patience) {
             session, event in
             switch event {
-            case .answer(_, let json): answers.append(json)
-            case .refused(let reply): session.end(Refused.commandError(reply))
-            case .accepted, .terminal, .progress, .cancelled, .removed, .changed, .state: break
+            case .queryAnswer(_, let json): answers.append(json)
+            case .messageRefused(let reply): session.end(with: Refused.commandError(reply))
+            case .accepted, .terminal, .progress, .cancelled, .removed, .settingChanged, .state: break
             }
         }
         session.connection.query(query)
         try session.run { !answers.isEmpty }
-        for table in tables {
+        for table in pagedTables {
             // Nearly all answers have one page.
-            var next = JSONValue(answers[0])?.member(table.name + "-next")?.text
+            var next = JSONValue(answers[0])?.member(table.name + "-next")?.scalarText
             while let after = next {
                 let count = answers.count
-                session.connection.query(table.query, QueryPage(after: after))
+                session.connection.query(table.query, QueryPage(cursor: after))
                 try session.run { answers.count > count }
-                next = JSONValue(answers[count])?.member(table.name + "-next")?.text
+                next = JSONValue(answers[count])?.member(table.name + "-next")?.scalarText
             }
         }
         return answers
@@ -106,11 +108,12 @@ enum BusQuery {
     static func mergedAnswer(_ answers: [[UInt8]]) -> JSONValue? {
         let values = answers.compactMap { JSONValue($0) }
         guard values.count == answers.count, case .object(let members)? = values.first else { return nil }
-        let pages = Set(tables.map { $0.name + "-next" })
+        let pages = Set(pagedTables.map { $0.name + "-next" })
         return .object(
             members.filter { !pages.contains($0.name) }.map { member in
-                guard tables.contains(where: { $0.name == member.name }) else { return member }
-                return JSONValue.Member(name: member.name, value: .array(values.flatMap { $0.items(member.name) }))
+                guard pagedTables.contains(where: { $0.name == member.name }) else { return member }
+                return JSONValue.Member(
+                    name: member.name, value: .array(values.flatMap { $0.items(ofMember: member.name) }))
             })
     }
 
@@ -136,20 +139,22 @@ enum TimesReport {
     private static let percentiles = [50, 90, 99]
 
     /// Replaces the histograms of `times` by counts and percentiles. A percentile is the upper bound of its bucket.
-    static func summarized(_ status: JSONValue) -> JSONValue {
+    static func summarizingHistograms(_ status: JSONValue) -> JSONValue {
         guard case .object(let members) = status else { return status }
         return .object(
             members.map { member in
                 guard member.name == "times", case .object(let times) = member.value else { return member }
-                let bounds = member.value.numbers("bounds-us")
+                let bounds = member.value.integers(ofMember: "bounds-us")
                 let summaries = times.filter { $0.name != "bounds-us" }.map { histogram in
-                    JSONValue.Member(name: histogram.name, value: summary(histogram.value.numbers("buckets"), bounds))
+                    JSONValue.Member(
+                        name: histogram.name,
+                        value: histogramSummary(histogram.value.integers(ofMember: "buckets"), bounds))
                 }
                 return JSONValue.Member(name: "times", value: .object(summaries))
             })
     }
 
-    private static func summary(_ buckets: [Int], _ bounds: [Int]) -> JSONValue {
+    private static func histogramSummary(_ buckets: [Int], _ bounds: [Int]) -> JSONValue {
         let count = buckets.reduce(0, +)
         var members = [JSONValue.Member(name: "count", value: .scalar("\(count)"))]
         for percentile in percentiles where count > 0 {
@@ -161,14 +166,14 @@ enum TimesReport {
                 return seen >= rank
             }
             let bound = bucket.flatMap { bounds.indices.contains($0) ? bounds[$0] : nil }
-            let text = bound.map { "\(milliseconds($0)) ms" } ?? "above \(milliseconds(bounds.last ?? 0)) ms"
+            let text = bound.map { "\(millisecondsText($0)) ms" } ?? "above \(millisecondsText(bounds.last ?? 0)) ms"
             members.append(JSONValue.Member(name: "p\(percentile)", value: .scalar(text)))
         }
         return .object(members)
     }
 
     /// A number of microseconds as milliseconds, without trailing zeros.
-    private static func milliseconds(_ microseconds: Int) -> String {
+    private static func millisecondsText(_ microseconds: Int) -> String {
         let (whole, part) = microseconds.quotientAndRemainder(dividingBy: 1_000)
         guard part > 0 else { return "\(whole)" }
         var digits = String(String(1_000 + part).dropFirst())

@@ -19,13 +19,14 @@ struct StopCommand: ParsableCommand {
     @Flag(help: "Abort running transfers.")
     var now = false
 
-    @OptionGroup var limit: EndOptions
+    @OptionGroup var limit: WaitTimeoutOptions
     @OptionGroup(title: "Bus") var place: RuntimeOptions
 
     func run() throws {
-        try conclude {
-            try BusProcess(in: place.ownFolder(of: "stop")).stop(now: now, limit: limit.duration)
-            return .done
+        try runAndExit {
+            try BusProcess(in: place.localRuntimeFolder(forCommand: "stop")).stop(
+                now: now, limit: limit.timeoutDuration)
+            return .success
         }
     }
 }

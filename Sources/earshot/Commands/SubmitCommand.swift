@@ -27,7 +27,7 @@ struct SubmitCommand: ParsableCommand {
               earshot submit -i list.txt -d out --log out.log
             """)
 
-    @Argument(help: "URLs to fetch.", completion: ShellCompletion.none)
+    @Argument(help: "URLs to fetch.", completion: ShellCompletion.noCompletion)
     var urls: [String] = []
 
     @OptionGroup(title: "Request") var naming: HandlerOptions
@@ -68,43 +68,45 @@ struct SubmitCommand: ParsableCommand {
         if let input = source.input { entries += try URLList.read(input) }
         guard !entries.isEmpty else { throw CommandError(.noInput, "the list is empty; give at least one URL") }
         if let entry = entries.first(where: { $0.fault != nil }), let fault = entry.fault {
-            throw CommandError(.usage, "\(URLText.redacted(entry.url)): \(fault)")
+            throw CommandError(.usageError, "\(URLText.redacted(entry.url)): \(fault)")
         }
-        guard !entries.contains(where: \.hasPath) else {
-            throw CommandError(.usage, "the list names files with out= or dir=; `earshot get` writes such files")
+        guard !entries.contains(where: \.hasOutputPath) else {
+            throw CommandError(.usageError, "the list names files with out= or dir=; `earshot get` writes such files")
         }
         return entries
     }
 
     func run() throws {
-        try conclude {
+        try runAndExit {
             let mark = String(UInt32.random(in: 0 ... .max), radix: 16)
             guard let handler = naming.handler ?? HandlerID("submit/\(getpid())-\(mark)") else {
-                throw CommandError(.other, "cannot generate a handler name; give --handler NAME")
+                throw CommandError(.generalError, "cannot generate a handler name; give --handler NAME")
             }
             let entries = try entries()
             let mover = try target.directory.map {
-                try BackgroundWatch(.handler(handler), $0, log: target.log, hook.program(), place.place())
+                try BackgroundWatch(
+                    handler: .handler(handler), directory: $0, log: target.log, hook: hook.program(),
+                    location: place.busLocation())
             }
             let isDurable = submission.durable || mover != nil
-            if request.network.proxy == nil, let line = ProxyNotice().sentence(unused: entries.lazy.map(\.url)) {
+            if request.network.proxy == nil, let line = ProxyNotice().unusedProxyMessage(for: entries.lazy.map(\.url)) {
                 CommandError.writeMessage(line)
             }
-            let body = try self.request.body()
-            let netrc = try self.request.netrc()
+            let body = try self.request.readBody()
+            let netrc = try self.request.readNetrc()
             var tally = Tally()
             var refused: Set<RequestID> = []
             var accepted: Set<RequestID> = []
             var isTaken = false
             var isRefusing = false
-            let session = try BusSession.find(in: place.place()) { session, event in
+            let session = try BusSession.connect(to: place.busLocation()) { session, event in
                 switch event {
-                case .answer(_, let json):
+                case .queryAnswer(_, let json):
                     isTaken = true
                     // The broker does not answer a refused request without `durable`.
-                    if !isDurable, isRefusing || Self.isClosed(json) {
+                    if !isDurable, isRefusing || Self.isAdmissionClosed(json) {
                         session.end(
-                            CommandError(
+                            with: CommandError(
                                 .noBroker,
                                 "the bus accepts no new requests and may have refused these; repeat the command after `earshot set admission open`, or after its next start"
                             ))
@@ -119,37 +121,39 @@ struct SubmitCommand: ParsableCommand {
                     // Without a subscription a terminal arrives only for a rejected request.
                     let outcome = FetchOutcome(url: delivery.key.request.description, delivery.terminal)
                     CommandError.writeMessage(outcome.sentence(verbosely: true))
-                    if refused.insert(delivery.key.request).inserted { tally.count(outcome) }
-                    session.connection.finish(delivery)
+                    if refused.insert(delivery.key.request).inserted { tally.countOutcome(outcome) }
+                    session.connection.finishDelivery(delivery)
                 // Settings are reserved for the administrator. The order of the answers proves the same.
-                case .refused(let reply) where reply.subject == .query: isTaken = true
-                case .refused(let reply):
+                case .messageRefused(let reply) where reply.subject == .query: isTaken = true
+                case .messageRefused(let reply):
                     let sentence = "\(reply.detail ?? "rejected by the broker") (\(reply.code))"
-                    guard let request = reply.key?.request else { return session.end(CommandError(.other, sentence)) }
+                    guard let request = reply.key?.request else {
+                        return session.end(with: CommandError(.generalError, sentence))
+                    }
                     CommandError.writeMessage("\(handler) \(request): \(sentence)")
                     let outcome = FetchOutcome(url: request.description, code: reply.code, detail: sentence)
-                    if refused.insert(request).inserted { tally.count(outcome) }
-                case .accepted, .terminal, .progress, .cancelled, .removed, .changed, .state: break
+                    if refused.insert(request).inserted { tally.countOutcome(outcome) }
+                case .accepted, .terminal, .progress, .cancelled, .removed, .settingChanged, .state: break
                 }
             }
             var requested: [RequestID] = []
             for (index, entry) in entries.enumerated() {
                 let url = entry.url
                 guard let name = id ?? RequestID("\(mark)-\(index + 1)") else { continue }
-                guard let text = URLText.wire(url) else {
-                    let outcome = FetchOutcome(malformed: url)
+                guard let text = URLText.wireForm(url) else {
+                    let outcome = FetchOutcome(malformedURL: url)
                     CommandError.writeMessage(outcome.sentence(verbosely: failure.verbose))
-                    tally.count(outcome)
+                    tally.countOutcome(outcome)
                     continue
                 }
-                var fetch = self.request.fetch(handler, name, text, body: body)
-                let decodes = self.request.decodes(text, file: entry.path(orNamed: ""))
-                if !decodes { fetch.options.route.decodes = false }
+                var fetch = self.request.makeFetch(handler: handler, request: name, url: text, body: body)
+                let decodes = self.request.decodesBody(ofURL: text, file: entry.outputPath(defaultName: ""))
+                if !decodes { fetch.options.route.decodesBody = false }
                 fetch.options.subscribes = false
-                fetch.options.isWarm = submission.warm
+                fetch.options.isCacheWarming = submission.warm
                 fetch.options.isDurable = isDurable
                 entry.apply(to: &fetch)
-                fetch.addFormType()
+                fetch.addFormContentType()
                 netrc?.authorize(&fetch)
                 try session.connection.fetch(fetch)
                 requested.append(name)
@@ -165,15 +169,15 @@ struct SubmitCommand: ParsableCommand {
             var lines = LineOutput()
             for name in taken { lines.add(Array("\(handler) \(name)\n".utf8)) }
             lines.flush()
-            if let obstacle = lines.obstacle { throw Self.commandError(obstacle, handler, taken.count) }
+            if let obstacle = lines.writeError { throw Self.commandError(obstacle, handler, taken.count) }
             return tally.status
         }
     }
 
     /// Returns whether settings of the broker include a closed admission.
-    private static func isClosed(_ json: [UInt8]) -> Bool {
-        JSONValue(json)?.items("settings").contains {
-            $0.member("name")?.text == "admission" && $0.member("value")?.text == "closed"
+    private static func isAdmissionClosed(_ json: [UInt8]) -> Bool {
+        JSONValue(json)?.items(ofMember: "settings").contains {
+            $0.member("name")?.scalarText == "admission" && $0.member("value")?.scalarText == "closed"
         } ?? false
     }
 

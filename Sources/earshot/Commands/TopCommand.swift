@@ -35,10 +35,10 @@ struct TopCommand: ParsableCommand {
     }
 
     func run() throws {
-        try conclude {
+        try runAndExit {
             let run = TopRun(interval: .milliseconds(Int(interval * 1_000)), count: count, json: format.json)
-            try run.run(in: place.place())
-            return .done
+            try run.run(in: place.busLocation())
+            return .success
         }
     }
 }

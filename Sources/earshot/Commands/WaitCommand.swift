@@ -21,33 +21,33 @@ struct WaitCommand: ParsableCommand {
             """)
 
     /// Window of the session. Durable results stay unacknowledged in it, and each may have an inline body of 64 KiB.
-    static let window = 1_024
+    static let deliveryWindow = 1_024
 
     @Argument(
-        help: "Handler, or NAME/ for all handlers below NAME.", completion: ShellCompletion.handlerPattern)
+        help: "Handler, or NAME/ for all handlers below NAME.", completion: ShellCompletion.handlerPatterns)
     var handler: HandlerPattern
 
-    @OptionGroup var limit: EndOptions
+    @OptionGroup var limit: WaitTimeoutOptions
     @OptionGroup(title: "Output") var failure: FailureOptions
     @OptionGroup(title: "Bus") var place: BusOptions
 
     func run() throws {
-        try conclude {
+        try runAndExit {
             let wait = HandlerWait(handler, verbose: failure.verbose)
-            let session = try BusSession.find(
-                in: place.place(), window: Self.window, finishesNone: true
+            let session = try BusSession.connect(
+                to: place.busLocation(), window: Self.deliveryWindow, finishesNone: true
             ) { session, event in
-                wait.take(event, session)
+                wait.handleEvent(event, session)
             }
-            if let limit = limit.duration {
+            if let limit = limit.timeoutDuration {
                 session.loop.setTimer(after: limit) { [unowned session] in
-                    session.end(CommandError(.timedOut, "\(handler): timeout; \(wait.pendingText) did not end"))
+                    session.end(with: CommandError(.timedOut, "\(handler): timeout; \(wait.pendingText) did not end"))
                 }
             }
             session.connection.subscribe(handler)
             wait.begin(session)
-            try session.run { wait.isOver(session) }
-            guard wait.tally.total > 0 else {
+            try session.run { wait.hasNoPending(session) }
+            guard wait.tally.totalCount > 0 else {
                 throw CommandError(.noInput, "\(handler) has no request; submit one with `earshot submit --handler`")
             }
             return wait.tally.status
@@ -62,7 +62,7 @@ final class HandlerWait {
     private let pending: PendingCount
     private(set) var tally = Tally()
     /// Durable results that stay unacknowledged.
-    private var keptCount = 0
+    private var unacknowledgedCount = 0
 
     init(_ pattern: HandlerPattern, verbose: Bool) {
         self.pattern = pattern
@@ -70,10 +70,10 @@ final class HandlerWait {
         pending = PendingCount(pattern)
     }
 
-    func isOver(_ session: BusSession) -> Bool { pending.isZero(session) }
+    func hasNoPending(_ session: BusSession) -> Bool { pending.isZero(session) }
 
     var pendingText: String {
-        switch pending.value {
+        switch pending.lastCount {
         case nil: "its requests"
         case 1?: "1 request"
         case let count?: "\(count) requests"
@@ -82,27 +82,27 @@ final class HandlerWait {
 
     func begin(_ session: BusSession) { pending.query(session) }
 
-    func take(_ event: ClientEvent, _ session: BusSession) {
+    func handleEvent(_ event: ClientEvent, _ session: BusSession) {
         switch event {
-        case .terminal(let delivery, _): take(delivery, session)
-        case .answer(let query, let json): pending.take(query, json, session)
-        case .refused(let reply): session.end(Refused.commandError(reply))
+        case .terminal(let delivery, _): handleResult(delivery, session)
+        case .queryAnswer(let query, let json): pending.handleAnswer(query, json, session)
+        case .messageRefused(let reply): session.end(with: Refused.commandError(reply))
         case .state(.connected): pending.query(session)
-        case .accepted, .progress, .cancelled, .removed, .changed, .state: break
+        case .accepted, .progress, .cancelled, .removed, .settingChanged, .state: break
         }
     }
 
-    private func take(_ delivery: DeliveredTerminal, _ session: BusSession) {
+    private func handleResult(_ delivery: DeliveredTerminal, _ session: BusSession) {
         let outcome = FetchOutcome(url: delivery.terminal.url ?? "-", delivery.terminal)
-        tally.count(outcome)
+        tally.countOutcome(outcome)
         if outcome.code != nil {
             CommandError.writeMessage(
                 "\(delivery.key.handler) \(delivery.key.request) \(outcome.sentence(verbosely: isVerbose))")
         }
-        if delivery.terminal.isDurable { keptCount += 1 } else { session.connection.finish(delivery) }
-        if keptCount >= WaitCommand.window {
-            let text = "\(pattern) has more than \(WaitCommand.window - 1) durable results"
-            session.end(CommandError(.other, "\(text); store them with `earshot watch -d DIR \(pattern)`"))
+        if delivery.terminal.isDurable { unacknowledgedCount += 1 } else { session.connection.finishDelivery(delivery) }
+        if unacknowledgedCount >= WaitCommand.deliveryWindow {
+            let text = "\(pattern) has more than \(WaitCommand.deliveryWindow - 1) durable results"
+            session.end(with: CommandError(.generalError, "\(text); store them with `earshot watch -d DIR \(pattern)`"))
         }
         pending.resultArrived(session)
     }

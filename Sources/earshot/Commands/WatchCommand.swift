@@ -38,7 +38,7 @@ struct WatchCommand: ParsableCommand {
     @OptionGroup(title: "Bus") var place: BusOptions
 
     /// Maximum time without a broker for --until-done, which may run in the background while the bus is restarted.
-    private static let patience = Duration.seconds(3_600)
+    private static let brokerAbsenceTimeout = Duration.seconds(3_600)
 
     private var count: Int? { target.count }
     private var json: Bool { target.json }
@@ -54,12 +54,12 @@ struct WatchCommand: ParsableCommand {
     }
 
     func run() throws {
-        if target.notedLog != nil { CommandError.writeObjects() }
-        try conclude {
+        if target.notedLog != nil { CommandError.enableJSONMessages() }
+        try runAndExit {
             let lock: BackgroundLock?
-            switch target.backgroundTurn(handler, hook.exec, try place.place()) {
-            case .taken(let taken): lock = taken
-            case .waitedFor: return .done
+            switch target.acquireBackgroundLock(handler, hook.exec, try place.busLocation()) {
+            case .acquired(let taken): lock = taken
+            case .otherProcessWaits: return .success
             }
             var tally = Tally()
             var destination = Destination.nowhere()
@@ -67,36 +67,38 @@ struct WatchCommand: ParsableCommand {
             let program = try hook.program()
             let pending = target.untilDone ? PendingCount(handler) : nil
             // An unprinted result stays unacknowledged, so the broker redelivers a durable one to the next subscriber.
-            let session = try BusSession.find(
-                in: place.place(), patience: target.untilDone ? Self.patience : nil,
+            let session = try BusSession.connect(
+                to: place.busLocation(), answerTimeout: target.untilDone ? Self.brokerAbsenceTimeout : nil,
                 finishesNone: true, keepsFailures: target.keepFailures
             ) {
                 session, event in
                 switch event {
                 case .terminal(let delivery, let body):
-                    guard tally.total < count ?? .max, session.commandError == nil else { return }
+                    guard tally.totalCount < count ?? .max, session.commandError == nil else { return }
                     do {
                         let outcome = try report(delivery, body, &destination, session)
-                        tally.count(outcome)
+                        tally.countOutcome(outcome)
                         let finish = { [unowned session] in
-                            session.connection.finish(delivery)
-                            let isKept = target.keepFailures && outcome.staysFailed(delivery.terminal)
-                            pending?.ended(delivery.key, isKept: isKept)
+                            session.connection.finishDelivery(delivery)
+                            let isKept = target.keepFailures && outcome.isFailureKept(delivery.terminal)
+                            pending?.requestEnded(delivery.key, isFailureKept: isKept)
                             pending?.resultArrived(session)
                         }
-                        if let hooks { hooks.add(outcome, delivery.key, ended: finish) } else { finish() }
+                        if let hooks { hooks.enqueue(outcome, delivery.key, onEnd: finish) } else { finish() }
                     } catch let commandError as CommandError {
                         // The event of the signal follows.
-                        if commandError.status != .interrupted { session.end(commandError) }
+                        if commandError.status != .interrupted { session.end(with: commandError) }
                     } catch {
-                        session.end(CommandError(.other, "\(error)"))
+                        session.end(with: CommandError(.generalError, "\(error)"))
                     }
-                case .answer(.ping, _): CommandError.writeMessage("listening to \(handler)")
-                case .answer(let query, let json): pending?.take(query, json, session)
+                case .queryAnswer(.ping, _): CommandError.writeMessage("listening to \(handler)")
+                case .queryAnswer(let query, let json): pending?.handleAnswer(query, json, session)
                 case .state(.connected): pending?.query(session)
-                case .refused(let reply):
-                    session.end(CommandError(.other, "\(reply.detail ?? "rejected by the broker") (\(reply.code))"))
-                case .accepted, .progress, .cancelled, .removed, .changed, .state: break
+                case .messageRefused(let reply):
+                    session.end(
+                        with: CommandError(.generalError, "\(reply.detail ?? "rejected by the broker") (\(reply.code))")
+                    )
+                case .accepted, .progress, .cancelled, .removed, .settingChanged, .state: break
                 }
             }
             if let directory { destination = try .folder(directory, interrupt: session.signalDescriptor) }
@@ -107,9 +109,9 @@ struct WatchCommand: ParsableCommand {
             session.connection.query(.ping)
             pending?.query(session)
             try session.run {
-                hooks?.count ?? 0 == 0 && (tally.total >= count ?? .max || pending?.isZero(session) == true)
+                hooks?.count ?? 0 == 0 && (tally.totalCount >= count ?? .max || pending?.isZero(session) == true)
             }
-            if pending?.hasKept == false { lock?.forget() }
+            if pending?.hasKeptFailures == false { lock?.removeFile() }
             return tally.status
         }
     }
@@ -123,18 +125,18 @@ struct WatchCommand: ParsableCommand {
         let terminal = delivery.terminal
         var outcome = FetchOutcome(url: terminal.url ?? "-", terminal)
         if let number = delivery.storeFailure {
-            outcome.storeFailed(number)
+            outcome.recordStoreFailure(number)
             let name = "\(delivery.key.handler) \(delivery.key.request)"
             throw CommandError(.cannotWrite, "\(name) \(outcome.sentence(verbosely: failure.verbose))")
         }
         if outcome.code == nil {
             let name = "\(delivery.key.handler) \(delivery.key.request)"
             let stays = terminal.isDurable ? "; the result stays on the broker's disk" : ""
-            if terminal.isDurable, directory == nil, !discard, terminal.response?.file != nil || !body.isEmpty {
+            if terminal.isDurable, directory == nil, !discard, terminal.response?.bodyFilePath != nil || !body.isEmpty {
                 let sentence =
                     "\(name) is a durable result with a body; give -d DIR to store the body, or --discard to drop it"
                     + stays
-                throw CommandError(.usage, sentence)
+                throw CommandError(.usageError, sentence)
             }
             do throws(OutputFailure) {
                 let body = OutputBody(of: delivery, body)
@@ -143,15 +145,15 @@ struct WatchCommand: ParsableCommand {
                     ? try destination.keepBody(body, of: outcome.url, sha256: outcome.response?.sha256)
                     : try destination.write(body, of: outcome.url)
             } catch {
-                outcome.code = FetchOutcome.writeFailed
+                outcome.code = FetchOutcome.writeFailedCode
                 switch error {
                 case .interrupted: throw CommandError(.interrupted)
                 case .cannotWrite(let sentence): outcome.detail = sentence
-                case .lostSource, .broken: outcome.detail = "its spool file is missing"
+                case .sourceLost, .readerClosed: outcome.detail = "its spool file is missing"
                 }
                 let sentence = "\(name) \(outcome.sentence(verbosely: failure.verbose))"
                 // A restarting broker empties its spool. Only the results of before are lost, so the command continues.
-                guard case .lostSource = error, !terminal.isDurable else {
+                guard case .sourceLost = error, !terminal.isDurable else {
                     throw CommandError(.cannotWrite, sentence + stays)
                 }
                 CommandError.writeMessage(sentence)
@@ -164,10 +166,10 @@ struct WatchCommand: ParsableCommand {
 
     private func jsonLine(_ delivery: DeliveredTerminal, _ outcome: FetchOutcome) -> [UInt8] {
         var line = JSONLine()
-        line.member("handler", delivery.key.handler.description)
-        line.member("request", delivery.key.request.description)
+        line.appendMember("handler", delivery.key.handler.description)
+        line.appendMember("request", delivery.key.request.description)
         outcome.write(to: &line)
-        return line.finished()
+        return line.finishedLine()
     }
 
     private func plainLine(_ delivery: DeliveredTerminal, _ outcome: FetchOutcome) -> [UInt8] {
@@ -203,29 +205,31 @@ struct WatchOptions: ParsableArguments {
     var json = false
 
     /// Path of the log of a watch that `submit` or `retry` has started, to be noted for `retry`; empty without a log.
-    @Option(help: .private, completion: ShellCompletion.none)
+    @Option(help: .private, completion: ShellCompletion.noCompletion)
     var notedLog: String?
 
     /// Whether a process may begin to write the bodies.
-    enum Turn {
+    enum BackgroundLockResult {
         /// It may; nil without a note.
-        case taken(BackgroundLock?)
+        case acquired(BackgroundLock?)
         /// Another process waits, and sees all requests of now.
-        case waitedFor
+        case otherProcessWaits
     }
 
     /// Notes a watch in the background, and waits until no other process of the same note runs.
-    func backgroundTurn(_ handler: HandlerPattern, _ exec: HookProgram?, _ place: BusLocation) -> Turn {
-        guard let notedLog, let directory else { return .taken(nil) }
+    func acquireBackgroundLock(_ handler: HandlerPattern, _ exec: HookProgram?, _ place: BusLocation)
+        -> BackgroundLockResult
+    {
+        guard let notedLog, let directory else { return .acquired(nil) }
         let record = BackgroundRecord(
             bus: place.arguments, handler: handler.description, directory: directory, log: notedLog,
-            exec: exec?.text ?? "")
-        guard let path = record.path else { return .taken(nil) }
+            exec: exec?.optionText ?? "")
+        guard let path = record.path else { return .acquired(nil) }
         do {
-            return try BackgroundLock.take(record, at: path).map { .taken($0) } ?? .waitedFor
+            return try BackgroundLock.acquire(record, at: path).map { .acquired($0) } ?? .otherProcessWaits
         } catch {
             CommandError.writeMessage("`earshot retry` cannot start this command again: \(error)")
-            return .taken(nil)
+            return .acquired(nil)
         }
     }
 }

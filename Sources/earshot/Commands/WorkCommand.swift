@@ -46,12 +46,12 @@ struct WorkCommand: ParsableCommand {
     }
 
     func run() throws {
-        try conclude {
-            let place = try bus.place()
+        try runAndExit {
+            let place = try bus.busLocation()
             guard try place.isServed() else {
-                throw CommandError(.noBroker, "no broker runs \(place.phrase); start one with `earshot serve`")
+                throw CommandError(.noBroker, "no broker runs \(place.locationPhrase); start one with `earshot serve`")
             }
-            guard let name = program.first, let path = ProgramPath.find(name) else {
+            guard let name = program.first, let path = ProgramPath.executablePath(of: name) else {
                 throw CommandError(
                     .noInput, "cannot execute \(program.first ?? ""): not in PATH, or not executable; give its path")
             }
@@ -60,10 +60,10 @@ struct WorkCommand: ParsableCommand {
             options.contentType = service.contentType
             switch place {
             case .local(let folder):
-                options.workPath = folder.workPath
+                options.workPath = folder.workSocketPath
                 // Requests of the program itself go to the same bus.
-                options.variables["EARSHOT_RUNTIME"] = folder.path
-                options.variables["EARSHOT_BUS"] = ""
+                options.environmentVariables["EARSHOT_RUNTIME"] = folder.path
+                options.environmentVariables["EARSHOT_BUS"] = ""
             case .network(let endpoints, _):
                 // The key of a worker requests nothing, so requests of the program use the bus of its environment.
                 options.makeTunnel = { loop, onFailure in
@@ -75,7 +75,7 @@ struct WorkCommand: ParsableCommand {
                 try WorkerProcess.run(options, logger: LineLog.logger("work", log.logLevel, form.logFormat)) {
                     CommandError.writeMessage("serving \(names)")
                 }
-                return .done
+                return .success
             } catch let error as WorkerRefused {
                 throw CommandError(.cannotServe, error.description)
             }
@@ -90,7 +90,7 @@ struct SchemeOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Scheme to serve, such as thumb for thumb:…; may be repeated.", valueName: "scheme"))
     var scheme: [String] = []
 
-    @Option(help: ArgumentHelp("Concurrent programs, at most \(ProgramOptions.mostSlots).", valueName: "n"))
+    @Option(help: ArgumentHelp("Concurrent programs, at most \(ProgramOptions.maximumSlots).", valueName: "n"))
     var slots = 4
 
     @Option(help: ArgumentHelp("Content-Type of the responses.", valueName: "type"))
@@ -98,8 +98,8 @@ struct SchemeOptions: ParsableArguments {
 
     func validate() throws {
         guard !scheme.isEmpty else { throw ValidationError("missing --scheme; give the URL scheme to serve") }
-        guard scheme.count <= Ready.mostSchemes else {
-            throw ValidationError("--scheme: give at most \(Ready.mostSchemes) schemes")
+        guard scheme.count <= Ready.maximumSchemes else {
+            throw ValidationError("--scheme: give at most \(Ready.maximumSchemes) schemes")
         }
         for name in scheme {
             guard Ready.isScheme(name) else {
@@ -111,8 +111,8 @@ struct SchemeOptions: ParsableArguments {
                 throw ValidationError("--scheme \(name): reserved for the bus; give another scheme")
             }
         }
-        guard (1...ProgramOptions.mostSlots).contains(slots) else {
-            throw ValidationError("--slots must be 1 to \(ProgramOptions.mostSlots)")
+        guard (1...ProgramOptions.maximumSlots).contains(slots) else {
+            throw ValidationError("--slots must be 1 to \(ProgramOptions.maximumSlots)")
         }
         if let contentType, contentType.isEmpty || !contentType.utf8.allSatisfy({ (0x20...0x7e).contains($0) }) {
             throw ValidationError("--content-type: the text must be printable ASCII")

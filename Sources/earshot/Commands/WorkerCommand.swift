@@ -22,25 +22,25 @@ struct WorkerCommand: ParsableCommand {
 
     @OptionGroup(title: "Network") var worker: WorkerTuning
     @OptionGroup(title: "Bus") var place: RuntimeOptions
-    @OptionGroup var family: FamilyOptions
+    @OptionGroup var family: ChildProcessOptions
     @OptionGroup(title: "Output") var log: LogOptions
     @OptionGroup(title: "Output") var form: LogFormatOptions
 
     func validate() throws {
-        guard SettingName.slots.range.contains(slots) else {
-            throw ValidationError("--slots must be \(SettingName.slots.bounds)")
+        guard SettingName.slots.storedValueRange.contains(slots) else {
+            throw ValidationError("--slots must be \(SettingName.slots.possibleValuesDescription)")
         }
     }
 
     func run() throws {
-        try conclude {
-            let folder = try place.folder()
-            var options = try worker.options(WorkerOptions(workPath: folder.workPath, slots: slots))
-            options.secret = try family.secret()
+        try runAndExit {
+            let folder = try place.runtimeFolder()
+            var options = try worker.options(WorkerOptions(workPath: folder.workSocketPath, slots: slots))
+            options.secret = try family.readSecret()
             options.parentPid = family.parentPid
             // A worker without a supervisor keeps the level of its option.
             options.followsLogLevel = options.secret != nil
-            if options.secret == nil, (try? folder.isServed()) != true {
+            if options.secret == nil, (try? folder.hasBroker()) != true {
                 LineLog.logger("worker", log.logLevel, form.logFormat).notice(
                     "waiting for a broker; start one with `earshot broker`", metadata: ["path": "\(folder.path)"])
             }
@@ -74,7 +74,9 @@ struct WorkerTuning: ParsableArguments {
     var tlsKeyLog: String?
 
     func validate() throws {
-        if let userAgent, ByteText.isMarked(userAgent) { throw ValidationError("--user-agent: the text must be UTF-8") }
+        if let userAgent, ByteText.containsNonUTF8Bytes(userAgent) {
+            throw ValidationError("--user-agent: the text must be UTF-8")
+        }
         if let userAgent, userAgent.utf8.contains(where: \.isControl) {
             throw ValidationError("--user-agent: remove the control character")
         }
@@ -86,16 +88,16 @@ struct WorkerTuning: ParsableArguments {
     func options(_ options: WorkerOptions) throws(CommandError) -> WorkerOptions {
         for server in dnsServers where !WorkerOptions.isNameServer(server) {
             throw CommandError(
-                .configuration,
+                .configurationError,
                 "--dns-server \(server): give a numeric address, such as 9.9.9.9, 9.9.9.9:53 or [::1]:53")
         }
         if let caFile, let fault = TrustFile.pathFault(caFile) {
-            throw CommandError(.configuration, "--ca-file: \(fault)")
+            throw CommandError(.configurationError, "--ca-file: \(fault)")
         }
         var options = options
         if !dnsServers.isEmpty { options.dnsServers = dnsServers }
-        if let caFile { options.caFile = Folder.absolute(caFile) }
-        if let tlsKeyLog { options.tlsKeyLog = Folder.absolute(tlsKeyLog) }
+        if let caFile { options.caFile = Folder.absolutePath(caFile) }
+        if let tlsKeyLog { options.tlsKeyLog = Folder.absolutePath(tlsKeyLog) }
         if let userAgent { options.userAgent = userAgent }
         return options
     }

@@ -6,15 +6,15 @@ internal import Glibc
 /// The cookies of one run of `get`: gives those of a file to the jar of its handler, and saves the jar at the end.
 final class CookieExchange {
     /// Maximum number of fields in a message: as many as a jar evaluates.
-    private static let mostFields = 50
+    private static let maximumFieldsPerMessage = 50
     /// Maximum length of the fields of a message in bytes. The rest of a head is for handler and URL.
-    private static let mostBytes = 48 << 10
+    private static let maximumFieldBytesPerMessage = 48 << 10
 
     private let handler: HandlerID
     private let cookies: [FileCookie]
     /// Path of the file to write; nil for none.
     private let output: String?
-    private var saved: [FileCookie] = []
+    private var cookiesToSave: [FileCookie] = []
     private var isQuerying = false
     /// Whether the jar was read to its end, or needs no reading.
     private(set) var isComplete: Bool
@@ -30,25 +30,25 @@ final class CookieExchange {
     }
 
     /// Gives the cookies of the file to the broker. Requests must follow.
-    func begin(_ connection: ClientConnection) {
+    func sendFileCookies(_ connection: ClientConnection) {
         // A jar needs a handler of its root.
         connection.subscribe(.handler(handler))
         let now = Int64(time(nil))
         let live = cookies.filter { $0.expires.map { $0 > now } ?? true }
-        for message in Self.messages(live) {
+        for message in Self.messagesByHost(live) {
             connection.storeCookies(message.fields, from: message.url, for: handler)
         }
     }
 
     /// Returns the cookies as messages of one host each. The order of a host's cookies stays.
-    static func messages(_ cookies: [FileCookie]) -> [(url: String, fields: [UInt8])] {
+    static func messagesByHost(_ cookies: [FileCookie]) -> [(url: String, fields: [UInt8])] {
         var places: [String: Int] = [:]
         var messages: [(url: String, fields: [UInt8])] = []
         var counts: [Int] = []
         for cookie in cookies {
-            let field = cookie.field
-            if let place = places[cookie.url], counts[place] < mostFields,
-                messages[place].fields.count + 1 + field.count <= mostBytes
+            let field = cookie.setCookieField
+            if let place = places[cookie.url], counts[place] < maximumFieldsPerMessage,
+                messages[place].fields.count + 1 + field.count <= maximumFieldBytesPerMessage
             {
                 messages[place].fields += [UInt8(ascii: "\n")] + field
                 counts[place] += 1
@@ -62,7 +62,7 @@ final class CookieExchange {
     }
 
     /// Asks for the cookies of the jar, once.
-    func finish(_ connection: ClientConnection) {
+    func queryJar(_ connection: ClientConnection) {
         guard !isQuerying, !isComplete else { return }
         isQuerying = true
         connection.query(.cookies(handler))
@@ -71,12 +71,12 @@ final class CookieExchange {
     /// Handles an answer to a query.
     ///
     /// - Returns: whether it was for the jar.
-    func answered(_ query: Query, _ json: [UInt8], _ connection: ClientConnection) -> Bool {
+    func handleAnswer(_ query: Query, _ json: [UInt8], _ connection: ClientConnection) -> Bool {
         guard case .cookies = query else { return false }
         let answer = JSONValue(json)
-        saved += answer?.items("cookies").compactMap(FileCookie.init) ?? []
-        if let next = answer?.member("cookies-next")?.text {
-            connection.query(.cookies(handler), QueryPage(after: next))
+        cookiesToSave += answer?.items(ofMember: "cookies").compactMap(FileCookie.init) ?? []
+        if let next = answer?.member("cookies-next")?.scalarText {
+            connection.query(.cookies(handler), QueryPage(cursor: next))
         } else {
             isComplete = true
         }
@@ -90,6 +90,6 @@ final class CookieExchange {
             throw CommandError(
                 .cannotWrite, "cannot write \(output): the broker did not send the cookies; repeat the command")
         }
-        try CookieFile.write(saved, to: output)
+        try CookieFile.write(cookiesToSave, to: output)
     }
 }

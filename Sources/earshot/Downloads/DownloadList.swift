@@ -4,9 +4,9 @@ struct DownloadList {
     private var entries: [ListEntry]
     private var nextIndex = 0
     /// Number of taken URLs that are no longer in `entries`.
-    private var dropped = 0
+    private var removedEntryCount = 0
     /// Items that wait for the end of another one of their origin; nil without a limit for each origin.
-    private var lanes: OriginLanes<OutputItem>?
+    private var originLanes: OriginLanes<OutputItem>?
     /// Whether URLs come from standard input.
     let readsInput: Bool
     /// Whether further URLs may arrive.
@@ -19,14 +19,14 @@ struct DownloadList {
         self.entries = entries
         self.readsInput = readsInput
         isOpen = readsInput
-        lanes = jobs.map { OriginLanes(limit: $0) }
+        originLanes = jobs.map { OriginLanes(limit: $0) }
     }
 
     /// Number of URLs so far.
-    var count: Int { dropped + entries.count }
+    var count: Int { removedEntryCount + entries.count }
 
     /// Whether all items were taken, and none will follow.
-    var isExhausted: Bool { !isOpen && nextIndex == entries.count && lanes?.isEmpty ?? true }
+    var isExhausted: Bool { !isOpen && nextIndex == entries.count && originLanes?.isEmpty ?? true }
 
     mutating func add(_ more: [ListEntry]) { entries += more }
 
@@ -38,36 +38,36 @@ struct DownloadList {
     /// - Parameter name: returns the path of an item's file if that is needed before its request. It is called in the
     ///   order of the URLs.
     mutating func takeNext(name: (OutputItem) -> String?) -> OutputItem? {
-        if let item = lanes?.next() { return item }
-        while nextIndex < entries.count, lanes?.hasRoom ?? true {
-            let item = take(name)
-            if lanes?.admits(item, of: item.entry.url) ?? true { return item }
+        if let item = originLanes?.takeNext() { return item }
+        while nextIndex < entries.count, originLanes?.hasRoom ?? true {
+            let item = takeEntry(name: name)
+            if originLanes?.startOrEnqueue(item, of: item.entry.url) ?? true { return item }
         }
         return nil
     }
 
     /// Frees the place of an item that has ended.
-    mutating func ended(_ item: OutputItem) { lanes?.ended(item.entry.url) }
+    mutating func itemEnded(_ item: OutputItem) { originLanes?.releasePlace(of: item.entry.url) }
 
     /// Takes all items that have not started: those that wait for their origin first.
-    mutating func takeRest(name: (OutputItem) -> String?) -> [OutputItem] {
-        var rest = lanes?.waitingItems ?? []
-        lanes = nil
-        while nextIndex < entries.count { rest.append(take(name)) }
+    mutating func takeAllUnstarted(name: (OutputItem) -> String?) -> [OutputItem] {
+        var rest = originLanes?.waitingItems ?? []
+        originLanes = nil
+        while nextIndex < entries.count { rest.append(takeEntry(name: name)) }
         return rest
     }
 
     /// Whether all known URLs were taken. Forgets them then.
     mutating func needsMore() -> Bool {
         guard nextIndex == entries.count else { return false }
-        dropped += nextIndex
+        removedEntryCount += nextIndex
         nextIndex = 0
         entries.removeAll(keepingCapacity: true)
         return true
     }
 
-    private mutating func take(_ name: (OutputItem) -> String?) -> OutputItem {
-        var item = OutputItem(entry: entries[nextIndex], index: dropped + nextIndex + 1)
+    private mutating func takeEntry(name: (OutputItem) -> String?) -> OutputItem {
+        var item = OutputItem(entry: entries[nextIndex], index: removedEntryCount + nextIndex + 1)
         nextIndex += 1
         item.name = name(item)
         return item

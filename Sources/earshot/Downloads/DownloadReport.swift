@@ -12,10 +12,10 @@ final class DownloadReport {
     private let failures: FailureList?
     private(set) var tally = Tally()
     /// Progress on standard error; nil for none.
-    private var view: ProgressView?
+    private var progressView: ProgressView?
     /// JSON lines, written at the end of each pass; nil for none.
-    private var lines: LineOutput?
-    private var started = LoopTime.read()
+    private var jsonLines: LineOutput?
+    private var startTime = LoopTime.readClock()
 
     init(_ messages: MessageOptions, json: Bool, _ failures: FailureList?) {
         isVerbose = messages.verbose
@@ -30,22 +30,22 @@ final class DownloadReport {
     ///   - isReserved: whether a body goes to the terminal of the progress.
     ///   - interrupt: descriptor that aborts a blocked write when it is readable.
     func begin(_ loop: EventLoop, isReserved: Bool, interrupt: Int32, _ source: ProgressView.Source) {
-        started = loop.now
-        if !isQuiet { view = ProgressView(loop, isReserved: isReserved, source) }
-        if writesJSON { lines = LineOutput(interrupt: interrupt) }
+        startTime = loop.now
+        if !isQuiet { progressView = ProgressView(loop, isReserved: isReserved, source) }
+        if writesJSON { jsonLines = LineOutput(interrupt: interrupt) }
     }
 
     /// Ends the progress.
     func end() {
-        view?.end()
-        view = nil
+        progressView?.end()
+        progressView = nil
     }
 
     /// Interval of reports that the progress needs, in milliseconds; nil for none.
-    var progressMilliseconds: Int? { view?.progressMilliseconds }
+    var progressMilliseconds: Int? { progressView?.progressMilliseconds }
 
     /// Erases the progress before other output.
-    func clear() { view?.clear() }
+    func clear() { progressView?.clear() }
 
     /// Prints a message on standard error.
     func write(_ message: String) {
@@ -56,49 +56,51 @@ final class DownloadReport {
     // MARK: Events
 
     func progressed(_ progress: Progress, of item: OutputItem) {
-        view?.progressed(progress, index: item.index, url: item.entry.url)
+        progressView?.progressed(progress, index: item.index, url: item.entry.url)
     }
 
     /// Shows the answer to `QUERY why`.
-    func answered(_ json: [UInt8]) { view?.answered(json) }
+    func showWaitReason(_ json: [UInt8]) { progressView?.handleWhyAnswer(json) }
 
     func ended(_ request: RequestID, _ item: OutputItem, _ outcome: FetchOutcome) {
-        view?.ended(request)
-        tally.count(outcome)
+        progressView?.ended(request)
+        tally.countOutcome(outcome)
         if outcome.code != nil {
             failures?.add(item.entry, name: item.name, cause: outcome.cause)
             write(outcome.sentence(verbosely: isVerbose))
-        } else if isVerbose, let sentence = outcome.sourceSentence {
+        } else if isVerbose, let sentence = outcome.storedBodyNotice {
             write(sentence)
         }
-        addLine(item.index, outcome)
+        addJSONLine(item.index, outcome)
     }
 
     /// An existing file stays.
     ///
     /// - Parameter request: the item's request; nil without one.
     func skipped(_ request: RequestID?, _ item: OutputItem, _ reason: String, path: String?) {
-        if let request { view?.ended(request) }
+        if let request { progressView?.ended(request) }
         tally.countSkip()
-        if lines != nil { addLine(item.index, FetchOutcome(url: item.entry.url, path: path, skipped: reason)) }
+        if jsonLines != nil {
+            addJSONLine(item.index, FetchOutcome(url: item.entry.url, path: path, skipReason: reason))
+        }
     }
 
-    private func addLine(_ index: Int, _ outcome: FetchOutcome) {
-        guard lines != nil else { return }
+    private func addJSONLine(_ index: Int, _ outcome: FetchOutcome) {
+        guard jsonLines != nil else { return }
         var line = JSONLine()
-        line.member("index", index)
+        line.appendMember("index", index)
         outcome.write(to: &line)
-        lines?.add(line.finished())
+        jsonLines?.add(line.finishedLine())
     }
 
     /// Writes the JSON lines.
     ///
     /// - Returns: the error that stopped the output; nil for none, and for a signal, whose event follows.
     func flush() -> CommandError? {
-        guard lines?.isEmpty == false else { return nil }
+        guard jsonLines?.isEmpty == false else { return nil }
         clear()
-        lines?.flush()
-        return lines?.obstacle.flatMap { $0.status == .interrupted ? nil : $0 }
+        jsonLines?.flush()
+        return jsonLines?.writeError.flatMap { $0.status == .interrupted ? nil : $0 }
     }
 
     // MARK: End
@@ -121,22 +123,26 @@ final class DownloadReport {
         guard !isQuiet else { return }
         let (destination, arriving, files) = (output.destination, output.arrivingBodies, output.files)
         let isList = list.count > 1 || list.readsInput
-        let hasStoredBytes = tally.cached + tally.resumed > 0 && !writesJSON
-        let hasParts = isInterrupted && arriving.keptBytes + arriving.lostBytes > 0
+        let hasStoredBytes = tally.cachedCount + tally.resumedCount > 0 && !writesJSON
+        let hasParts = isInterrupted && arriving.resumableBytes + arriving.lostBytes > 0
         guard isList || isVerbose || hasStoredBytes || hasParts || ErrorStream().isTerminal && !destination.isTerminal
         else { return }
         // A single failure has its own message.
-        guard isList || isInterrupted || tally.failed == 0 else { return }
-        let isKept = arriving.keptBytes > 0
+        guard isList || isInterrupted || tally.failedCount == 0 else { return }
+        let isKept = arriving.resumableBytes > 0
         let repeats = isInterrupted && !list.readsInput && (isKept || isList && destination.isFolder || files.resumes)
-        let isRepeatable = files.regardsExisting || isKept && (tally.succeeded == 0 || !destination.isFolder)
+        let isRepeatable =
+            files.dependsOnExistingFiles || isKept && (tally.succeededCount == 0 || !destination.isFolder)
         let command = isRepeatable ? "the command" : "it with --no-clobber"
         let nextStep = "repeat \(command) to \(isKept ? "continue" : "fetch the rest")"
         write(
             RunSummary(
-                urlCount: list.isOpen ? nil : list.count, tally: tally, replaced: destination.replaced,
-                seconds: now.since(started) / .seconds(1), isInterrupted: isInterrupted, keptBytes: arriving.keptBytes,
-                keptFiles: arriving.keptFiles, lostBytes: arriving.lostBytes, nextStep: repeats ? nextStep : nil
+                urlCount: list.isOpen ? nil : list.count, tally: tally,
+                replacedFileCount: destination.replacedFileCount,
+                seconds: now.since(startTime) / .seconds(1), isInterrupted: isInterrupted,
+                resumableBytes: arriving.resumableBytes,
+                resumableFileCount: arriving.resumableFileCount, lostBytes: arriving.lostBytes,
+                nextStep: repeats ? nextStep : nil
             ).text)
     }
 }
@@ -147,39 +153,41 @@ struct RunSummary {
     var urlCount: Int?
     var tally: Tally
     /// Number of replaced files.
-    var replaced = 0
+    var replacedFileCount = 0
     var seconds: Double
     /// Whether a signal ended the run.
     var isInterrupted = false
     /// Number of bytes of unfinished bodies that a later run can continue.
-    var keptBytes = 0
+    var resumableBytes = 0
     /// Number of bodies with these bytes.
-    var keptFiles = 0
+    var resumableFileCount = 0
     /// Number of bytes of unfinished bodies that no later run could continue.
     var lostBytes = 0
     /// Next step after an interrupted run; nil for none.
     var nextStep: String?
 
     var text: String {
-        let count = tally.succeeded
-        let kept = keptBytes > 0 ? "\(ByteSize.text(Double(keptBytes))) of \(Self.files(keptFiles)) kept" : nil
+        let count = tally.succeededCount
+        let kept =
+            resumableBytes > 0
+            ? "\(ByteSize.text(Double(resumableBytes))) of \(Self.fileCountText(resumableFileCount)) kept" : nil
         let end = nextStep.map { "; \($0)" } ?? ""
-        if isInterrupted, tally.total == 0, lostBytes == 0, let kept { return "interrupted: \(kept)\(end)" }
-        var files = Self.files(count)
+        if isInterrupted, tally.totalCount == 0, lostBytes == 0, let kept { return "interrupted: \(kept)\(end)" }
+        var files = Self.fileCountText(count)
         if isInterrupted { files = "\(count) of \(urlCount.map { "\($0) files" } ?? "an unfinished list")" }
         var parts = [isInterrupted ? "interrupted: \(files)" : files]
-        if tally.failed > 0 { parts.append("\(tally.failed) failed") }
-        var size = "\(ByteSize.text(Double(tally.bytes))) in \(TimeText.elapsed(seconds))"
+        if tally.failedCount > 0 { parts.append("\(tally.failedCount) failed") }
+        var size = "\(ByteSize.text(Double(tally.bodyBytes))) in \(TimeText.elapsed(seconds))"
         if tally.newBytes > 0, seconds >= 0.1 { size += " (\(ByteSize.text(Double(tally.newBytes) / seconds))/s)" }
         parts.append(size)
-        if tally.cached > 0 { parts.append("\(tally.cached) from the cache") }
-        if tally.shared > 0 { parts.append("\(tally.shared) shared") }
-        if tally.resumed > 0 {
-            let resumed = urlCount == 1 ? "" : "\(Self.files(tally.resumed)) "
+        if tally.cachedCount > 0 { parts.append("\(tally.cachedCount) from the cache") }
+        if tally.sharedCount > 0 { parts.append("\(tally.sharedCount) shared") }
+        if tally.resumedCount > 0 {
+            let resumed = urlCount == 1 ? "" : "\(Self.fileCountText(tally.resumedCount)) "
             parts.append("continued \(resumed)at \(ByteSize.text(Double(tally.resumedBytes)))")
         }
-        if tally.skipped > 0 { parts.append("\(tally.skipped) skipped") }
-        if replaced > 0 { parts.append("\(replaced) replaced") }
+        if tally.skippedCount > 0 { parts.append("\(tally.skippedCount) skipped") }
+        if replacedFileCount > 0 { parts.append("\(replacedFileCount) replaced") }
         if let kept { parts.append(kept) }
         if lostBytes > 0 {
             parts.append("\(ByteSize.text(Double(lostBytes))) of unfinished files not kept (no strong validator)")
@@ -187,5 +195,5 @@ struct RunSummary {
         return parts.joined(separator: ", ") + end
     }
 
-    private static func files(_ count: Int) -> String { count == 1 ? "1 file" : "\(count) files" }
+    private static func fileCountText(_ count: Int) -> String { count == 1 ? "1 file" : "\(count) files" }
 }

@@ -7,7 +7,7 @@ struct DryRun {
     let file: String?
     let directory: String?
     /// Names of the files in the directory.
-    var names: OutputNames
+    var outputNames: OutputNames
     let printsJSON: Bool
 
     /// Prints a line for each valid URL, and a message for each malformed one and each invalid option of a list.
@@ -17,22 +17,23 @@ struct DryRun {
         var lines = LineOutput()
         var tally = Tally()
         for (index, entry) in entries.enumerated() {
-            guard entry.fault == nil, let sent = URLText.wire(entry.url) else {
+            guard entry.fault == nil, let sent = URLText.wireForm(entry.url) else {
                 let outcome =
-                    entry.fault.map { FetchOutcome(url: entry.url, code: FetchOutcome.badOption, detail: $0) }
-                    ?? FetchOutcome(malformed: entry.url)
+                    entry.fault.map { FetchOutcome(url: entry.url, code: FetchOutcome.badOptionCode, detail: $0) }
+                    ?? FetchOutcome(malformedURL: entry.url)
                 CommandError.writeMessage(outcome.sentence(verbosely: verbosely))
-                tally.count(outcome)
+                tally.countOutcome(outcome)
                 continue
             }
             // A name that depends on the response is unknown.
-            let path = directory.map { "\($0)/\(names.pathBeforeResponse(entry, index: index + 1) ?? "")" } ?? file
+            let path =
+                directory.map { "\($0)/\(outputNames.pathBeforeResponse(entry, index: index + 1) ?? "")" } ?? file
             if printsJSON {
                 var line = JSONLine()
-                line.member("method", method)
-                line.member("url", sent)
-                line.member("path", path)
-                lines.add(line.finished())
+                line.appendMember("method", method)
+                line.appendMember("url", sent)
+                line.appendMember("path", path)
+                lines.add(line.finishedLine())
             } else {
                 let shown = TerminalText.escaped(verbosely ? entry.url : URLText.redacted(entry.url))
                 lines.add(Array("\(method) \(shown)\(path.map { " -> \($0)" } ?? "")\n".utf8))

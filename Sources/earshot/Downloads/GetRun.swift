@@ -6,30 +6,30 @@ internal import EarshotWire
 /// One run of `earshot get`: keeps a bounded number of pending requests, and passes on what happens to them.
 final class GetRun {
     /// Maximum number of pending requests. It is also the delivery window, so none waits for an acknowledgement.
-    static let outstanding = 1024
+    static let maximumPendingRequests = 1024
     /// Maximum time for the answer to a removal after an interrupt.
-    private static let farewell = Duration.seconds(2)
+    private static let removalAnswerTimeout = Duration.seconds(2)
 
     /// Progress of the removal after a signal.
     private enum Removal: Equatable {
         case none
         /// The broker has not answered this number of messages.
-        case requested(Int)
+        case awaitingAnswers(Int)
     }
 
-    private var list: DownloadList
-    private var requests: RequestTemplate
+    private var downloadList: DownloadList
+    private var requestTemplate: RequestTemplate
     private var output: DownloadOutput
     private let report: DownloadReport
     /// Limit of pending requests to one origin; nil for none.
-    private let limit: JobLimit?
+    private let jobLimit: JobLimit?
     /// Cookies from and for a file; nil for none.
     private let cookies: CookieExchange?
     /// Program for each result; nil for none.
     private let hook: HookProgram?
     private var hooks: HookRuns?
     /// Source of further URLs; nil if all are known.
-    private var input: ListInput?
+    private var listInput: ListInput?
     private var session: BusSession?
     private var pendingItems: [RequestID: OutputItem] = [:]
     private var removal = Removal.none
@@ -40,11 +40,11 @@ final class GetRun {
         _ list: DownloadList, _ requests: RequestTemplate, _ output: DownloadOutput, _ report: DownloadReport,
         limit: JobLimit?, cookies: CookieExchange?, hook: HookProgram?
     ) {
-        self.list = list
-        self.requests = requests
+        self.downloadList = list
+        self.requestTemplate = requests
         self.output = output
         self.report = report
-        self.limit = limit
+        self.jobLimit = limit
         self.cookies = cookies
         self.hook = hook
     }
@@ -52,12 +52,12 @@ final class GetRun {
     private var isInterrupted: Bool { removal != .none }
 
     private var isDone: Bool {
-        if isInterrupted { return removal == .requested(0) }
-        return list.isExhausted && pendingItems.isEmpty && hooks?.count ?? 0 == 0
+        if isInterrupted { return removal == .awaitingAnswers(0) }
+        return downloadList.isExhausted && pendingItems.isEmpty && hooks?.count ?? 0 == 0
     }
 
     /// Fetches all URLs, unless an error or a signal ends the run.
-    func carryOut(over session: BusSession) throws -> ExitStatus {
+    func run(over session: BusSession) throws -> ExitStatus {
         begin(session)
         // Added after the hook of the connection, which emits events.
         let passEnd = session.loop.addHook { [unowned self] in
@@ -69,99 +69,105 @@ final class GetRun {
             writeLines()
             hooks?.stop()
             report.end()
-            input = nil
+            listInput = nil
             output.discardStream()
             self.session = nil
         }
         do {
             try session.run {
                 guard isDone else { return false }
-                cookies?.finish(session.connection)
+                cookies?.queryJar(session.connection)
                 return cookies?.isComplete ?? true
             }
         } catch {
-            keepParts()
+            keepPartialBodies()
             try? saveFailures()
             throw error
         }
-        keepParts()
+        keepPartialBodies()
         try saveFailures()
         try cookies?.save()
-        if !isInterrupted, list.count == 0 { throw CommandError(.noInput, "the list is empty; give at least one URL") }
-        report.summarize(list, output, now: session.loop.now, isInterrupted: isInterrupted)
+        if !isInterrupted, downloadList.count == 0 {
+            throw CommandError(.noInput, "the list is empty; give at least one URL")
+        }
+        report.summarize(downloadList, output, now: session.loop.now, isInterrupted: isInterrupted)
         return isInterrupted ? .interrupted : report.tally.status
     }
 
     private func begin(_ session: BusSession) {
         self.session = session
         session.connection.bodyFolder = output.destination.bodyFolder
-        session.onSignal = { [unowned self] in interrupted() }
+        session.onSignal = { [unowned self] in handleInterrupt() }
         session.beforeMessage = { [report] in report.clear() }
         report.begin(
             session.loop, isReserved: output.destination.isTerminal, interrupt: session.signalDescriptor,
             ProgressView.Source(
-                state: { [unowned self] in
-                    RunSnapshot(urlCount: list.count, isListing: list.isOpen, tally: report.tally)
+                snapshot: { [unowned self] in
+                    RunSnapshot(urlCount: downloadList.count, isReadingURLs: downloadList.isOpen, tally: report.tally)
                 },
                 oldestRequest: { [unowned self] in pendingItems.min { $0.value.index < $1.value.index }?.key },
-                requestReason: { [unowned self] in session.connection.query(.why(requests.handler, $0)) }))
+                requestWaitReason: { [unowned self] in
+                    session.connection.query(.explainRequest(requestTemplate.handler, $0))
+                }))
         hooks = hook.map { program in HookRuns(program, session.loop) { [report] in report.write($0) } }
     }
 
     /// Writes the JSON lines of a pass.
     private func writeLines() {
-        if let obstacle = report.flush() { session?.end(obstacle) }
+        if let obstacle = report.flush() { session?.end(with: obstacle) }
     }
 
     // MARK: Events
 
     func handle(_ event: ClientEvent) {
         switch event {
-        case .terminal(let delivery, let body): ended(delivery, body)
+        case .terminal(let delivery, let body): terminalArrived(delivery, body)
         case .progress(let progress): progressed(progress)
-        case .refused(let reply): requestRefused(reply)
-        case .removed: if isInterrupted { removal = .requested(0) }
-        case .state(.connected): connected()
+        case .messageRefused(let reply): requestRefused(reply)
+        case .removed: if isInterrupted { removal = .awaitingAnswers(0) }
+        case .state(.connected): handleConnected()
         case .cancelled:
-            if requests.isShared, case .requested(let count) = removal { removal = .requested(max(0, count - 1)) }
-        case .answer(let query, let json):
-            guard let session, cookies?.answered(query, json, session.connection) != true else { return }
-            if case .settings = query { compareLimit(json) } else { report.answered(json) }
-        case .accepted, .changed, .state: break
+            if requestTemplate.isShared, case .awaitingAnswers(let count) = removal {
+                removal = .awaitingAnswers(max(0, count - 1))
+            }
+        case .queryAnswer(let query, let json):
+            guard let session, cookies?.handleAnswer(query, json, session.connection) != true else { return }
+            if case .settings = query { compareJobLimit(json) } else { report.showWaitReason(json) }
+        case .accepted, .settingChanged, .state: break
         }
     }
 
     /// Sends the first requests, once the location of the spool is known.
-    private func connected() {
+    private func handleConnected() {
         guard let session, !hasBegun, !isInterrupted else { return }
         hasBegun = true
-        session.connection.takesFiles = output.takesFiles(of: session.connection.spool)
-        cookies?.begin(session.connection)
-        if limit != nil { session.connection.query(.settings) }
-        if list.readsInput { input = ListInput(session.loop) { [unowned self] in listed($0) } }
+        session.connection.takesFiles = output.canMoveFiles(from: session.connection.spool)
+        cookies?.sendFileCookies(session.connection)
+        if jobLimit != nil { session.connection.query(.settings) }
+        if downloadList.readsInput { listInput = ListInput(session.loop) { [unowned self] in entriesArrived($0) } }
         submit()
     }
 
-    private func compareLimit(_ settings: [UInt8]) {
-        switch limit?.step(after: settings) {
-        case .raise(let setting): session?.connection.set(setting)
+    private func compareJobLimit(_ settings: [UInt8]) {
+        switch jobLimit?.adjustment(for: settings) {
+        case .raiseOriginLimit(let setting): session?.connection.changeSetting(setting)
         case .warning(let text): report.write(text)
         case nil: break
         }
     }
 
     /// Adds URLs from standard input, or handles its end.
-    private func listed(_ new: [ListEntry]) {
-        list.add(new)
-        guard let input, input.hasEnded else { return submit() }
-        self.input = nil
-        list.close()
-        if let fault = input.fault { session?.end(fault) }
+    private func entriesArrived(_ new: [ListEntry]) {
+        downloadList.add(new)
+        guard let listInput, listInput.hasEnded else { return submit() }
+        self.listInput = nil
+        downloadList.close()
+        if let fault = listInput.fault { session?.end(with: fault) }
         submit()
     }
 
     private func progressed(_ progress: Progress) {
-        guard let item = pendingItems[progress.request], !isInterrupted, !output.isUnwantedPage(progress) else {
+        guard let item = pendingItems[progress.request], !isInterrupted, !output.isUnwantedErrorPage(progress) else {
             return
         }
         report.progressed(progress, of: item)
@@ -170,42 +176,42 @@ final class GetRun {
             try output.progressed(progress)
         } catch {
             switch error {
-            case .broken: session?.end(CommandError(.cannotWrite))
+            case .readerClosed: session?.end(with: CommandError(.cannotWrite))
             // The event of a signal follows. A missing file is found at the end, too.
-            case .interrupted, .lostSource: return
+            case .interrupted, .sourceLost: return
             case .cannotWrite(let sentence):
                 session?.connection.cancel(RequestKey(progress.handler, progress.request))
-                end(
+                endItem(
                     progress.request, item,
-                    FetchOutcome(url: item.entry.url, code: FetchOutcome.writeFailed, detail: sentence))
+                    FetchOutcome(url: item.entry.url, code: FetchOutcome.writeFailedCode, detail: sentence))
             }
         }
     }
 
-    private func ended(_ delivery: DeliveredTerminal, _ body: [UInt8]) {
+    private func terminalArrived(_ delivery: DeliveredTerminal, _ body: [UInt8]) {
         guard let session, !isInterrupted else { return }
         let request = delivery.key.request
-        guard let item = pendingItems[request] else { return acknowledge(foreign: delivery, session) }
+        guard let item = pendingItems[request] else { return acknowledgeForeign(delivery, session) }
         let outcome = FetchOutcome(url: item.entry.url, delivery.terminal)
-        if output.hasHeads || output.destination.isTerminal { report.clear() }
+        if output.hasHeaderOutput || output.destination.isTerminal { report.clear() }
         do throws(CommandError) { try output.writeHead(outcome) } catch {
             // The event of the signal follows.
-            if error.status != .interrupted { session.end(error) }
+            if error.status != .interrupted { session.end(with: error) }
             return
         }
         let body = OutputBody(of: delivery, body)
         switch output.write(body, of: item, outcome, storeFailure: delivery.storeFailure) {
-        case .missing(let failure):
-            if session.connection.resubmit(delivery) { return }
-            session.connection.finish(delivery)
-            end(request, item, failure)
-        case .ended(let outcome):
-            session.connection.finish(delivery)
-            end(request, item, outcome)
-        case .kept(let reason, let path):
-            session.connection.finish(delivery)
+        case .bodyMissing(let failure):
+            if session.connection.resubmitRequest(of: delivery) { return }
+            session.connection.finishDelivery(delivery)
+            endItem(request, item, failure)
+        case .finished(let outcome):
+            session.connection.finishDelivery(delivery)
+            endItem(request, item, outcome)
+        case .keptExisting(let reason, let path):
+            session.connection.finishDelivery(delivery)
             skip(request, item, reason, path: path)
-        case .closed: return session.end(CommandError(.cannotWrite))
+        case .outputClosed: return session.end(with: CommandError(.cannotWrite))
         // The event of the signal follows.
         case .interrupted: return
         }
@@ -214,12 +220,12 @@ final class GetRun {
 
     /// Acknowledges a terminal of another program's request under the same handler, unless that would delete a durable
     /// result.
-    private func acknowledge(foreign delivery: DeliveredTerminal, _ session: BusSession) {
-        guard delivery.terminal.isDurable else { return session.connection.finish(delivery) }
+    private func acknowledgeForeign(_ delivery: DeliveredTerminal, _ session: BusSession) {
+        guard delivery.terminal.isDurable else { return session.connection.finishDelivery(delivery) }
         let sentence =
-            "the handler \(requests.handler) has durable results of other requests; receive them first with "
-            + "`earshot watch -d DIR \(requests.handler)`, or give another --handler"
-        session.end(CommandError(.usage, sentence))
+            "the handler \(requestTemplate.handler) has durable results of other requests; receive them first with "
+            + "`earshot watch -d DIR \(requestTemplate.handler)`, or give another --handler"
+        session.end(with: CommandError(.usageError, sentence))
     }
 
     private func requestRefused(_ reply: RefusedMessage) {
@@ -227,39 +233,39 @@ final class GetRun {
         if reply.subject == .query { return }
         let detail = reply.detail ?? "rejected by the broker"
         guard let request = reply.key?.request, let item = pendingItems[request] else {
-            session?.end(CommandError(.other, "\(detail) (\(reply.code))"))
+            session?.end(with: CommandError(.generalError, "\(detail) (\(reply.code))"))
             return
         }
-        end(request, item, FetchOutcome(url: item.entry.url, code: reply.code, detail: detail))
+        endItem(request, item, FetchOutcome(url: item.entry.url, code: reply.code, detail: detail))
         submit()
     }
 
     // MARK: Requests
 
     private func submit() {
-        while !isInterrupted, pendingItems.count + (hooks?.count ?? 0) < GetRun.outstanding,
-            let item = list.takeNext(name: { output.reserveName(of: $0) })
+        while !isInterrupted, pendingItems.count + (hooks?.count ?? 0) < GetRun.maximumPendingRequests,
+            let item = downloadList.takeNext(name: { output.reserveName(of: $0) })
         {
             submit(item)
         }
-        guard let input else { return }
-        if !isInterrupted, list.needsMore() { input.resume() } else { input.pause() }
+        guard let listInput else { return }
+        if !isInterrupted, downloadList.needsMore() { listInput.resume() } else { listInput.pause() }
     }
 
     private func submit(_ item: OutputItem) {
-        guard let session, let request = requests.request(of: item) else { return }
+        guard let session, let request = requestTemplate.requestID(of: item) else { return }
         let existing = output.existingFile(item)
         if output.files.noClobber, let existing { return skip(nil, item, "exists", path: existing.path) }
-        if let refusal = RequestTemplate.refusal(of: item) { return end(request, item, refusal) }
+        if let refusal = RequestTemplate.rejectionOutcome(of: item) { return endItem(request, item, refusal) }
         var item = item
-        let fetch = requests.fetch(
+        let fetch = requestTemplate.makeFetch(
             request, &item, existing: existing, path: output.destination.expectedPath(item),
             streams: output.isStreaming, progressMilliseconds: report.progressMilliseconds)
         pendingItems[request] = item
         do throws(ClientError) {
             try session.connection.fetch(fetch)
         } catch {
-            end(request, item, FetchOutcome(url: item.entry.url, code: "bad-header", detail: error.description))
+            endItem(request, item, FetchOutcome(url: item.entry.url, code: "bad-header", detail: error.description))
         }
     }
 
@@ -269,40 +275,42 @@ final class GetRun {
     private func skip(_ request: RequestID?, _ item: OutputItem, _ reason: String, path: String?) {
         if let request {
             pendingItems[request] = nil
-            output.forget(request)
+            output.forgetBody(of: request)
         }
-        list.ended(item)
+        downloadList.itemEnded(item)
         report.skipped(request, item, reason, path: path)
     }
 
-    private func end(_ request: RequestID, _ item: OutputItem, _ outcome: FetchOutcome) {
+    private func endItem(_ request: RequestID, _ item: OutputItem, _ outcome: FetchOutcome) {
         pendingItems[request] = nil
-        output.ended(request, item, outcome)
-        list.ended(item)
+        output.requestEnded(request, item, outcome)
+        downloadList.itemEnded(item)
         report.ended(request, item, outcome)
         // The next request may have waited for the end of a program.
-        hooks?.add(outcome, RequestKey(requests.handler, request)) { [unowned self] in submit() }
+        hooks?.enqueue(outcome, RequestKey(requestTemplate.handler, request)) { [unowned self] in submit() }
     }
 
     // MARK: End
 
     /// Removes the pending requests at the first signal and awaits the answer. A second signal ends the run at once.
-    private func interrupted() {
+    private func handleInterrupt() {
         guard let session else { return }
-        guard !isInterrupted else { return session.end(CommandError(.interrupted)) }
-        if requests.isShared {
+        guard !isInterrupted else { return session.end(with: CommandError(.interrupted)) }
+        if requestTemplate.isShared {
             // Requests of other programs under the handler stay, and may be durable.
-            removal = .requested(pendingItems.count)
-            for request in pendingItems.keys { session.connection.cancel(RequestKey(requests.handler, request)) }
+            removal = .awaitingAnswers(pendingItems.count)
+            for request in pendingItems.keys { session.connection.cancel(RequestKey(requestTemplate.handler, request)) }
         } else {
-            removal = .requested(1)
-            session.connection.remove(.handler(requests.handler))
+            removal = .awaitingAnswers(1)
+            session.connection.remove(.handler(requestTemplate.handler))
         }
-        session.loop.setTimer(after: GetRun.farewell) { session.end(CommandError(.interrupted)) }
+        session.loop.setTimer(after: GetRun.removalAnswerTimeout) { session.end(with: CommandError(.interrupted)) }
     }
 
     /// Keeps the bytes of the bodies that have not ended.
-    private func keepParts() { output.keepParts(of: pendingItems, isPulling: session?.connection.isPulling ?? false) }
+    private func keepPartialBodies() {
+        output.keepPartialBodies(of: pendingItems, isPulling: session?.connection.isPulling ?? false)
+    }
 
     /// Writes the list of failures. It includes the URLs without a result, after an early end.
     private func saveFailures() throws(CommandError) {
@@ -310,7 +318,7 @@ final class GetRun {
         for item in pendingItems.values.sorted(by: { $0.index < $1.index }) {
             report.addUnfinished(item, cause: "the run ended before the result")
         }
-        for item in list.takeRest(name: { output.reserveName(of: $0) })
+        for item in downloadList.takeAllUnstarted(name: { output.reserveName(of: $0) })
         where !output.files.noClobber || output.existingFile(item) == nil {
             report.addUnfinished(item, cause: "the run ended before the request")
         }

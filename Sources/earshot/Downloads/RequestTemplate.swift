@@ -5,7 +5,7 @@ internal import EarshotWire
 struct RequestTemplate {
     let handler: HandlerID
     /// Prefix of the request IDs; empty for a handler that no other program knows.
-    private let prefix: String
+    private let requestIDPrefix: String
     private let options: RequestOptions
     /// Body of each request; nil for none.
     private let body: [UInt8]?
@@ -14,7 +14,7 @@ struct RequestTemplate {
     private let usesCookies: Bool
     private let files: FileOptions
     /// Request with the options, made once.
-    private var base: Fetch?
+    private var baseFetch: Fetch?
 
     /// - Parameter prefix: prefix of the request IDs, for a handler that other programs may share.
     init(
@@ -23,7 +23,7 @@ struct RequestTemplate {
     ) {
         self.options = options
         self.handler = handler
-        self.prefix = prefix
+        self.requestIDPrefix = prefix
         self.body = body
         self.netrc = netrc
         self.usesCookies = usesCookies
@@ -31,15 +31,17 @@ struct RequestTemplate {
     }
 
     /// Whether other programs may have requests of the handler.
-    var isShared: Bool { !prefix.isEmpty }
+    var isShared: Bool { !requestIDPrefix.isEmpty }
 
-    func request(of item: OutputItem) -> RequestID? { RequestID("\(prefix)\(item.index)") }
+    func requestID(of item: OutputItem) -> RequestID? { RequestID("\(requestIDPrefix)\(item.index)") }
 
     /// Outcome of an item that cannot be requested; nil for others.
-    static func refusal(of item: OutputItem) -> FetchOutcome? {
+    static func rejectionOutcome(of item: OutputItem) -> FetchOutcome? {
         let url = item.entry.url
-        if let fault = item.entry.fault { return FetchOutcome(url: url, code: FetchOutcome.badOption, detail: fault) }
-        return URLText.wire(url) ?? "" == "" ? FetchOutcome(malformed: url) : nil
+        if let fault = item.entry.fault {
+            return FetchOutcome(url: url, code: FetchOutcome.badOptionCode, detail: fault)
+        }
+        return URLText.wireForm(url) ?? "" == "" ? FetchOutcome(malformedURL: url) : nil
     }
 
     /// Creates the request of an item. With `--continue` it asks for the rest of the file.
@@ -49,34 +51,34 @@ struct RequestTemplate {
     ///   - path: path of the item's file, as far as it is known.
     ///   - streams: whether the body is written while it grows.
     ///   - progressMilliseconds: interval of reports about a body that is not streamed; nil for none.
-    mutating func fetch(
+    mutating func makeFetch(
         _ request: RequestID, _ item: inout OutputItem, existing: ExistingFile?, path: String?, streams: Bool,
         progressMilliseconds: Int?
     ) -> Fetch {
         let url = item.entry.url
-        var fetch = base ?? options.fetch(handler, request, "", body: body)
-        if base == nil {
+        var fetch = baseFetch ?? options.makeFetch(handler: handler, request: request, url: "", body: body)
+        if baseFetch == nil {
             if usesCookies { fetch.options.usesCookies = true }
-            base = fetch
+            baseFetch = fetch
         }
         fetch.request = request
-        fetch.url = URLText.wire(url) ?? ""
+        fetch.url = URLText.wireForm(url) ?? ""
         // The bytes of a coding could not be continued.
-        let decodes = !files.resumes && options.decodes(url, file: path)
-        if fetch.options.route.decodes != decodes { fetch.options.route.decodes = decodes }
+        let decodes = !files.resumes && options.decodesBody(ofURL: url, file: path)
+        if fetch.options.route.decodesBody != decodes { fetch.options.route.decodesBody = decodes }
         fetch.options.streams = streams || files.resumes
         // A streamed body is written at each report, so its reports keep the broker's interval.
         if let progressMilliseconds, !fetch.options.streams {
-            fetch.options.progressMilliseconds = progressMilliseconds
+            fetch.options.progressIntervalMilliseconds = progressMilliseconds
         }
         item.entry.apply(to: &fetch)
-        fetch.addFormType()
+        fetch.addFormContentType()
         netrc?.authorize(&fetch)
         if files.timestamping, let existing, existing.isRegular {
-            fetch.add(field: "if-modified-since: \(FileTime.text(existing.modified))")
+            fetch.addHeaderField("if-modified-since: \(FileTime.httpDateText(existing.modified))")
         }
         if files.resumes, let existing, existing.isResumable { item.partial = existing }
-        item.partial?.requestRest(&fetch)
+        item.partial?.requestRemainder(&fetch)
         return fetch
     }
 }

@@ -9,15 +9,15 @@ enum ContentDisposition {
     static func fileName(_ value: some Sequence<UInt8>) -> String? {
         let parameters = parameters(value)
         if let extended = parameters.first(where: { $0.name == "filename*" })?.value,
-            let text = decoded(extended), !text.isEmpty
+            let text = decodeExtendedValue(extended), !text.isEmpty
         {
-            return FileNames.safeName(lastPart(text))
+            return FileNames.safeName(lastPathComponent(text))
         }
         guard let bytes = parameters.first(where: { $0.name == "filename" })?.value, !bytes.isEmpty else { return nil }
-        return FileNames.safeName(lastPart(String(validating: bytes, as: UTF8.self) ?? latin1(bytes)))
+        return FileNames.safeName(lastPathComponent(String(validating: bytes, as: UTF8.self) ?? decodeLatin1(bytes)))
     }
 
-    private static func lastPart(_ path: String) -> String {
+    private static func lastPathComponent(_ path: String) -> String {
         String(path.split(whereSeparator: { $0 == "/" || $0 == "\\" }).last ?? "")
     }
 
@@ -60,18 +60,18 @@ enum ContentDisposition {
         return parts
     }
 
-    private static func latin1(_ bytes: [UInt8]) -> String {
+    private static func decodeLatin1(_ bytes: [UInt8]) -> String {
         String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
     }
 
     /// Decodes `UTF-8''percent-encoded` and `ISO-8859-1''percent-encoded`; nil for other text.
-    private static func decoded(_ value: [UInt8]) -> String? {
+    private static func decodeExtendedValue(_ value: [UInt8]) -> String? {
         let text = String(decoding: value, as: UTF8.self)
         let parts = text.split(separator: "'", maxSplits: 2, omittingEmptySubsequences: false)
         guard parts.count == 3, case (let bytes, true) = PercentEncoding.decoded(parts[2].utf8) else { return nil }
         switch parts[0].lowercased() {
         case "utf-8": return String(validating: bytes, as: UTF8.self)
-        case "iso-8859-1": return latin1(bytes)
+        case "iso-8859-1": return decodeLatin1(bytes)
         default: return nil
         }
     }

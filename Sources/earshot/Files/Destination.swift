@@ -15,14 +15,14 @@ struct Destination {
         case folder(String, OpenFolder)
     }
 
-    let place: Target
-    private var names = OutputNames()
+    let outputTarget: Target
+    private var outputNames = OutputNames()
     /// Directory below the output directory that the last file went to.
     private var lastFolder: (path: String, folder: OpenFolder)?
     /// Descriptor that aborts a blocked write when it is readable.
-    private let interrupt: Int32
+    private let interruptDescriptor: Int32
     /// Number of replaced files in the directory.
-    private(set) var replaced = 0
+    private(set) var replacedFileCount = 0
     /// Mover of spool files to the destination; nil where files are copied.
     private let mover: FileMover?
 
@@ -37,7 +37,7 @@ struct Destination {
     }
 
     static func file(_ path: String, interrupt: Int32) -> Destination {
-        let mover = replaced(path).flatMap { FileMover(into: folder(of: $0)) }
+        let mover = replacedPath(path).flatMap { FileMover(into: parentPath(of: $0)) }
         return Destination(place: .file(path), interrupt: interrupt, mover: mover)
     }
 
@@ -56,40 +56,40 @@ struct Destination {
     }
 
     private init(place: Target, interrupt: Int32, mover: FileMover? = nil, names: OutputNames = OutputNames()) {
-        self.place = place
-        self.names = names
-        self.interrupt = interrupt
+        self.outputTarget = place
+        self.outputNames = names
+        self.interruptDescriptor = interrupt
         self.mover = mover
     }
 
     /// Whether exclusively owned files of this spool can be moved to the destination.
-    func takesFiles(of spool: String?) -> Bool { spool.map { mover?.reaches($0) == true } ?? false }
+    func canMoveFiles(from spool: String?) -> Bool { spool.map { mover?.sharesFileSystem(with: $0) == true } ?? false }
 
     /// Folder of the files that bodies become; nil without such files.
     var bodyFolder: String? {
-        switch place {
+        switch outputTarget {
         case .nowhere, .standardOutput: nil
-        case .file(let path): Self.replaced(path).map { Destination.folder(of: $0) }
+        case .file(let path): Self.replacedPath(path).map { Destination.parentPath(of: $0) }
         case .folder(let path, _): path
         }
     }
 
     /// Path of the single file, as given; nil without one.
-    var onlyFile: String? { if case .file(let path) = place { path } else { nil } }
+    var onlyFile: String? { if case .file(let path) = outputTarget { path } else { nil } }
 
     /// Whether bodies go to a terminal.
-    var isTerminal: Bool { if case .standardOutput = place { isatty(STDOUT_FILENO) == 1 } else { false } }
+    var isTerminal: Bool { if case .standardOutput = outputTarget { isatty(STDOUT_FILENO) == 1 } else { false } }
 
     /// Whether each body becomes a file of a directory.
-    var isFolder: Bool { if case .folder = place { true } else { false } }
+    var isFolder: Bool { if case .folder = outputTarget { true } else { false } }
 
     /// Returns a writer that streams the single body. Nil if bodies are discarded, have their own files, or the
     /// destination is a device.
     func stream() -> StreamedBody? {
-        switch place {
+        switch outputTarget {
         case .standardOutput(let isGuarded):
-            return StreamedBody(Output(STDOUT_FILENO, interrupt: interrupt), isGuarded: isGuarded)
-        case .file(let path): return Self.replaced(path).map { StreamedBody(newFileFor: $0) }
+            return StreamedBody(Output(STDOUT_FILENO, interruptDescriptor: interruptDescriptor), isGuarded: isGuarded)
+        case .file(let path): return Self.replacedPath(path).map { StreamedBody(newFileFor: $0) }
         case .nowhere, .folder: return nil
         }
     }
@@ -108,21 +108,21 @@ struct Destination {
     /// - Parameter sha256: hash of the body, as hexadecimal digits.
     /// - Returns: path of the file; nil without a directory.
     mutating func keepBody(_ body: OutputBody, of url: String, sha256: String?) throws(OutputFailure) -> String? {
-        guard case .folder(let folder, let opened) = place else { return try write(body, of: url) }
+        guard case .folder(let folder, let opened) = outputTarget else { return try write(body, of: url) }
         while true {
             // Opened first, so that a missing source uses up no name.
             let source = try BodySource(body)
-            let name = names.path(ListEntry(url: url), index: 1, nil)
+            let name = outputNames.path(ListEntry(url: url), index: 1, nil)
             let path = "\(folder)/\(name)"
-            if opened.has(ByteText.path(name)) {
-                let isUsable = (try? OutputEntry(name, in: opened, at: path).status()) != nil
+            if opened.containsFile(named: ByteText.cString(name)) {
+                let isUsable = (try? OutputEntry(name, in: opened, at: path).fileStatus()) != nil
                 guard isUsable, let sha256, opened.sha256(of: name, length: source.length) == sha256 else { continue }
                 return path
             }
             let file = try NewFile(in: opened, named: name, at: path)
             try source.write(to: file.output, path)
             try file.flush()
-            guard try file.commitNew() else { continue }
+            guard try file.commitWithoutReplacing() else { continue }
             try file.flushName()
             return path
         }
@@ -136,12 +136,12 @@ struct Destination {
     mutating func write(
         _ body: OutputBody, of item: OutputItem, _ response: Terminal.Response? = nil, modified: Int64? = nil
     ) throws(OutputFailure) -> String? {
-        switch place {
+        switch outputTarget {
         case .nowhere: return nil
         case .standardOutput(let isGuarded):
             let source = try BodySource(body)
-            if isGuarded, BinaryBody.isBinary(source.beginning) { throw BinaryBody.refusal }
-            try source.write(to: Output(STDOUT_FILENO, interrupt: interrupt), nil)
+            if isGuarded, BinaryBody.isBinary(source.firstBytes) { throw BinaryBody.terminalRefusal }
+            try source.write(to: Output(STDOUT_FILENO, interruptDescriptor: interruptDescriptor), nil)
             return nil
         case .file(let path):
             try writeFile(path, body, modified: modified)
@@ -149,21 +149,21 @@ struct Destination {
         case .folder(let folder, let opened):
             // Opened first, so that a missing source uses up no name.
             let source = try BodySource(body)
-            let relative = item.name ?? names.path(item.entry, index: item.index, response)
+            let relative = item.name ?? outputNames.path(item.entry, index: item.index, response)
             let path = "\(folder)/\(relative)"
-            let (parent, name) = try self.folder(of: relative, below: opened, path)
-            let mayMove = source.isOwn && mover != nil
-            let isThere = mayMove ? try OutputEntry(name, in: parent, at: path).status() != nil : false
-            let old = isThere ? FilePermissions(of: ByteText.path(name), in: parent.descriptor) : nil
+            let (parent, name) = try self.openFolder(of: relative, below: opened, path)
+            let mayMove = source.isExclusivelyOwned && mover != nil
+            let isThere = mayMove ? try OutputEntry(name, in: parent, at: path).fileStatus() != nil : false
+            let old = isThere ? FilePermissions(ofFile: ByteText.cString(name), in: parent.descriptor) : nil
             // A rename cannot give the file to another owner or group.
             if old?.belongsToThisProcess ?? true,
-                source.moves(by: mover, to: name, in: parent.descriptor, mode: old?.mode, modified: modified)
+                source.moveFile(by: mover, to: name, in: parent.descriptor, mode: old?.mode, modified: modified)
             {
-                if isThere { replaced += 1 }
+                if isThere { replacedFileCount += 1 }
             } else if try write(
                 source, to: try NewFile(in: parent, named: name, at: path), path, modified: modified)
             {
-                replaced += 1
+                replacedFileCount += 1
             }
             return path
         }
@@ -171,17 +171,17 @@ struct Destination {
 
     /// Returns the name of an item's file before its request, and makes it known. Nil without a directory, and if the
     /// response determines the name.
-    mutating func reserve(_ item: OutputItem) -> String? {
-        guard case .folder = place else { return nil }
-        return names.pathBeforeResponse(item.entry, index: item.index)
+    mutating func reserveName(for item: OutputItem) -> String? {
+        guard case .folder = outputTarget else { return nil }
+        return outputNames.pathBeforeResponse(item.entry, index: item.index)
     }
 
     /// Returns the path of an item's file, as far as it is known before the response; nil without a file.
     func expectedPath(_ item: OutputItem) -> String? {
-        switch place {
+        switch outputTarget {
         case .nowhere, .standardOutput: nil
         case .file(let path): path
-        case .folder: names.expectedPath(item.entry, index: item.index)
+        case .folder: outputNames.expectedPath(item.entry, index: item.index)
         }
     }
 
@@ -190,13 +190,15 @@ struct Destination {
     /// - Parameter name: reserved name in a directory.
     func existingFile(_ name: String?) -> ExistingFile? {
         var status = stat()
-        switch place {
+        switch outputTarget {
         case .nowhere, .standardOutput: return nil
         case .file(let path):
             // The write reports the reason why a path cannot be used.
-            guard let target = try? OutputPath(path), unsafe stat(ByteText.path(path), &status) == 0 else { return nil }
+            guard let target = try? OutputPath(path), unsafe stat(ByteText.cString(path), &status) == 0 else {
+                return nil
+            }
             guard case .file(let file) = target else { return ExistingFile(path, status) }
-            guard unsafe lstat(ByteText.path(file), &status) == 0 else { return nil }
+            guard unsafe lstat(ByteText.cString(file), &status) == 0 else { return nil }
             return ExistingFile(path, status, recordAt: file)
         case .folder(let folder, let opened):
             guard let name else { return nil }
@@ -209,13 +211,13 @@ struct Destination {
                 parent = next
             }
             let path = "\(folder)/\(name)"
-            guard let status = try? OutputEntry(last, in: parent, at: path).status() else { return nil }
+            guard let status = try? OutputEntry(last, in: parent, at: path).fileStatus() else { return nil }
             return ExistingFile(path, status)
         }
     }
 
     /// Returns the directory and the name of a file, with the directories of its path created.
-    mutating func folder(
+    mutating func openFolder(
         of relative: String, below opened: OpenFolder, _ path: String
     ) throws(OutputFailure) -> (OpenFolder, String) {
         guard let slash = relative.utf8.lastIndex(of: UInt8(ascii: "/")) else { return (opened, relative) }
@@ -237,16 +239,16 @@ struct Destination {
         let target = try OutputPath(path)
         let source = try BodySource(body)
         if case .file(let file) = target {
-            let old = FilePermissions(of: file)
+            let old = FilePermissions(ofPath: file)
             // A rename cannot give the file to another owner or group.
             if old?.belongsToThisProcess ?? true,
-                source.moves(by: mover, to: file, in: AT_FDCWD, mode: old?.mode, modified: modified)
+                source.moveFile(by: mover, to: file, in: AT_FDCWD, mode: old?.mode, modified: modified)
             {
                 return
             }
             _ = try write(source, to: try NewFile(for: file), path, modified: modified)
         } else {
-            let opened = try OpenOutput(path, as: target, interrupt: interrupt)
+            let opened = try OpenOutput(path, as: target, interrupt: interruptDescriptor)
             defer { withExtendedLifetime(opened) {} }
             try source.write(to: opened.output, nil)
         }
@@ -254,11 +256,11 @@ struct Destination {
 
     /// Returns the path that a new file replaces, with symbolic links resolved. Nil for a file that is opened for
     /// writing, such as a device, and for a path that cannot be resolved.
-    static func replaced(_ path: String) -> String? {
+    static func replacedPath(_ path: String) -> String? {
         if case .file(let file)? = try? OutputPath(path) { file } else { nil }
     }
 
-    private static func folder(of path: String) -> String {
+    private static func parentPath(of path: String) -> String {
         let slash = path.utf8.lastIndex(of: UInt8(ascii: "/"))
         return slash.map { String(path[...$0]) } ?? "."
     }

@@ -33,13 +33,13 @@ struct ExistingFile {
     // MARK: Resumption
 
     /// Meaning of a response to a request for the bytes after the file.
-    enum Rest: Equatable {
+    enum ResumptionResult: Equatable {
         /// The file has all bytes.
-        case none
+        case fileComplete
         /// The body continues the file.
         case body
         /// The body is complete, and replaces the file.
-        case whole
+        case replaceWithBody
         /// The response cannot be used, for this reason.
         case unusable(String)
     }
@@ -49,63 +49,66 @@ struct ExistingFile {
 
     /// Changes a request to one for the bytes after the file. The bytes of a coding could not be appended. The broker
     /// would compare the expected hash with that of the rest.
-    mutating func requestRest(_ fetch: inout Fetch) {
+    mutating func requestRemainder(_ fetch: inout Fetch) {
         // Some servers answer an open range with 416.
-        let end = bodyRecord?.total.flatMap { $0 > length ? "\($0 - 1)" : nil } ?? ""
-        fetch.add(field: "range: bytes=\(length)-\(end)")
-        fetch.add(field: "accept-encoding: identity")
+        let end = bodyRecord?.totalLength.flatMap { $0 > length ? "\($0 - 1)" : nil } ?? ""
+        fetch.addHeaderField("range: bytes=\(length)-\(end)")
+        fetch.addHeaderField("accept-encoding: identity")
         // The server then sends the complete body if the file is of another version, also one of the same length.
-        if let bodyRecord { fetch.add(field: "if-range: \(bodyRecord.validator)") }
-        digest = fetch.options.digest
-        fetch.options.digest = nil
+        if let bodyRecord { fetch.addHeaderField("if-range: \(bodyRecord.validator)") }
+        digest = fetch.options.expectedSHA256
+        fetch.options.expectedSHA256 = nil
     }
 
     /// Whether a complete body has the expected hash.
-    func expects(_ response: Terminal.Response?) -> Bool { digest == nil || digest == response?.sha256 }
+    func matchesDigest(of response: Terminal.Response?) -> Bool { digest == nil || digest == response?.sha256 }
 
     /// Returns the use of a response to such a request. Nil for a failure of another kind.
     ///
     /// - Parameter received: number of bytes of its body; nil while it grows.
-    func remainder(of status: Int?, _ fields: HeaderFields, received: Int?) -> Rest? {
-        guard status == 206 || status == 416 else { return .whole }
-        let range = fields.first("content-range").flatMap { ContentRange($0) }
+    func resumptionResult(of status: Int?, _ fields: HeaderFields, received: Int?) -> ResumptionResult? {
+        guard status == 206 || status == 416 else { return .replaceWithBody }
+        let range = fields.firstValue(named: "content-range").flatMap { ContentRange($0) }
         let now = Int64(time(nil))
-        switch bodyRecord?.beginning.map({
+        switch bodyRecord?.partialBody.map({
             ResumeRule().outcome(status: status ?? 0, response: fields, kept: $0, now: now)
         }
         ) {
         case .append(let start, let end, let total):
             guard end == total ?? end, received ?? Int(end - start) == Int(end - start) else { break }
             return .body
-        case .alreadyWhole: return Rest.none
-        case .startOver, .unrelated, .mismatch:
+        case .alreadyComplete: return ResumptionResult.fileComplete
+        case .startOver, .notAResumption, .mismatch:
             // Without its length a 416 says nothing about the file.
             if status == 416, range?.totalBytes == nil { return nil }
-            return .unusable(Self.advice("the server sent another version, or another range than the rest"))
-        case nil: return foreignRest(of: status, range, fields, received: received)
+            return .unusable(Self.messageWithAdvice("the server sent another version, or another range than the rest"))
+        case nil: return foreignFileResult(of: status, range, fields, received: received)
         }
-        return .unusable(Self.advice("the server sent another range than the rest"))
+        return .unusable(Self.messageWithAdvice("the server sent another range than the rest"))
     }
 
     /// Returns the use of a response for a file of another program, whose version is unknown. Its body is the rest only if
     /// the server states that the version is no newer than the file.
-    private func foreignRest(
+    private func foreignFileResult(
         of status: Int?, _ range: ContentRange?, _ fields: HeaderFields, received: Int?
-    ) -> Rest? {
+    ) -> ResumptionResult? {
         if status == 416 {
             guard let total = range?.totalBytes, total <= Int64(length) else { return nil }
-            return total == Int64(length) ? Rest.none : .unusable(Self.advice("the file is longer than the body"))
+            return total == Int64(length)
+                ? ResumptionResult.fileComplete : .unusable(Self.messageWithAdvice("the file is longer than the body"))
         }
-        guard let bytes = range?.bytes, bytes.lowerBound == Int64(length),
+        guard let bytes = range?.byteRange, bytes.lowerBound == Int64(length),
             bytes.upperBound == range?.totalBytes ?? bytes.upperBound, received ?? bytes.count == bytes.count,
-            fields.isIdentity
-        else { return .unusable(Self.advice("the server sent another range than the rest")) }
-        guard let time = FileTime.of(fields) else {
-            return .unusable(Self.advice("nothing shows that the server still has this version of the file"))
+            fields.hasIdentityCoding
+        else { return .unusable(Self.messageWithAdvice("the server sent another range than the rest")) }
+        guard let time = FileTime.lastModified(of: fields) else {
+            return .unusable(Self.messageWithAdvice("nothing shows that the server still has this version of the file"))
         }
         return time > modified
-            ? .unusable(Self.advice("the body at the server is newer than the partial file")) : .body
+            ? .unusable(Self.messageWithAdvice("the body at the server is newer than the partial file")) : .body
     }
 
-    private static func advice(_ reason: String) -> String { "\(reason); delete the file, or omit --continue" }
+    private static func messageWithAdvice(_ reason: String) -> String {
+        "\(reason); delete the file, or omit --continue"
+    }
 }

@@ -4,7 +4,7 @@ internal import Glibc
 /// Output to a file that is opened for writing, or to an open descriptor of this process.
 final class OpenOutput {
     /// Time between attempts to open a named pipe without a reader, in milliseconds.
-    private static let attemptInterval: Int32 = 50
+    private static let openRetryMilliseconds: Int32 = 50
 
     let output: Output
     /// Path of a regular file; nil for other outputs.
@@ -18,7 +18,7 @@ final class OpenOutput {
     init(_ open: Int32, interrupt: Int32) {
         descriptor = -1
         path = nil
-        output = Output(open, interrupt: interrupt)
+        output = Output(open, interruptDescriptor: interrupt)
         isTerminal = isatty(open) == 1
     }
 
@@ -36,21 +36,21 @@ final class OpenOutput {
         let opened: Int32
         switch target {
         case .descriptor(let number):
-            guard fcntl(number, F_GETFD) >= 0 else { throw OutputFailure.cannot("open", path) }
+            guard fcntl(number, F_GETFD) >= 0 else { throw OutputFailure.systemFailure("open", path) }
             descriptor = -1
             opened = number
         case .file(let file):
             descriptor = try OutputEntry(file, given: path).open(O_WRONLY | O_CREAT | O_TRUNC, mode: 0o666)
             opened = descriptor
-        case .existing(let file):
+        case .specialFile(let file):
             descriptor = try Self.openExisting(OutputEntry(file, given: path), interrupt: interrupt)
             opened = descriptor
         }
         let number = errno
-        output = Output(opened, interrupt: interrupt)
+        output = Output(opened, interruptDescriptor: interrupt)
         isTerminal = isatty(opened) == 1
         errno = number
-        guard opened >= 0 else { throw OutputFailure.cannot("open", path, directoryStep: directoryStep) }
+        guard opened >= 0 else { throw OutputFailure.systemFailure("open", path, directoryStep: directoryStep) }
     }
 
     deinit { if descriptor >= 0 { close(descriptor) } }
@@ -59,14 +59,14 @@ final class OpenOutput {
     private static func openExisting(
         _ entry: OutputEntry, interrupt: Int32
     ) throws(OutputFailure) -> Int32 {
-        let kind = try entry.status(opened: true).map { $0.st_mode & S_IFMT }
+        let kind = try entry.fileStatus(opened: true).map { $0.st_mode & S_IFMT }
         // Without a reader, a blocking open of a named pipe would not notice the interrupt.
         let flags = kind == S_IFIFO ? O_NONBLOCK : kind == S_IFREG ? O_APPEND : 0
         while true {
             let descriptor = try entry.open(O_WRONLY | O_NOCTTY | flags)
             guard descriptor < 0, kind == S_IFIFO, errno == ENXIO else { return descriptor }
             var entry = pollfd(fd: interrupt, events: Int16(POLLIN), revents: 0)
-            if unsafe poll(&entry, 1, attemptInterval) > 0 { throw .interrupted }
+            if unsafe poll(&entry, 1, openRetryMilliseconds) > 0 { throw .interrupted }
         }
     }
 }

@@ -12,8 +12,8 @@ enum OutputBody {
 
     /// - Parameter bytes: inline content; empty for a body in a file.
     init(of delivery: DeliveredTerminal, _ bytes: [UInt8]) {
-        if let response = delivery.terminal.response, let file = response.file {
-            self = .file(file, length: response.length, isOwn: delivery.isOwn)
+        if let response = delivery.terminal.response, let file = response.bodyFilePath {
+            self = .file(file, length: response.bodyByteCount, isOwn: delivery.ownsFile)
         } else {
             self = .bytes(bytes)
         }
@@ -32,12 +32,12 @@ final class BodySource {
         case .file(let path, let length, _):
             descriptor = BodyFile.open(path)
             guard descriptor >= 0 || ![EMFILE, ENFILE].contains(errno) else {
-                throw OutputFailure.cannot("open", path)
+                throw OutputFailure.systemFailure("open", path)
             }
             var status = stat()
             guard descriptor >= 0, unsafe fstat(descriptor, &status) == 0, status.st_uid == geteuid(),
                 status.st_mode & S_IFMT == S_IFREG, Int(status.st_size) == length
-            else { throw .lostSource }
+            else { throw .sourceLost }
         }
     }
 
@@ -52,29 +52,29 @@ final class BodySource {
     }
 
     /// Whether this program owns the file exclusively.
-    var isOwn: Bool { if case .file(_, _, isOwn: true) = body { true } else { false } }
+    var isExclusivelyOwned: Bool { if case .file(_, _, isOwn: true) = body { true } else { false } }
 
     /// First bytes of the body.
-    var beginning: [UInt8] {
+    var firstBytes: [UInt8] {
         switch body {
-        case .bytes(let bytes): Array(bytes.prefix(BinaryBody.checkedBytes))
-        case .file: BinaryBody.beginning(of: descriptor, at: 0)
+        case .bytes(let bytes): Array(bytes.prefix(BinaryBody.examinedByteCount))
+        case .file: BinaryBody.firstBytes(of: descriptor, at: 0)
         }
     }
 
     /// Moves an exclusively owned file to its output path.
     ///
     /// - Returns: false if the file must be copied.
-    func moves(
+    func moveFile(
         by mover: FileMover?, to name: String, in folder: Int32, mode: mode_t? = nil, modified: Int64?
     ) -> Bool {
         guard let mover, case .file(let path, _, isOwn: true) = body else { return false }
-        if let modified { FileTime.set(descriptor, modified) }
+        if let modified { FileTime.setModificationTime(ofDescriptor: descriptor, seconds: modified) }
         return mover.move(path, open: descriptor, to: name, in: folder, mode: mode)
     }
 
     /// Returns the SHA-256 of a file that the body continues, together with the body. Nil if one cannot be read.
-    func digest(behind file: Int32, length: Int) -> String? {
+    func combinedDigest(after file: Int32, length: Int) -> String? {
         var hash = SHA256()
         guard hash.add(file, length: length) else { return nil }
         switch body {
@@ -90,28 +90,28 @@ final class BodySource {
             case .bytes(let bytes): output.write(bytes)
             case .file(_, let length, _): output.copy(from: descriptor, length: length)
             }
-        try OutputFailure.check(outcome, path)
+        try OutputFailure.throwIfFailed(outcome, path)
     }
 }
 
 /// Detection of bodies that are no text, for a terminal.
 enum BinaryBody {
     /// Number of bytes that are examined.
-    static let checkedBytes = 2_000
+    static let examinedByteCount = 2_000
 
     /// Whether bytes contain a control character that is unusual in text. Backspace, bell and escape occur in text for
     /// terminals.
     static func isBinary(_ bytes: [UInt8]) -> Bool {
-        bytes.prefix(checkedBytes).contains { $0 < 0x20 && ![7, 8, 9, 10, 12, 13, 27].contains($0) }
+        bytes.prefix(examinedByteCount).contains { $0 < 0x20 && ![7, 8, 9, 10, 12, 13, 27].contains($0) }
     }
 
     /// Returns the first bytes of a file from an offset; empty if it cannot be read.
-    static func beginning(of descriptor: Int32, at offset: Int) -> [UInt8] {
-        var bytes = [UInt8](repeating: 0, count: checkedBytes)
+    static func firstBytes(of descriptor: Int32, at offset: Int) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: examinedByteCount)
         let count = unsafe pread(descriptor, &bytes, bytes.count, off_t(offset))
         return Array(bytes.prefix(max(0, count)))
     }
 
-    static let refusal = OutputFailure.cannotWrite(
+    static let terminalRefusal = OutputFailure.cannotWrite(
         "the body is binary, and standard output is a terminal; give -o FILE, or -o - to write it to the terminal")
 }

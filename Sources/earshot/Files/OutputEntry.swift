@@ -10,7 +10,7 @@ internal import Glibc
 /// and for the replacement of a file.
 struct OutputEntry {
     /// Maximum number of links in a path, as in the kernel.
-    static let mostLinks = 40
+    static let maximumLinks = 40
 
     let folder: OpenFolder
     /// Name in the folder.
@@ -23,7 +23,7 @@ struct OutputEntry {
     /// - Parameter given: path for messages; nil for `path`.
     /// - Throws: `OutputFailure` for a missing folder, or a link of another user in a shared sticky folder.
     init(_ path: String, given: String? = nil) throws(OutputFailure) {
-        let parts = Self.parts(of: path)
+        let parts = Self.folderAndName(of: path)
         self.init(
             parts.name.isEmpty ? "." : parts.name, in: try Self.folder(parts.folder, given: given ?? path),
             at: given ?? path)
@@ -36,7 +36,7 @@ struct OutputEntry {
     }
 
     /// Returns the directory, with its slash, and the name. The directory of a bare name is empty.
-    static func parts(of path: String) -> (folder: String, name: String) {
+    static func folderAndName(of path: String) -> (folder: String, name: String) {
         guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return ("", path) }
         return (String(path[...slash]), String(path[path.utf8.index(after: slash)...]))
     }
@@ -49,24 +49,24 @@ struct OutputEntry {
     static func folder(
         _ path: String, given: String, creates: Bool = false
     ) throws(OutputFailure) -> OpenFolder {
-        var rest = Array(names(of: path).reversed())
+        var rest = Array(pathComponents(of: path).reversed())
         var links = 0
-        var folder = try opened(path.utf8.first == UInt8(ascii: "/") ? "/" : ".", given)
+        var folder = try openFolder(path.utf8.first == UInt8(ascii: "/") ? "/" : ".", messagePath: given)
         while let name = rest.popLast() {
             if let next = OpenFolder(existing: name, in: folder) {
                 folder = next
                 continue
             }
             let number = errno
-            if let target = try OutputEntry(name, in: folder, at: given).link() {
+            if let target = try OutputEntry(name, in: folder, at: given).linkTarget() {
                 links += 1
-                guard links <= mostLinks else { throw failure(ELOOP, given) }
-                if isProc(folder) {
+                guard links <= maximumLinks else { throw failure(ELOOP, given) }
+                if isProcFileSystem(folder) {
                     // The text of such a link need not be a path.
-                    folder = try opened("/proc/self/fd/\(folder.descriptor)/\(name)", given)
+                    folder = try openFolder("/proc/self/fd/\(folder.descriptor)/\(name)", messagePath: given)
                 } else {
-                    if target.utf8.first == UInt8(ascii: "/") { folder = try opened("/", given) }
-                    rest += names(of: target).reversed()
+                    if target.utf8.first == UInt8(ascii: "/") { folder = try openFolder("/", messagePath: given) }
+                    rest += pathComponents(of: target).reversed()
                 }
                 continue
             }
@@ -84,19 +84,19 @@ struct OutputEntry {
     ///
     /// - Parameter opened: whether the link of an open file in proc(5) is followed.
     /// - Throws: `OutputFailure` for the file of another user in a shared sticky folder.
-    func status(opened: Bool = false) throws(OutputFailure) -> stat? {
+    func fileStatus(opened: Bool = false) throws(OutputFailure) -> stat? {
         var status = stat()
-        let flags = opened && Self.isProc(folder) ? 0 : AT_SYMLINK_NOFOLLOW
-        guard unsafe fstatat(folder.descriptor, ByteText.path(name), &status, flags) == 0 else { return nil }
-        try check(status)
+        let flags = opened && Self.isProcFileSystem(folder) ? 0 : AT_SYMLINK_NOFOLLOW
+        guard unsafe fstatat(folder.descriptor, ByteText.cString(name), &status, flags) == 0 else { return nil }
+        try checkOwner(status)
         return status
     }
 
     /// Returns the text of the link with this name; nil if there is none.
-    func link() throws(OutputFailure) -> String? {
-        guard let status = try status(), status.st_mode & S_IFMT == S_IFLNK else { return nil }
+    func linkTarget() throws(OutputFailure) -> String? {
+        guard let status = try fileStatus(), status.st_mode & S_IFMT == S_IFLNK else { return nil }
         var target = [CChar](repeating: 0, count: Int(PATH_MAX))
-        let count = unsafe readlinkat(folder.descriptor, ByteText.path(name), &target, target.count)
+        let count = unsafe readlinkat(folder.descriptor, ByteText.cString(name), &target, target.count)
         guard count > 0 else { return nil }
         return ByteText.text(of: target.prefix(count).map { UInt8(bitPattern: $0) })
     }
@@ -107,13 +107,13 @@ struct OutputEntry {
     /// - Throws: `OutputFailure` for the file of another user in a shared sticky folder.
     func open(_ flags: Int32, mode: mode_t = 0) throws(OutputFailure) -> Int32 {
         // Checked before as well, because the open of a pipe is seen at its other end.
-        _ = try status()
-        let kept = flags & ~O_TRUNC | (Self.isProc(folder) ? 0 : O_NOFOLLOW) | O_CLOEXEC
-        let descriptor = unsafe openat(folder.descriptor, ByteText.path(name), kept, mode)
+        _ = try fileStatus()
+        let kept = flags & ~O_TRUNC | (Self.isProcFileSystem(folder) ? 0 : O_NOFOLLOW) | O_CLOEXEC
+        let descriptor = unsafe openat(folder.descriptor, ByteText.cString(name), kept, mode)
         var status = stat()
         guard descriptor >= 0, unsafe fstat(descriptor, &status) == 0 else { return descriptor }
         do throws(OutputFailure) {
-            try check(status)
+            try checkOwner(status)
         } catch {
             close(descriptor)
             throw error
@@ -127,7 +127,7 @@ struct OutputEntry {
         return -1
     }
 
-    private func check(_ entry: stat) throws(OutputFailure) {
+    private func checkOwner(_ entry: stat) throws(OutputFailure) {
         var parent = stat()
         let kind = entry.st_mode & S_IFMT
         guard kind != S_IFDIR, entry.st_uid != geteuid(), unsafe fstat(folder.descriptor, &parent) == 0,
@@ -139,19 +139,19 @@ struct OutputEntry {
                 + "its folder; give a path in a folder of your own")
     }
 
-    private static func names(of path: String) -> [String] {
+    private static func pathComponents(of path: String) -> [String] {
         path.utf8.split(separator: UInt8(ascii: "/")).map { String(Substring($0)) }
     }
 
     /// Whether a folder is one of proc(5).
-    private static func isProc(_ folder: OpenFolder) -> Bool {
+    private static func isProcFileSystem(_ folder: OpenFolder) -> Bool {
         var status = stat()
         var proc = stat()
         return unsafe fstat(folder.descriptor, &status) == 0 && stat("/proc/self/fd", &proc) == 0
             && status.st_dev == proc.st_dev
     }
 
-    private static func opened(_ path: String, _ given: String) throws(OutputFailure) -> OpenFolder {
+    private static func openFolder(_ path: String, messagePath given: String) throws(OutputFailure) -> OpenFolder {
         do throws(SystemError) { return try OpenFolder(path) } catch { throw failure(error.number, given) }
     }
 

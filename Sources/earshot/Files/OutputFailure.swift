@@ -4,9 +4,9 @@ internal import Glibc
 /// Reason why an output was not written, for the command's message and exit status.
 enum OutputFailure: Error {
     /// The source is missing or has changed. The body can be requested again.
-    case lostSource
+    case sourceLost
     /// The reader of the output has closed it.
-    case broken
+    case readerClosed
     case interrupted
     /// The message.
     case cannotWrite(String)
@@ -14,7 +14,7 @@ enum OutputFailure: Error {
     /// Failure with the text of `errno`.
     ///
     /// - Parameter directoryStep: next step if the path is that of a directory.
-    static func cannot(
+    static func systemFailure(
         _ verb: String, _ path: String, directoryStep: String = SystemCause.directoryStep
     ) -> OutputFailure {
         .cannotWrite("cannot \(verb) \(path): \(SystemCause.text(errno, at: path, directoryStep: directoryStep))")
@@ -25,13 +25,15 @@ enum OutputFailure: Error {
     /// - Parameters:
     ///   - path: path of the file; nil for standard output and other open descriptors.
     ///   - name: name of the output in messages; nil for the path.
-    static func check(_ outcome: Output.Outcome, _ path: String?, named name: String? = nil) throws(OutputFailure) {
+    static func throwIfFailed(_ outcome: Output.Outcome, _ path: String?, named name: String? = nil)
+        throws(OutputFailure)
+    {
         let name = name ?? path ?? "the output"
         switch outcome {
-        case .done: return
-        case .broken: throw .broken
+        case .allWritten: return
+        case .readerClosed: throw .readerClosed
         case .interrupted: throw .interrupted
-        case .short: throw .cannotWrite("cannot write \(name): its spool file was truncated; fetch it again")
+        case .sourceTooShort: throw .cannotWrite("cannot write \(name): its spool file was truncated; fetch it again")
         case .failed(let number):
             throw .cannotWrite("cannot write \(name): \(SystemCause.text(number, at: path))")
         }
@@ -45,7 +47,7 @@ enum OutputFailure: Error {
         case .cannotWrite(let sentence): CommandError(.cannotWrite, sentence + (step.map { "; \($0)" } ?? ""))
         case .interrupted: CommandError(.interrupted)
         // A closed pipe, as after head(1), needs no message.
-        case .broken, .lostSource: CommandError(.cannotWrite)
+        case .readerClosed, .sourceLost: CommandError(.cannotWrite)
         }
     }
 }

@@ -12,7 +12,7 @@ struct OutputTemplate {
         /// Last part of the URL's path.
         case name
         /// Index in the list, from 1.
-        case n
+        case itemNumber = "n"
         /// SHA-256 of the body.
         case sha256
     }
@@ -61,9 +61,9 @@ struct OutputTemplate {
             switch piece {
             case .text(let text): text
             case .field(.host): FileNames.safeName((try? FetchURL(url)).map { String($0.host) } ?? "unknown-host")
-            case .field(.path): FileNames.path(of: url)
-            case .field(.name): FileNames.name(of: url)
-            case .field(.n): String(index)
+            case .field(.path): FileNames.relativePath(ofURL: url)
+            case .field(.name): FileNames.fileName(ofURL: url)
+            case .field(.itemNumber): String(index)
             case .field(.sha256): sha256 ?? "unknown-hash"
             }
         }.joined()

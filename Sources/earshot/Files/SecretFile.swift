@@ -4,7 +4,7 @@ internal import Glibc
 /// File with a secret key: mode 0600, complete or not there.
 enum SecretFile {
     /// Mode of a file of another owner that only a group of this process reads, as Kubernetes mounts a secret.
-    private static let groupMode: mode_t = 0o440
+    private static let groupReadableMode: mode_t = 0o440
 
     /// Checks that no other user has access to a file. A missing file is no error.
     ///
@@ -14,7 +14,7 @@ enum SecretFile {
     /// - Throws: `CommandError` that names the file.
     static func checkAccess(_ path: String, content: String, mayBeOfGroup: Bool = false) throws(CommandError) {
         var status = stat()
-        guard unsafe stat(ByteText.path(path), &status) == 0 else {
+        guard unsafe stat(ByteText.cString(path), &status) == 0 else {
             guard errno == ENOENT || errno == ENOTDIR else {
                 throw TOMLFile.commandError(path, unsafe String(cString: strerror(errno)))
             }
@@ -22,7 +22,7 @@ enum SecretFile {
         }
         guard status.st_mode & S_IFMT == S_IFREG else { throw TOMLFile.commandError(path, "it is no regular file") }
         let isOfGroup =
-            mayBeOfGroup && status.st_mode & 0o7777 == groupMode && groups.contains(status.st_gid)
+            mayBeOfGroup && status.st_mode & 0o7777 == groupReadableMode && ownGroupIDs.contains(status.st_gid)
             && (status.st_uid != geteuid() || geteuid() == 0)
         guard status.st_mode & 0o077 == 0 || isOfGroup else {
             throw TOMLFile.commandError(
@@ -31,7 +31,7 @@ enum SecretFile {
     }
 
     /// Groups of this process.
-    private static var groups: [gid_t] {
+    private static var ownGroupIDs: [gid_t] {
         let count = getgroups(0, nil)
         var groups = [gid_t](repeating: 0, count: Int(max(0, count)))
         let filled = unsafe getgroups(count, &groups)
@@ -52,12 +52,12 @@ enum SecretFile {
         guard descriptor >= 0 else {
             throw errno == EEXIST
                 ? CommandError(.cannotWrite, "\(path) exists; give another file with \(option)")
-                : unwritable(path)
+                : cannotWriteError(path)
         }
         defer { close(descriptor) }
         guard write(text, to: descriptor), fsync(descriptor) == 0 else {
-            let fault = unwritable(path)
-            unsafe unlink(ByteText.path(path))
+            let fault = cannotWriteError(path)
+            unsafe unlink(ByteText.cString(path))
             throw fault
         }
     }
@@ -66,7 +66,7 @@ enum SecretFile {
     static func replace(_ path: String, with text: String) throws(CommandError) {
         do throws(OutputFailure) {
             let file = try NewFile(for: path, isPrivate: true)
-            try OutputFailure.check(file.output.write(Array(text.utf8)), path)
+            try OutputFailure.throwIfFailed(file.output.write(Array(text.utf8)), path)
             try file.flush()
             try file.commit()
         } catch {
@@ -85,7 +85,7 @@ enum SecretFile {
         return true
     }
 
-    private static func unwritable(_ path: String) -> CommandError {
+    private static func cannotWriteError(_ path: String) -> CommandError {
         CommandError(.cannotWrite, "cannot write \(path): \(unsafe String(cString: strerror(errno)))")
     }
 }

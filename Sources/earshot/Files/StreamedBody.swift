@@ -23,7 +23,7 @@ final class StreamedBody {
     private var descriptor: Int32 = -1
     private var generation: Generation?
     /// Number of bytes written.
-    private(set) var written = 0
+    private(set) var writtenBytes = 0
 
     /// Streams to standard output.
     init(_ output: Output, isGuarded: Bool = false) {
@@ -39,31 +39,31 @@ final class StreamedBody {
 
     /// Writes the bytes that have arrived. Skips a missing spool file, because a later message has its new name.
     func progressed(_ progress: Progress) throws(OutputFailure) {
-        guard let path = progress.file, let generation = progress.generation else { return }
+        guard let path = progress.filePath, let generation = progress.generation else { return }
         try open(path, generation)
         guard descriptor >= 0 else { return }
-        if case .file = target, BodyFile.isReceived(path) { return }
-        try write(to: progress.received)
+        if case .file = target, BodyFile.isReceivedFile(path) { return }
+        try write(upTo: progress.receivedBytes)
     }
 
     /// Writes the rest of the complete body, and names a file.
     ///
     /// - Parameter modified: time of the file, in seconds since 1970; nil for the present.
     /// - Returns: false if nothing was written and the body must be written at once.
-    func ended(_ response: Terminal.Response, modified: Int64? = nil) throws(OutputFailure) -> Bool {
+    func finish(_ response: Terminal.Response, modified: Int64? = nil) throws(OutputFailure) -> Bool {
         // The last close of a deleted file blocks until the kernel has freed its blocks. The broker should be last.
         defer { closeSource() }
-        guard written > 0 else { return false }
+        guard writtenBytes > 0 else { return false }
         switch target {
         case .standardOutput:
             guard response.generation == generation else { throw Self.fileChangedFailure }
-            try write(to: response.length)
+            try write(upTo: response.bodyByteCount)
         case .file(let path, let file):
             guard response.generation == generation, let file else {
-                restart(path)
+                restartFile(path)
                 return false
             }
-            try copy(to: response.length, file.output, path)
+            try copyBytes(upTo: response.bodyByteCount, file.output, path)
             if let modified { file.setTime(modified) }
             try file.commit()
         }
@@ -72,9 +72,9 @@ final class StreamedBody {
 
     private func open(_ path: String, _ generation: Generation) throws(OutputFailure) {
         if generation == self.generation, descriptor >= 0 { return }
-        if written > 0 {
+        if writtenBytes > 0 {
             guard case .file(let path, _) = target else { throw Self.fileChangedFailure }
-            restart(path)
+            restartFile(path)
         }
         closeSource()
         self.generation = generation
@@ -82,10 +82,10 @@ final class StreamedBody {
     }
 
     /// Discards the new file, whose content belongs to another body.
-    private func restart(_ path: String) {
+    private func restartFile(_ path: String) {
         closeSource()
         generation = nil
-        written = 0
+        writtenBytes = 0
         target = .file(path, nil)
     }
 
@@ -94,25 +94,25 @@ final class StreamedBody {
         descriptor = -1
     }
 
-    private func write(to end: Int) throws(OutputFailure) {
-        guard end > written else { return }
+    private func write(upTo end: Int) throws(OutputFailure) {
+        guard end > writtenBytes else { return }
         switch target {
         case .standardOutput(let output, let isGuarded):
-            if isGuarded, BinaryBody.isBinary(BinaryBody.beginning(of: descriptor, at: written)) {
-                throw BinaryBody.refusal
+            if isGuarded, BinaryBody.isBinary(BinaryBody.firstBytes(of: descriptor, at: writtenBytes)) {
+                throw BinaryBody.terminalRefusal
             }
-            try copy(to: end, output, nil)
+            try copyBytes(upTo: end, output, nil)
         case .file(let path, let file):
             let file = if let file { file } else { try NewFile(for: path) }
             target = .file(path, file)
-            try copy(to: end, file.output, path)
+            try copyBytes(upTo: end, file.output, path)
         }
     }
 
-    private func copy(to end: Int, _ output: Output, _ path: String?) throws(OutputFailure) {
-        let outcome = output.copy(from: descriptor, length: end - written)
-        written = end
-        try OutputFailure.check(outcome, path)
+    private func copyBytes(upTo end: Int, _ output: Output, _ path: String?) throws(OutputFailure) {
+        let outcome = output.copy(from: descriptor, length: end - writtenBytes)
+        writtenBytes = end
+        try OutputFailure.throwIfFailed(outcome, path)
     }
 
     private static let fileChangedFailure = OutputFailure.cannotWrite(

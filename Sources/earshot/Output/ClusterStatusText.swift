@@ -6,21 +6,22 @@ struct ClusterStatusText {
     let text: String
 
     init(_ answer: JSONValue) {
-        guard let cluster = answer.member("cluster"), let mode = cluster.member("mode")?.text, mode != "none" else {
+        guard let cluster = answer.member("cluster"), let mode = cluster.member("mode")?.scalarText, mode != "none"
+        else {
             text = "This bus is on its own. See earshot-cluster(1) for a cluster of several.\n"
             return
         }
-        func value(_ name: String) -> String { TerminalText.escaped(cluster.member(name)?.text ?? "-") }
-        func number(_ name: String) -> Int { cluster.number(name) ?? 0 }
-        func count(_ name: String) -> Int { cluster.member("counts")?.number(name) ?? 0 }
+        func value(_ name: String) -> String { TerminalText.escaped(cluster.member(name)?.scalarText ?? "-") }
+        func number(_ name: String) -> Int { cluster.integer(ofMember: name) ?? 0 }
+        func count(_ name: String) -> Int { cluster.member("counts")?.integer(ofMember: name) ?? 0 }
         var rows: [[String]] = []
-        rows.append(["mode", Self.sentence(mode, members: max(1, number("members-count")))])
+        rows.append(["mode", Self.modeSentence(mode, members: max(1, number("members-count")))])
         if cluster.member("reason") != nil { rows.append(["reason", value("reason")]) }
-        for warning in cluster.items("warnings") {
-            rows.append(["warning", TerminalText.escaped(warning.text ?? "")])
+        for warning in cluster.items(ofMember: "warnings") {
+            rows.append(["warning", TerminalText.escaped(warning.scalarText ?? "")])
         }
         rows.append(["node", "\(value("node")) at \(value("address"))"])
-        if let shares = cluster.member("share-between-users")?.text {
+        if let shares = cluster.member("share-between-users")?.scalarText {
             rows.append([
                 "sharing",
                 shares == "true"
@@ -29,7 +30,7 @@ struct ClusterStatusText {
             ])
         }
         if cluster.member("engine-latency-us") != nil {
-            rows.append(["engine", "answers in \(Self.milliseconds(number("engine-latency-us")))"])
+            rows.append(["engine", "answers in \(Self.millisecondsText(number("engine-latency-us")))"])
             let flights = "\(number("flights")) flights wait or run, at \(number("origins")) origins"
             rows.append(["backlog", "\(flights), \(number("paused-origins")) of them paused"])
         }
@@ -44,10 +45,10 @@ struct ClusterStatusText {
             "bodies",
             "\(count("pulled")) read from other nodes (\(bytes)), \(count("missed")) missed, \(count("given")) given; \(number("held-bodies")) held",
         ])
-        text = TextTable(isPadded: true).text(rows) + Self.members(cluster)
+        text = TextTable(isPadded: true).text(rows) + Self.membersText(cluster)
     }
 
-    private static func sentence(_ mode: String, members: Int) -> String {
+    private static func modeSentence(_ mode: String, members: Int) -> String {
         switch mode {
         case "member": "member"
         case "waiting": "waiting for the engine; in 5 s the node fetches without it"
@@ -56,28 +57,28 @@ struct ClusterStatusText {
         }
     }
 
-    private static func milliseconds(_ microseconds: Int) -> String {
+    private static func millisecondsText(_ microseconds: Int) -> String {
         let tenths = min(max(0, microseconds), 1_000_000_000_000) / 100
         return "\(tenths / 10).\(tenths % 10) ms"
     }
 
     private static func memberNote(on member: JSONValue) -> String {
-        if member.member("self")?.text == "true" { return "this node" }
-        return member.member("readable")?.text == "false" ? "bodies cannot be read" : ""
+        if member.member("self")?.scalarText == "true" { return "this node" }
+        return member.member("readable")?.scalarText == "false" ? "bodies cannot be read" : ""
     }
 
-    private static func members(_ cluster: JSONValue) -> String {
-        let members = cluster.items("members")
+    private static func membersText(_ cluster: JSONValue) -> String {
+        let members = cluster.items(ofMember: "members")
         guard !members.isEmpty else { return "" }
         var rows = [["NODE", "MACHINE", "ADDRESS", "LEASE", "FLIGHTS", ""]]
         for member in members {
-            let lease = min(member.number("lease-ms") ?? 0, 1_000_000)
+            let lease = min(member.integer(ofMember: "lease-ms") ?? 0, 1_000_000)
             rows.append([
-                TerminalText.escaped(member.member("node")?.text ?? ""),
-                TerminalText.escaped(member.member("machine")?.text ?? "-"),
-                TerminalText.escaped(member.member("address")?.text ?? ""),
-                lease > 0 ? milliseconds(lease * 1_000).replacing(".0 ms", with: " ms") : "expired",
-                TerminalText.escaped(member.member("flights")?.text ?? ""),
+                TerminalText.escaped(member.member("node")?.scalarText ?? ""),
+                TerminalText.escaped(member.member("machine")?.scalarText ?? "-"),
+                TerminalText.escaped(member.member("address")?.scalarText ?? ""),
+                lease > 0 ? millisecondsText(lease * 1_000).replacing(".0 ms", with: " ms") : "expired",
+                TerminalText.escaped(member.member("flights")?.scalarText ?? ""),
                 memberNote(on: member),
             ])
         }

@@ -20,8 +20,8 @@ struct CommandError: Error, CustomStringConvertible {
         let status: ExitStatus =
             switch error.code {
             case .refused: .noBroker
-            case .key: .configuration
-            case .invalidRequest: .usage
+            case .key: .configurationError
+            case .invalidRequest: .usageError
             default: .cannotServe
             }
         self.init(status, error.description)
@@ -30,17 +30,17 @@ struct CommandError: Error, CustomStringConvertible {
     var description: String { sentence ?? status.meaning }
 
     /// Whether messages are JSON objects, because standard error is a log of JSON lines.
-    private static let areObjects = Atomic(false)
+    private static let writesJSONObjects = Atomic(false)
 
     /// Makes each later message a JSON object with the member `message`.
-    static func writeObjects() { areObjects.store(true, ordering: .relaxed) }
+    static func enableJSONMessages() { writesJSONObjects.store(true, ordering: .relaxed) }
 
     /// Prints a line to standard error, with control characters escaped.
     static func writeMessage(_ line: String) {
-        guard areObjects.load(ordering: .relaxed) else { return write(TerminalText.escaped("earshot: \(line)")) }
+        guard writesJSONObjects.load(ordering: .relaxed) else { return write(TerminalText.escaped("earshot: \(line)")) }
         var object = JSONLine()
-        object.member("message", line)
-        write(object.finished())
+        object.appendMember("message", line)
+        write(object.finishedLine())
     }
 
     /// Prints lines to standard error, as ``writeMessage(_:)``.
@@ -58,7 +58,7 @@ struct CommandError: Error, CustomStringConvertible {
 
 extension ExitStatus {
     /// Runs `work` and prints the message of its error. Returns its exit status.
-    static func concluding(_ work: () throws -> ExitStatus) -> ExitStatus {
+    static func reportingErrors(_ work: () throws -> ExitStatus) -> ExitStatus {
         do {
             return try work()
         } catch let commandError as CommandError {
@@ -78,15 +78,59 @@ extension ExitStatus {
             return .cannotServe
         } catch {
             CommandError.writeMessage("\(error)")
-            return .other
+            return .generalError
         }
     }
 }
 
 extension ParsableCommand {
     /// Runs the work of a command and exits with its status.
-    func conclude(_ work: () throws -> ExitStatus) throws {
-        let status = ExitStatus.concluding(work)
-        if status != .done { throw ExitCode(status.rawValue) }
+    func runAndExit(_ work: () throws -> ExitStatus) throws {
+        let status = ExitStatus.reportingErrors(work)
+        if status != .success { throw ExitCode(status.rawValue) }
+    }
+}
+
+/// Text of a failed system call for a message: the cause, and the next step for common causes.
+enum SystemCause {
+    /// Next step for a directory at the path of -o.
+    static let directoryStep = "give -d for a directory"
+
+    /// - Parameters:
+    ///   - number: value of errno.
+    ///   - path: path of the failed call; nil for a descriptor without one.
+    ///   - directoryStep: next step if the path is that of a directory.
+    static func text(
+        _ number: Int32, at path: String?, directoryStep: String = SystemCause.directoryStep
+    ) -> String {
+        var text = unsafe String(cString: strerror(number))
+        if number == ENOSPC, let path, let free = freeSpaceText(for: path) { text += " (\(free))" }
+        let step = number == EISDIR ? directoryStep : nextStep(number)
+        return text + (step.map { "; \($0)" } ?? "")
+    }
+
+    /// Next step after a failed call; nil if the cause suggests none.
+    static func nextStep(_ number: Int32) -> String? {
+        switch number {
+        case ENOSPC, EDQUOT: "free disk space, or choose another directory"
+        case EACCES, EPERM, EROFS: "choose a writable path"
+        case ENOENT, ENOTDIR: "create its directory first"
+        case EFBIG: "raise the limit of file sizes (ulimit -f)"
+        case EAGAIN: "raise the limit of processes (ulimit -u)"
+        case EMFILE, ENFILE: "raise the limit of open files (ulimit -n)"
+        default: nil
+        }
+    }
+
+    /// Text about the free space of the file system that holds the directory of `path`; nil if it is unknown.
+    private static func freeSpaceText(for path: String) -> String? {
+        let slash = path.utf8.lastIndex(of: UInt8(ascii: "/"))
+        var status = statvfs()
+        guard unsafe statvfs(ByteText.cString(slash.map { String(path[...$0]) } ?? "."), &status) == 0 else {
+            return nil
+        }
+        // Some file systems have no fixed number of files.
+        if status.f_files > 0, status.f_favail == 0 { return "no inodes free" }
+        return ByteSize.text(Double(status.f_bavail) * Double(status.f_frsize)) + " free"
     }
 }

@@ -4,9 +4,9 @@ internal import EarshotWire
 /// Outcome of one request, as messages and JSON lines show it.
 struct FetchOutcome {
     /// Code for a received body that could not be written.
-    static let writeFailed = "write-failed"
+    static let writeFailedCode = "write-failed"
     /// Code for a body with another hash than expected.
-    static let digestMismatch = "digest-mismatch"
+    static let digestMismatchCode = "digest-mismatch"
 
     /// URL as given.
     let url: String
@@ -22,7 +22,7 @@ struct FetchOutcome {
     var path: String?
 
     /// Reason why the existing file stays: `exists`, `unchanged` or `complete`; nil for a new body.
-    var skipped: String?
+    var skipReason: String?
 
     /// Whether there is the body of an HTTP failure. One above the setting page-bytes is left out.
     var hasErrorPage: Bool { code == "http-status" && response?.sha256 != nil }
@@ -32,14 +32,14 @@ struct FetchOutcome {
 
     /// Message that all or the beginning of the body was stored before, without secrets of the URL. Nil for a body from
     /// a server.
-    var sourceSentence: String? {
+    var storedBodyNotice: String? {
         guard code == nil, let response else { return nil }
         return switch response.source {
         case .cache: "\(URLText.redacted(url)): from the cache, fresh"
         case .revalidated: "\(URLText.redacted(url)): from the cache, revalidated"
         case .resumed where response.resumedBytes > 0:
             "\(URLText.redacted(url)): resumed at \(ByteSize.text(Double(response.resumedBytes)))"
-        case .network, .shared, .node, .resumed: nil
+        case .network, .sharedFlight, .clusterNode, .resumed: nil
         }
     }
 
@@ -53,14 +53,14 @@ struct FetchOutcome {
     /// A detail may hold a next step after a semicolon. It names fields, whose options have other names.
     var cause: String {
         let code = code ?? ""
-        var text = detail ?? FetchOutcome.sentences[code] ?? "failed"
+        var text = detail ?? FetchOutcome.sentencesByCode[code] ?? "failed"
         if code == "http-status", let status { text = "HTTP status \(status)" }
         if text.hasSuffix("."), !text.hasSuffix("..") { text.removeLast() }
-        var step = FetchOutcome.nextSteps[code]
+        var step = FetchOutcome.nextStepsByCode[code]
         if let url = urlWithScheme {
             step = "write \(url)"
-        } else if code != FetchOutcome.workerFailed, let semicolon = text.ranges(of: "; ").last {
-            step = FetchOutcome.options.reduce(String(text[semicolon.upperBound...])) { step, option in
+        } else if code != FetchOutcome.workerFailedCode, let semicolon = text.ranges(of: "; ").last {
+            step = FetchOutcome.optionNamesByField.reduce(String(text[semicolon.upperBound...])) { step, option in
                 step.replacing("give \(option.field)", with: "give \(option.name)")
             }
             text = String(text[..<semicolon.lowerBound])
@@ -71,7 +71,9 @@ struct FetchOutcome {
     /// A URL without a scheme, such as `example.org/a` or `localhost:8080/a`, with one; nil for other URLs. A host with a
     /// port gets `http`.
     private var urlWithScheme: String? {
-        guard code == "malformed-url" || code == "unsupported-scheme", let text = URLText.wire(url) else { return nil }
+        guard code == "malformed-url" || code == "unsupported-scheme", let text = URLText.wireForm(url) else {
+            return nil
+        }
         let authority = text.utf8.prefix { ![UInt8(ascii: "/"), UInt8(ascii: "?"), UInt8(ascii: "#")].contains($0) }
         let hostEnd = authority.lastIndex(of: UInt8(ascii: "]")) ?? authority.startIndex
         guard !authority.isEmpty, !authority.contains(UInt8(ascii: "@")) else { return nil }
@@ -85,35 +87,35 @@ struct FetchOutcome {
 
     /// Writes the members that the JSON lines of all commands share.
     func write(to line: inout JSONLine) {
-        line.member("url", url)
-        line.member("status", status)
-        line.member("code", code)
-        line.member("detail", detail)
-        line.member("path", path)
-        line.member("skipped", skipped)
+        line.appendMember("url", url)
+        line.appendMember("status", status)
+        line.appendMember("code", code)
+        line.appendMember("detail", detail)
+        line.appendMember("path", path)
+        line.appendMember("skipped", skipReason)
         guard let response else {
-            line.member("attempts", attempts)
+            line.appendMember("attempts", attempts)
             return
         }
-        line.member("final", response.url == url ? nil : response.url)
+        line.appendMember("final", response.url == url ? nil : response.url)
         if !response.redirects.isEmpty {
-            line.member("redirects", objects: response.redirects) { json, redirect in
+            line.appendMember("redirects", objects: response.redirects) { json, redirect in
                 json.member("status", redirect.status)
                 if let url = redirect.url { json.member("url", url) }
             }
         }
-        line.member("length", response.length)
-        line.member("sha256", response.sha256)
-        line.member("source", response.source.rawValue)
-        line.member("resumed-bytes", response.resumedBytes > 0 ? response.resumedBytes : nil)
-        line.member("attempts", response.attempts)
-        line.member("queued-ms", response.queuedMilliseconds)
-        line.member("elapsed-ms", response.elapsedMilliseconds)
-        line.member("headers", fields: response.httpFields)
+        line.appendMember("length", response.bodyByteCount)
+        line.appendMember("sha256", response.sha256)
+        line.appendMember("source", response.source.rawValue)
+        line.appendMember("resumed-bytes", response.resumedBytes > 0 ? response.resumedBytes : nil)
+        line.appendMember("attempts", response.attempts)
+        line.appendMember("queued-ms", response.queuedMilliseconds)
+        line.appendMember("elapsed-ms", response.elapsedMilliseconds)
+        line.appendMember("headers", fields: response.httpFields)
     }
 
     /// Texts for codes without a detail.
-    private static let sentences = [
+    private static let sentencesByCode = [
         "connect-refused": "the server refused the connection",
         "connect-failed": "cannot connect to the server",
         "address-refused": "the address policy forbids the address",
@@ -151,16 +153,16 @@ struct FetchOutcome {
         "stopping": "the broker is stopping",
     ]
 
-    private static let workerFailed = "worker-failed"
+    private static let workerFailedCode = "worker-failed"
 
     /// Fields that next steps name, and their options.
-    private static let options = [
+    private static let optionNamesByField = [
         (field: "ca-file", name: "--ca-file"), (field: "client-certificate", name: "--cert"),
         (field: "client-key", name: "--key"),
     ]
 
     /// Next steps for codes that the user can influence.
-    private static let nextSteps = [
+    private static let nextStepsByCode = [
         "digest-mismatch": "check --checksum and the source",
         "connect-refused": "check host and port",
         "address-refused": "see `earshot help set`, address",
@@ -183,7 +185,7 @@ struct FetchOutcome {
 
 extension FetchOutcome {
     /// Code for an invalid option of a list.
-    static let badOption = "bad-option"
+    static let badOptionCode = "bad-option"
 
     // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
     /// Creates a failure that this program detected.
@@ -194,13 +196,13 @@ extension FetchOutcome {
     /// Records that a body which the broker sent could not be stored.
     ///
     /// - Parameter number: `errno` value.
-    mutating func storeFailed(_ number: Int32) {
-        code = FetchOutcome.writeFailed
+    mutating func recordStoreFailure(_ number: Int32) {
+        code = FetchOutcome.writeFailedCode
         detail = "cannot store the body: \(SystemCause.text(number, at: nil))"
     }
 
     /// Creates the failure of text that is no URL.
-    init(malformed url: String) {
+    init(malformedURL url: String) {
         let detail =
             if url.isEmpty {
                 "the URL is empty; give one such as https://example.org/"
@@ -218,17 +220,17 @@ extension FetchOutcome {
         case .failed(let failure):
             self.init(
                 url: url, status: failure.status, code: failure.code, detail: failure.detail,
-                response: failure.response, attempts: failure.attempts)
+                response: failure.errorPageResponse, attempts: failure.attempts)
         }
     }
 }
 
 extension FetchOutcome {
     /// Codes of failures that end a durable request for good.
-    private static let finalCodes: Set = ["removed", "cancelled", "expired", "not-stored"]
+    private static let permanentFailureCodes: Set = ["removed", "cancelled", "expired", "not-stored"]
 
     /// Whether the failure of a durable request stays on disk if the session keeps failures.
-    func staysFailed(_ terminal: Terminal) -> Bool {
-        terminal.isDurable && code.map { !Self.finalCodes.contains($0) } ?? false
+    func isFailureKept(_ terminal: Terminal) -> Bool {
+        terminal.isDurable && code.map { !Self.permanentFailureCodes.contains($0) } ?? false
     }
 }

@@ -28,9 +28,9 @@ final class HeaderOutput {
     /// Writes the head of a response, and nothing for an outcome without one.
     func write(_ outcome: FetchOutcome) throws(CommandError) {
         guard let response = outcome.response, let status = outcome.status else { return }
-        let text = Self.text(status, response.httpFields, isTerminal: target.isTerminal)
+        let text = Self.headText(status, response.httpFields, isTerminal: target.isTerminal)
         do throws(OutputFailure) {
-            try OutputFailure.check(target.output.write(text), target.path, named: name)
+            try OutputFailure.throwIfFailed(target.output.write(text), target.path, named: name)
         } catch {
             throw error.commandError()
         }
@@ -38,7 +38,7 @@ final class HeaderOutput {
 
     /// Returns the lines of a head. A terminal gets the fields with control characters escaped, since the server
     /// chooses them.
-    static func text(_ status: Int, _ fields: [UInt8], isTerminal: Bool) -> [UInt8] {
+    static func headText(_ status: Int, _ fields: [UInt8], isTerminal: Bool) -> [UInt8] {
         var text = Array("HTTP \(status)\n".utf8)
         let newline = UInt8(ascii: "\n")
         if isTerminal {

@@ -9,28 +9,29 @@ struct JSONLine {
     private var members = JSONText(escaping: TerminalText.isControl)
 
     /// Appends a string; nothing for nil.
-    mutating func member(_ name: String, _ value: String?) {
-        if let value { members.member(name, Self.representable(value)) }
+    mutating func appendMember(_ name: String, _ value: String?) {
+        if let value { members.member(name, Self.replacingInvalidUTF8(value)) }
     }
 
     /// Appends a number; nothing for nil.
-    mutating func member(_ name: String, _ value: Int?) {
+    mutating func appendMember(_ name: String, _ value: Int?) {
         if let value { members.member(name, value) }
     }
 
     /// Appends a number as written; nothing for nil.
-    mutating func member(_ name: String, number: String?) {
-        if let number { members.member(name) { $0.value(number: number) } }
+    mutating func appendMember(_ name: String, number: String?) {
+        if let number { members.member(name) { $0.value(literal: number) } }
     }
 
     /// Appends header fields, separated by LF: an object with an array of values for each name in lower case.
-    mutating func member(_ name: String, fields: [UInt8]) {
+    mutating func appendMember(_ name: String, fields: [UInt8]) {
         var places: [String: Int] = [:]
         var groups: [(name: String, values: [String])] = []
         for field in fields.split(separator: UInt8(ascii: "\n")) {
             guard let colon = field.firstIndex(of: UInt8(ascii: ":")) else { continue }
-            let name = Self.representable(ByteText.text(of: Array(field[..<colon])).lowercased())
-            let value = Self.representable(ByteText.text(of: Array(field[(colon + 1)...].drop(while: \.isBlank))))
+            let name = Self.replacingInvalidUTF8(ByteText.text(of: Array(field[..<colon])).lowercased())
+            let value = Self.replacingInvalidUTF8(
+                ByteText.text(of: Array(field[(colon + 1)...].drop(while: \.isBlank))))
             if let place = places[name] {
                 groups[place].values.append(value)
             } else {
@@ -48,16 +49,16 @@ struct JSONLine {
     }
 
     /// Appends an array with an object for each item.
-    mutating func member<Item>(_ name: String, objects items: [Item], _ write: (inout JSONText, Item) -> Void) {
+    mutating func appendMember<Item>(_ name: String, objects items: [Item], _ write: (inout JSONText, Item) -> Void) {
         members.member(name) { $0.array(items) { json, item in json.object { write(&$0, item) } } }
     }
 
     /// Returns the line with its line break.
-    func finished() -> [UInt8] { Array("{".utf8) + members.bytes + Array("}\n".utf8) }
+    func finishedLine() -> [UInt8] { Array("{".utf8) + members.bytes + Array("}\n".utf8) }
 
     /// JSON cannot represent a byte that is not UTF-8.
-    private static func representable(_ text: String) -> String {
-        guard ByteText.isMarked(text) else { return text }
+    private static func replacingInvalidUTF8(_ text: String) -> String {
+        guard ByteText.containsNonUTF8Bytes(text) else { return text }
         return String(
             String.UnicodeScalarView(text.unicodeScalars.map { ByteText.byte(of: $0) == nil ? $0 : "\u{fffd}" }))
     }

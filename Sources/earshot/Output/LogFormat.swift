@@ -37,10 +37,11 @@ enum LogFormat: String, CaseIterable, Sendable {
                 entry.process == "serve"
                 ? "earshot: " : "earshot \(entry.process)[\(entry.processID)]: \(entry.level): "
             return TerminalText.escaped((entry.time.map { $0 + " " } ?? "") + origin + entry.message + fields)
-        case .logfmt: return Self.members(entry).map { "\($0.name)=\(Self.logfmt($0.value))" }.joined(separator: " ")
+        case .logfmt:
+            return Self.members(entry).map { "\($0.name)=\(Self.logfmtValue($0.value))" }.joined(separator: " ")
         case .json:
             return "{"
-                + Self.members(entry).map { "\(Self.quoted($0.name)):\(Self.json($0))" }
+                + Self.members(entry).map { "\(Self.jsonString($0.name)):\(Self.jsonMember($0))" }
                 .joined(separator: ",") + "}"
         }
     }
@@ -63,18 +64,18 @@ enum LogFormat: String, CaseIterable, Sendable {
         "worker",
     ]
 
-    private static func json(_ field: (name: String, value: String)) -> String {
+    private static func jsonMember(_ field: (name: String, value: String)) -> String {
         numericFields.contains(field.name) && Int(field.value).map { String($0) } == field.value
-            ? field.value : quoted(field.value)
+            ? field.value : jsonString(field.value)
     }
 
-    private static func logfmt(_ value: String) -> String {
+    private static func logfmtValue(_ value: String) -> String {
         let isPlain = !value.isEmpty && value.utf8.allSatisfy { (0x21...0x7e).contains($0) && $0 != 0x22 && $0 != 0x3d }
-        return isPlain ? value : quoted(value)
+        return isPlain ? value : jsonString(value)
     }
 
     /// Returns a JSON string, RFC 8259, in ASCII, so that no terminal interprets it.
-    private static func quoted(_ value: String) -> String {
+    private static func jsonString(_ value: String) -> String {
         JSONText.quoted(value) { !(0x20...0x7e).contains($0.value) }
     }
 }

@@ -18,7 +18,7 @@ struct ServiceLog: Sendable {
     init(_ process: String, _ format: LogFormat) {
         self.process = process
         self.format = format
-        isJournal = Self.takesStandardError(Environment.value("JOURNAL_STREAM"))
+        isJournal = Self.isStandardError(Environment.value("JOURNAL_STREAM"))
     }
 
     func write(_ level: Logger.Level, _ message: String, _ fields: [(name: String, value: String)] = []) {
@@ -37,7 +37,7 @@ struct ServiceLog: Sendable {
     }
 
     /// Whether `stream`, the device and inode in JOURNAL_STREAM, is standard error: systemd.exec(5).
-    static func takesStandardError(_ stream: String?) -> Bool {
+    static func isStandardError(_ stream: String?) -> Bool {
         var status = stat()
         guard let stream, unsafe fstat(STDERR_FILENO, &status) == 0 else { return false }
         return stream == "\(status.st_dev):\(status.st_ino)"
@@ -59,6 +59,6 @@ struct ServiceLog: Sendable {
 extension Settings {
     /// Minimum severity of log messages.
     var logLevel: Logger.Level {
-        self[.logLevel].flatMap { Logger.Level(rawValue: SettingName.logLevel.text($0)) } ?? .notice
+        self[.logLevel].flatMap { Logger.Level(rawValue: SettingName.logLevel.valueText($0)) } ?? .notice
     }
 }

@@ -2,55 +2,57 @@ internal import EarshotWire
 
 /// Counters of outcomes, and the exit status that follows from them.
 struct Tally {
-    private(set) var succeeded = 0
-    private(set) var failed = 0
+    private(set) var succeededCount = 0
+    private(set) var failedCount = 0
     /// Sum of the bodies' lengths, at most `Int.max`.
-    private(set) var bytes = 0
+    private(set) var bodyBytes = 0
     /// Number of bodies from the cache, including revalidated ones.
-    private(set) var cached = 0
+    private(set) var cachedCount = 0
     /// Number of bodies from transfers that other requests had started.
-    private(set) var shared = 0
+    private(set) var sharedCount = 0
     /// Number of bodies that begin with bytes of an earlier attempt.
-    private(set) var resumed = 0
-    /// Sum of these bytes, at most `bytes`.
+    private(set) var resumedCount = 0
+    /// Sum of these bytes, at most `bodyBytes`.
     private(set) var resumedBytes = 0
     /// Sum of the other bytes.
-    var newBytes: Int { bytes - resumedBytes }
+    var newBytes: Int { bodyBytes - resumedBytes }
     /// Number of requests without a new body, because the file exists or is unchanged.
-    private(set) var skipped = 0
-    var total: Int { succeeded + failed + skipped }
-    private var causes: Set<ExitStatus> = []
+    private(set) var skippedCount = 0
+    var totalCount: Int { succeededCount + failedCount + skippedCount }
+    private var failureStatuses: Set<ExitStatus> = []
 
-    mutating func count(_ outcome: FetchOutcome) {
+    mutating func countOutcome(_ outcome: FetchOutcome) {
         if let code = outcome.code {
-            failed += 1
-            causes.insert(ExitStatus(code: code))
+            failedCount += 1
+            failureStatuses.insert(ExitStatus(code: code))
         } else {
-            succeeded += 1
-            bytes = Self.sum(bytes, outcome.response?.length ?? 0)
-            if outcome.isCached { cached += 1 }
-            if outcome.response?.source == .shared { shared += 1 }
+            succeededCount += 1
+            bodyBytes = Self.saturatingSum(bodyBytes, outcome.response?.bodyByteCount ?? 0)
+            if outcome.isCached { cachedCount += 1 }
+            if outcome.response?.source == .sharedFlight { sharedCount += 1 }
             if let begun = outcome.response?.resumedBytes, begun > 0 {
-                resumed += 1
-                resumedBytes = Self.sum(resumedBytes, begun)
+                resumedCount += 1
+                resumedBytes = Self.saturatingSum(resumedBytes, begun)
             }
         }
     }
 
-    private static func sum(_ left: Int, _ right: Int) -> Int {
+    private static func saturatingSum(_ left: Int, _ right: Int) -> Int {
         let (sum, isOverflow) = left.addingReportingOverflow(right)
         return isOverflow ? .max : sum
     }
 
     /// Counts requests that succeeded without a body.
-    mutating func countSuccesses(_ count: Int) { succeeded += count }
+    mutating func countSuccesses(_ count: Int) { succeededCount += count }
 
-    mutating func countSkip() { skipped += 1 }
+    mutating func countSkip() { skippedCount += 1 }
 
     /// Success, the common cause of all failures, or a partial failure.
     var status: ExitStatus {
-        if failed == 0 { return .done }
-        guard succeeded == 0, causes.count == 1, let cause = causes.first else { return .someFailed }
+        if failedCount == 0 { return .success }
+        guard succeededCount == 0, failureStatuses.count == 1, let cause = failureStatuses.first else {
+            return .someRequestsFailed
+        }
         return cause
     }
 }

@@ -14,11 +14,11 @@ enum VersionReport {
     private typealias Library = (name: String, version: String?)
 
     static var text: String {
-        table(facts(unsafe String(cString: build_facts())) + protocols + libraries)
+        table(buildFacts(unsafe String(cString: build_facts())) + protocols + libraries)
     }
 
     /// Returns commit and Swift version of a release; "unknown" in other builds.
-    static func facts(_ text: String) -> [(name: String, value: String)] {
+    static func buildFacts(_ text: String) -> [(name: String, value: String)] {
         let lines = text.split(separator: "\n").map { $0.split(separator: " ", maxSplits: 1) }
         return ["commit", "Swift"].map { name in
             let line = lines.first { $0.count == 2 && $0[0] == name }
@@ -41,24 +41,27 @@ enum VersionReport {
 
     /// libcurl also names the libraries that provide its features.
     private static var libraries: [(name: String, value: String)] {
-        let brotli = SharedLibrary("libbrotlidec.so.1")?.number("BrotliDecoderVersion")
+        let brotli = SharedLibrary("libbrotlidec.so.1")?.numberResult(ofFunction: "BrotliDecoderVersion")
         let all: [Library] = [
-            ("libcurl", SharedLibrary("libcurl.so.4")?.text("curl_version").map(withoutName)),
-            ("c-ares", SharedLibrary("libcares.so.2")?.text("ares_version")),
-            ("SQLite", SharedLibrary("libsqlite3.so.0")?.text("sqlite3_libversion")),
-            ("OpenSSL", SharedLibrary("libcrypto.so.3")?.text("OpenSSL_version").map(withoutName)),
-            ("libidn2", SharedLibrary("libidn2.so.0")?.text("idn2_check_version")),
-            ("libpsl", SharedLibrary("libpsl.so.5")?.text("psl_get_version")),
-            ("zlib", SharedLibrary("libz.so.1")?.text("zlibVersion")),
+            ("libcurl", SharedLibrary("libcurl.so.4")?.textResult(ofFunction: "curl_version").map(removingLibraryName)),
+            ("c-ares", SharedLibrary("libcares.so.2")?.textResult(ofFunction: "ares_version")),
+            ("SQLite", SharedLibrary("libsqlite3.so.0")?.textResult(ofFunction: "sqlite3_libversion")),
+            (
+                "OpenSSL",
+                SharedLibrary("libcrypto.so.3")?.textResult(ofFunction: "OpenSSL_version").map(removingLibraryName)
+            ),
+            ("libidn2", SharedLibrary("libidn2.so.0")?.textResult(ofFunction: "idn2_check_version")),
+            ("libpsl", SharedLibrary("libpsl.so.5")?.textResult(ofFunction: "psl_get_version")),
+            ("zlib", SharedLibrary("libz.so.1")?.textResult(ofFunction: "zlibVersion")),
             ("brotli", brotli.map { "\($0 >> 24).\($0 >> 12 & 0xfff).\($0 & 0xfff)" }),
-            ("zstd", SharedLibrary("libzstd.so.1")?.text("ZSTD_versionString")),
-            ("libzmq", SharedLibrary("libzmq.so.5")?.version("zmq_version")),
+            ("zstd", SharedLibrary("libzstd.so.1")?.textResult(ofFunction: "ZSTD_versionString")),
+            ("libzmq", SharedLibrary("libzmq.so.5")?.versionResult(ofFunction: "zmq_version")),
         ]
         return all.map { ($0.name, $0.version ?? "not installed") }
     }
 
     /// Removes the name of the library from the start of its version, as in `libcurl/7.88.1 OpenSSL/3.0.17`.
-    private static func withoutName(_ text: String) -> String {
+    private static func removingLibraryName(_ text: String) -> String {
         text.firstIndex { $0 == "/" || $0 == " " }.map { String(text[text.index(after: $0)...]) } ?? text
     }
 }

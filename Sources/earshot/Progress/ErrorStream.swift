@@ -14,7 +14,7 @@ struct ErrorStream {
     }
 
     /// Columns and rows of the terminal; 80 and 24 for a terminal that does not know them.
-    var size: (columns: Int, rows: Int) {
+    var terminalSize: (columns: Int, rows: Int) {
         var size = winsize()
         guard unsafe ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0 else { return (80, 24) }
         return (size.ws_col > 0 ? Int(size.ws_col) : 80, size.ws_row > 0 ? Int(size.ws_row) : 24)

@@ -9,26 +9,26 @@ final class ProgressView {
     /// Redraw interval of a terminal.
     private static let drawInterval = Duration.milliseconds(200)
     /// Interval between checks without a terminal.
-    private static let checkInterval = Duration.seconds(1)
+    private static let logCheckInterval = Duration.seconds(1)
     /// Time without progress until the broker is asked for the reason, and then the time between two questions.
     /// Longer than the interval of PROGRESS.
-    private static let patience = 2.0
+    private static let stallTimeoutSeconds = 2.0
     /// Time until the first line of a log; each further interval is twice as long.
-    private static let firstLogSeconds = 3.0
+    private static let firstLogDelaySeconds = 3.0
     /// Maximum interval between lines of a log.
-    private static let mostLogSeconds = 60.0
+    private static let maximumLogIntervalSeconds = 60.0
 
     /// Origin of the values that change outside.
     struct Source {
         /// Known URLs, whether more may arrive, and the counters.
-        let state: () -> RunSnapshot
+        let snapshot: () -> RunSnapshot
         /// Pending request with the lowest index; nil if there is none.
         let oldestRequest: () -> RequestID?
         /// Asks the broker for the reason why a request waits.
-        let requestReason: (RequestID) -> Void
+        let requestWaitReason: (RequestID) -> Void
     }
 
-    private struct Running {
+    private struct RunningTransfer {
         let index: Int
         var transfer: RunSnapshot.Transfer
     }
@@ -37,25 +37,25 @@ final class ProgressView {
     private let stream = ErrorStream()
     private let source: Source
     /// Whether a body goes to the same terminal. Then only the reason for a wait is shown, before the first byte.
-    private let isReserved: Bool
-    private let started: LoopTime
-    private var running: [RequestID: Running] = [:]
-    private var rate = TransferRate()
-    private var waiting: String?
+    private let isTerminalUsedByBody: Bool
+    private let startTime: LoopTime
+    private var running: [RequestID: RunningTransfer] = [:]
+    private var transferRate = TransferRate()
+    private var waitReason: String?
     /// Number of finished requests and of bytes at the last change, and its time in seconds since the start.
-    private var lastChange = (done: 0, bytes: 0.0, seconds: 0.0)
-    private var queriedAt = -ProgressView.patience
-    private var nextLog = ProgressView.firstLogSeconds
-    private var logInterval = ProgressView.firstLogSeconds
+    private var lastProgress = (done: 0, bytes: 0.0, seconds: 0.0)
+    private var queriedAt = -ProgressView.stallTimeoutSeconds
+    private var nextLog = ProgressView.firstLogDelaySeconds
+    private var logInterval = ProgressView.firstLogDelaySeconds
     private var timer: TimerID?
     /// Number of lines on the terminal.
     private var shownLines = 0
 
     init(_ loop: EventLoop, isReserved: Bool, _ source: Source) {
         self.loop = loop
-        self.isReserved = isReserved
+        self.isTerminalUsedByBody = isReserved
         self.source = source
-        started = loop.now
+        startTime = loop.now
         schedule()
     }
 
@@ -68,9 +68,9 @@ final class ProgressView {
 
     func progressed(_ progress: Progress, index: Int, url: String) {
         let first = RunSnapshot.Transfer(
-            name: FileNames.name(of: url), received: progress.received, isResumable: progress.isResumable)
-        running[progress.request, default: Running(index: index, transfer: first)].transfer.progressed(
-            progress.received, of: progress.total)
+            name: FileNames.fileName(ofURL: url), received: progress.receivedBytes, isResumable: progress.isResumable)
+        running[progress.request, default: RunningTransfer(index: index, transfer: first)].transfer.progressed(
+            progress.receivedBytes, of: progress.totalBytes)
     }
 
     func ended(_ request: RequestID) {
@@ -78,10 +78,10 @@ final class ProgressView {
     }
 
     /// Handles the broker's answer to `QUERY why`.
-    func answered(_ json: [UInt8]) {
-        let idle = elapsedSeconds - lastChange.seconds
-        guard idle >= Self.patience, let answer = JSONValue(json) else { return }
-        waiting = WaitReason.text(answer, idle: idle).map(TerminalText.escaped)
+    func handleWhyAnswer(_ json: [UInt8]) {
+        let idle = elapsedSeconds - lastProgress.seconds
+        guard idle >= Self.stallTimeoutSeconds, let answer = JSONValue(json) else { return }
+        waitReason = WaitReason.text(answer, idle: idle).map(TerminalText.escaped)
     }
 
     // MARK: Output
@@ -89,7 +89,7 @@ final class ProgressView {
     /// Erases the progress before other output.
     func clear() {
         guard shownLines > 0 else { return }
-        stream.write(erasure)
+        stream.write(eraseSequence)
         shownLines = 0
     }
 
@@ -100,10 +100,10 @@ final class ProgressView {
         timer = nil
     }
 
-    private var elapsedSeconds: Double { loop.now.since(started) / .seconds(1) }
+    private var elapsedSeconds: Double { loop.now.since(startTime) / .seconds(1) }
 
     private func schedule() {
-        let interval = stream.isTerminal ? Self.drawInterval : Self.checkInterval
+        let interval = stream.isTerminal ? Self.drawInterval : Self.logCheckInterval
         timer = loop.setTimer(after: interval) { [unowned self] in
             tick()
             schedule()
@@ -111,49 +111,49 @@ final class ProgressView {
     }
 
     private func tick() {
-        var snapshot = source.state()
+        var snapshot = source.snapshot()
         snapshot.transfers = running.values.sorted { $0.index < $1.index }.map(\.transfer)
-        snapshot.seconds = elapsedSeconds
+        snapshot.elapsedSeconds = elapsedSeconds
         // The rate starts at the first new byte.
-        if snapshot.newBytes == 0 { rate = TransferRate() }
-        rate.add(snapshot.newBytes, at: Int(snapshot.seconds * 1000))
-        snapshot.bytesPerSecond = rate.perSecond
-        if snapshot.done != lastChange.done || snapshot.bytes != lastChange.bytes {
-            lastChange = (snapshot.done, snapshot.bytes, snapshot.seconds)
-            waiting = nil
-        } else if snapshot.seconds - max(lastChange.seconds, queriedAt) >= Self.patience,
+        if snapshot.newBytes == 0 { transferRate = TransferRate() }
+        transferRate.add(snapshot.newBytes, at: Int(snapshot.elapsedSeconds * 1000))
+        snapshot.bytesPerSecond = transferRate.perSecond
+        if snapshot.finishedCount != lastProgress.done || snapshot.transferredBytes != lastProgress.bytes {
+            lastProgress = (snapshot.finishedCount, snapshot.transferredBytes, snapshot.elapsedSeconds)
+            waitReason = nil
+        } else if snapshot.elapsedSeconds - max(lastProgress.seconds, queriedAt) >= Self.stallTimeoutSeconds,
             let oldest = source.oldestRequest()
         {
-            queriedAt = snapshot.seconds
-            source.requestReason(oldest)
+            queriedAt = snapshot.elapsedSeconds
+            source.requestWaitReason(oldest)
         }
-        snapshot.waiting = waiting
+        snapshot.waitReason = waitReason
         if stream.isTerminal { draw(snapshot) } else { log(snapshot) }
     }
 
     private func draw(_ snapshot: RunSnapshot) {
-        guard !isReserved else {
-            guard snapshot.bytes == 0, let waiting else { return clear() }
-            return show([ColumnText.shortened(waiting, to: stream.size.columns - 1)])
+        guard !isTerminalUsedByBody else {
+            guard snapshot.transferredBytes == 0, let waitReason else { return clear() }
+            return show([ColumnText.shortened(waitReason, to: stream.terminalSize.columns - 1)])
         }
-        let size = stream.size
+        let size = stream.terminalSize
         show(ProgressText(columns: size.columns, rows: size.rows, hasColor: stream.hasColor).lines(snapshot))
     }
 
     private func show(_ lines: [String]) {
         guard !lines.isEmpty || shownLines > 0 else { return }
-        stream.write((shownLines > 0 ? erasure : "") + lines.joined(separator: "\n"))
+        stream.write((shownLines > 0 ? eraseSequence : "") + lines.joined(separator: "\n"))
         shownLines = lines.count
     }
 
     /// Moves the cursor to the start of the first line and erases to the end of the screen.
-    private var erasure: String { "\r" + (shownLines > 1 ? "\u{1b}[\(shownLines - 1)A" : "") + "\u{1b}[J" }
+    private var eraseSequence: String { "\r" + (shownLines > 1 ? "\u{1b}[\(shownLines - 1)A" : "") + "\u{1b}[J" }
 
     private func log(_ snapshot: RunSnapshot) {
-        guard snapshot.seconds >= nextLog else { return }
-        logInterval = min(logInterval * 2, Self.mostLogSeconds)
-        nextLog = snapshot.seconds + logInterval
-        CommandError.writeMessage(ProgressText.plain(snapshot))
+        guard snapshot.elapsedSeconds >= nextLog else { return }
+        logInterval = min(logInterval * 2, Self.maximumLogIntervalSeconds)
+        nextLog = snapshot.elapsedSeconds + logInterval
+        CommandError.writeMessage(ProgressText.logLine(snapshot))
     }
 }
 
@@ -162,22 +162,22 @@ struct TransferRate {
     /// Length of the window.
     private static let windowMilliseconds = 5_000
     /// Maximum number of samples: those of the window at the redraw interval, and some more.
-    private static let mostSamples = 32
+    private static let maximumSamples = 32
 
     private struct Sample {
         let milliseconds: Int
-        let value: Double
+        let counterValue: Double
     }
 
     private var samples: [Sample] = []
 
     /// Adds the value of a counter. A value below the previous one, as after a restart of a transfer, starts a new window.
     mutating func add(_ value: Double, at milliseconds: Int) {
-        if let last = samples.last, value < last.value { samples.removeAll(keepingCapacity: true) }
-        samples.append(Sample(milliseconds: milliseconds, value: value))
+        if let last = samples.last, value < last.counterValue { samples.removeAll(keepingCapacity: true) }
+        samples.append(Sample(milliseconds: milliseconds, counterValue: value))
         let start = milliseconds - Self.windowMilliseconds
         let old = samples.dropLast().prefix { $0.milliseconds < start }.count
-        samples.removeFirst(max(old, samples.count - Self.mostSamples))
+        samples.removeFirst(max(old, samples.count - Self.maximumSamples))
     }
 
     /// Increase per second; nil before the second sample.
@@ -185,7 +185,7 @@ struct TransferRate {
         guard let first = samples.first, let last = samples.last, last.milliseconds > first.milliseconds else {
             return nil
         }
-        return (last.value - first.value) * 1000 / Double(last.milliseconds - first.milliseconds)
+        return (last.counterValue - first.counterValue) * 1000 / Double(last.milliseconds - first.milliseconds)
     }
 }
 
@@ -195,30 +195,31 @@ enum WaitReason {
     ///
     /// - Parameter idle: time without any progress.
     static func text(_ answer: JSONValue, idle: Double) -> String? {
-        guard let state = answer.member("state")?.text, state != "unknown" else { return nil }
-        guard let wait = answer.member("waits-for")?.text else {
+        guard let state = answer.member("state")?.scalarText, state != "unknown" else { return nil }
+        guard let wait = answer.member("waits-for")?.scalarText else {
             guard state == "running" else { return nil }
             return "waiting: no data from the server for \(Int(idle)) s"
         }
-        let origin = answer.member("origin")?.text ?? "its origin"
+        let origin = answer.member("origin")?.scalarText ?? "its origin"
         switch wait {
-        case "cool-down": return "waiting\(pause(answer, "cooling-ms")): \(origin) answered 429 or 503"
-        case "retry": return "waiting\(pause(answer, "retry-in-ms")): an attempt failed, and is repeated"
-        case "spacing": return "waiting\(pause(answer, "starts-in-ms")): spacing of transfers from \(origin)"
+        case "cool-down": return "waiting\(remainingTimeText(answer, "cooling-ms")): \(origin) answered 429 or 503"
+        case "retry": return "waiting\(remainingTimeText(answer, "retry-in-ms")): an attempt failed, and is repeated"
+        case "spacing":
+            return "waiting\(remainingTimeText(answer, "starts-in-ms")): spacing of transfers from \(origin)"
         case "origin":
-            guard let running = answer.number("running"),
-                let limit = answer.number("limit")
+            guard let running = answer.integer(ofMember: "running"),
+                let limit = answer.integer(ofMember: "limit")
             else { break }
             guard running < limit else { return "waiting: \(running) of \(limit) transfers from \(origin) run" }
             return "waiting: \(running) of \(limit) transfers run, and the last is reserved for class high"
         default: break
         }
-        return "waiting: " + (answer.member("reason")?.text ?? wait)
+        return "waiting: " + (answer.member("reason")?.scalarText ?? wait)
     }
 
     /// The remaining time in whole seconds, with a leading space; empty if it is unknown.
-    private static func pause(_ answer: JSONValue, _ member: String) -> String {
-        guard let milliseconds = answer.member(member)?.text.flatMap({ Int($0) }) else { return "" }
+    private static func remainingTimeText(_ answer: JSONValue, _ member: String) -> String {
+        guard let milliseconds = answer.member(member)?.scalarText.flatMap({ Int($0) }) else { return "" }
         return " \((max(0, milliseconds) + 999) / 1000) s"
     }
 }

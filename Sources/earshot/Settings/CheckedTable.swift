@@ -4,12 +4,12 @@ internal import TOML
 /// Table of a TOML file with known keys and values of bounded size. Each error names the file and the key.
 struct CheckedTable {
     /// Maximum length of a value in bytes, and maximum number of values in a list.
-    private static let most = (bytes: 4_096, values: 64)
+    private static let limits = (bytes: 4_096, values: 64)
 
     private let table: TOMLTable
     private let path: String
     /// Prefix of the keys in messages: the name of the table and a dot, or empty for the top level.
-    private let prefix: String
+    private let keyPrefix: String
 
     /// - Parameters:
     ///   - name: name of the table; empty for the top level of the file.
@@ -18,7 +18,7 @@ struct CheckedTable {
     init(_ table: TOMLTable, _ name: String = "", of path: String, known: [String]) throws(CommandError) {
         self.table = table
         self.path = path
-        prefix = name.isEmpty ? "" : name + "."
+        keyPrefix = name.isEmpty ? "" : name + "."
         for key in table.keys where !known.contains(key) {
             throw commandError(key, "unknown key; use \(known.joined(separator: ", "))")
         }
@@ -29,7 +29,7 @@ struct CheckedTable {
     /// - Parameter form: description of the possible values, which follows `must be`.
     func text(_ key: String, _ form: String, where isValid: (String) -> Bool) throws(CommandError) -> String? {
         guard let value = table[key] else { return nil }
-        guard let text = value.string, (1...Self.most.bytes).contains(text.utf8.count), isValid(text) else {
+        guard let text = value.string, (1...Self.limits.bytes).contains(text.utf8.count), isValid(text) else {
             throw commandError(key, "must be \(form)")
         }
         return text
@@ -39,7 +39,7 @@ struct CheckedTable {
     func list(_ key: String, _ form: String, where isValid: (String) -> Bool) throws(CommandError) -> [String]? {
         guard let value = table[key] else { return nil }
         let texts = value.array.map { array in array.map { $0.string ?? "" } } ?? []
-        guard (1...Self.most.values).contains(texts.count), texts.allSatisfy(isValid) else {
+        guard (1...Self.limits.values).contains(texts.count), texts.allSatisfy(isValid) else {
             throw commandError(key, "must be a list of \(form)")
         }
         return texts
@@ -57,45 +57,45 @@ struct CheckedTable {
     /// Returns the table of a key.
     ///
     /// - Throws: `CommandError` for a missing table.
-    func inner(_ key: String, known: [String]) throws(CommandError) -> CheckedTable {
+    func subtable(_ key: String, known: [String]) throws(CommandError) -> CheckedTable {
         guard let inner = table[key]?.table else { throw commandError(key, "is missing; add the table [\(key)]") }
         return try CheckedTable(inner, key, of: path, known: known)
     }
 
     /// Returns an error about a key.
     func commandError(_ key: String, _ sentence: String) -> CommandError {
-        TOMLFile.commandError(path, "\(prefix)\(key): \(sentence)")
+        TOMLFile.commandError(path, "\(keyPrefix)\(key): \(sentence)")
     }
 }
 
 /// Reading of a TOML file, of settings or keys.
 enum TOMLFile {
     /// Maximum size of a file, in bytes. A file with a thousand rules has a tenth of it, one with a thousand keys a fifth.
-    private static let mostBytes = 1 << 20
+    private static let maximumFileBytes = 1 << 20
 
     /// Returns the table of a file; nil if it does not exist.
     ///
     /// - Throws: `CommandError` that names the file, and the line unless the file cannot be read.
     static func table(_ path: String) throws(CommandError) -> TOMLTable? {
-        guard let bytes = try bytes(path) else { return nil }
+        guard let bytes = try readBytes(path) else { return nil }
         do {
-            return try TOMLReader.table(bytes)
+            return try TOMLReader.parse(bytes)
         } catch {
-            throw commandError(path, "line \(error.line): \(error.sentence)")
+            throw commandError(path, "line \(error.line): \(error.message)")
         }
     }
 
     /// Returns an error of the configuration that names the file.
     static func commandError(_ path: String, _ sentence: String) -> CommandError {
-        CommandError(.configuration, "\(path): \(sentence)")
+        CommandError(.configurationError, "\(path): \(sentence)")
     }
 
-    private static func bytes(_ path: String) throws(CommandError) -> [UInt8]? {
+    private static func readBytes(_ path: String) throws(CommandError) -> [UInt8]? {
         do {
-            return try InputFile.contents(of: path, atMost: mostBytes)
+            return try InputFile.contents(of: path, atMost: maximumFileBytes)
         } catch {
-            if case .system(ENOENT) = error { return nil }
-            if case .system(ENOTDIR) = error { return nil }
+            if case .systemError(ENOENT) = error { return nil }
+            if case .systemError(ENOTDIR) = error { return nil }
             throw commandError(path, error.description)
         }
     }

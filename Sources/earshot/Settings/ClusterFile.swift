@@ -13,16 +13,18 @@ internal import ZeroMQ
 /// secrets: see ``SecretFile``.
 struct ClusterFile: Equatable {
     /// Minimum length of the secret in characters: shorter ones can be guessed.
-    static let leastSecret = 32
+    static let minimumSecretLength = 32
     /// Maximum number of connections of all other nodes. A node has one, and three more while it reads large bodies.
-    private static let mostConnections = ClientKey.connectionRange.upperBound
-    private static let keys = ["name", "secret", "node", "listen", "members", "public-key", "secret-key", "engine"]
-    private static let engineKeys = [
+    private static let maximumConnections = ClientKey.maximumConnectionsRange.upperBound
+    private static let knownKeys = [
+        "name", "secret", "node", "listen", "members", "public-key", "secret-key", "engine",
+    ]
+    private static let knownEngineKeys = [
         "servers", "sentinels", "primary", "user", "password", "sentinel-user", "sentinel-password",
     ]
-    private static let advice = "create the file with `earshot cluster new`"
+    private static let creationAdvice = "create the file with `earshot cluster new`"
 
-    /// Name of the cluster, see `EngineOptions.isCluster`.
+    /// Name of the cluster, see `EngineOptions.isClusterName`.
     var name: String
     /// Secret by which flights and origins get their keys in the engine.
     var secret: String
@@ -46,9 +48,10 @@ struct ClusterFile: Equatable {
     ///
     /// - Throws: `CommandError` if the host name of the node does not resolve.
     func membership() throws(CommandError) -> ClusterMembership {
-        let place = NodeEndpoint.address(try node.address())
-        var membership = ClusterMembership(engine: engineOptions(place), place: "\(place)", members: members)
-        membership.version = VersionReport.build
+        let place = NodeEndpoint.address(try node.resolvedAddress())
+        var membership = ClusterMembership(
+            engine: engineOptions(place), gatewayAddress: "\(place)", memberCount: members)
+        membership.programVersion = VersionReport.build
         return membership
     }
 
@@ -56,7 +59,7 @@ struct ClusterFile: Equatable {
     func engineOptions(_ place: NodeEndpoint) -> EngineOptions {
         var options = EngineOptions(
             place: engine, cluster: name, keys: ClusterKeys(secret: Array(secret.utf8)), publicKey: publicKey,
-            description: "\(Self.machine) \(place)")
+            description: "\(Self.machineName) \(place)")
         options.login = login
         options.sentinelLogin = sentinelLogin
         return options
@@ -67,7 +70,7 @@ struct ClusterFile: Equatable {
     /// - Throws: `CommandError` if the host name of the node does not resolve.
     func listener() throws(CommandError) -> GatewayAddress {
         if let listen { return listen }
-        return try node.address()
+        return try node.resolvedAddress()
     }
 
     /// Keys of that gateway, which permits the key of the cluster alone.
@@ -75,7 +78,7 @@ struct ClusterFile: Equatable {
     /// - Throws: `CommandError` if the keys are no pair.
     func gatewayKeys(_ path: String) throws(CommandError) -> GatewayKeys {
         let pair: CurveKeyPair
-        do { pair = try CurveKeyPair.of(secretKey) } catch {
+        do { pair = try CurveKeyPair.make(fromSecretKey: secretKey) } catch {
             throw CommandError(.cannotServe, "cannot use keys of CURVE: \(error)")
         }
         guard pair.publicKey == publicKey else {
@@ -83,14 +86,14 @@ struct ClusterFile: Equatable {
                 path, "public-key does not belong to secret-key; copy both from the file of another node")
         }
         guard let name = KeyName(cluster: name) else {
-            throw TOMLFile.commandError(path, "name: must be \(Self.nameForm)")
+            throw TOMLFile.commandError(path, "name: must be \(Self.nameFormat)")
         }
-        let nodes = ClientKey(name: name, publicKey: publicKey, role: .node, connections: Self.mostConnections)
+        let nodes = ClientKey(name: name, publicKey: publicKey, role: .node, connections: Self.maximumConnections)
         return GatewayKeys(secretKey: secretKey, clients: [nodes])
     }
 
     /// Name of the machine, for operators.
-    private static var machine: String {
+    private static var machineName: String {
         var name = utsname()
         guard unsafe uname(&name) == 0 else { return "-" }
         return unsafe withUnsafeBytes(of: &name.nodename) { bytes in
@@ -101,11 +104,11 @@ struct ClusterFile: Equatable {
     // MARK: Reading
 
     static let memberRange = 1...1_024
-    static let nameForm = "1 to 32 letters, digits and hyphens"
-    private static let keyForm = "a key of 40 characters; copy it from the file of another node"
-    static let nodeForm = "the address and port at which other nodes reach this one, such as 10.0.0.1:5767"
-    private static let listenForm = "a numeric address and port, such as 0.0.0.0:5767"
-    static let engineForm = "addresses with ports, such as 10.0.0.1:6379, or of unix:PATH"
+    static let nameFormat = "1 to 32 letters, digits and hyphens"
+    private static let keyFormat = "a key of 40 characters; copy it from the file of another node"
+    static let nodeFormat = "the address and port at which other nodes reach this one, such as 10.0.0.1:5767"
+    private static let listenFormat = "a numeric address and port, such as 0.0.0.0:5767"
+    static let engineFormat = "addresses with ports, such as 10.0.0.1:6379, or of unix:PATH"
 
     /// Reads a file.
     ///
@@ -113,25 +116,26 @@ struct ClusterFile: Equatable {
     init(_ path: String) throws(CommandError) {
         try SecretFile.checkAccess(path, content: "secrets of the cluster", mayBeOfGroup: true)
         guard let content = try TOMLFile.table(path) else {
-            throw TOMLFile.commandError(path, "there is no such file; \(Self.advice), or copy that of another node")
+            throw TOMLFile.commandError(
+                path, "there is no such file; \(Self.creationAdvice), or copy that of another node")
         }
-        let table = try CheckedTable(content, of: path, known: Self.keys)
-        name = try Self.requiredText(table, "name", Self.nameForm, where: EngineOptions.isCluster)
+        let table = try CheckedTable(content, of: path, known: Self.knownKeys)
+        name = try Self.requiredText(table, "name", Self.nameFormat, where: EngineOptions.isClusterName)
         secret = try Self.requiredText(
-            table, "secret", "a text of at least \(Self.leastSecret) characters, the same on all nodes"
-        ) { $0.utf8.count >= Self.leastSecret }
-        let text = try Self.requiredText(table, "node", Self.nodeForm) { NodeEndpoint($0) != nil }
-        guard let node = NodeEndpoint(text) else { throw table.commandError("node", "must be \(Self.nodeForm)") }
+            table, "secret", "a text of at least \(Self.minimumSecretLength) characters, the same on all nodes"
+        ) { $0.utf8.count >= Self.minimumSecretLength }
+        let text = try Self.requiredText(table, "node", Self.nodeFormat) { NodeEndpoint($0) != nil }
+        guard let node = NodeEndpoint(text) else { throw table.commandError("node", "must be \(Self.nodeFormat)") }
         self.node = node
-        let address = NodeEndpoint.numeric
-        listen = try table.text("listen", Self.listenForm) { address($0) != nil }.flatMap(address)
+        let address = NodeEndpoint.parseNumericAddress
+        listen = try table.text("listen", Self.listenFormat) { address($0) != nil }.flatMap(address)
         members = try table.number("members", in: Self.memberRange) ?? 1
-        publicKey = try Self.requiredText(table, "public-key", Self.keyForm, where: CurveClient.isKey)
-        secretKey = try Self.requiredText(table, "secret-key", Self.keyForm, where: CurveClient.isKey)
-        let engine = try table.inner("engine", known: Self.engineKeys)
-        self.engine = try Self.engine(engine)
-        login = try Self.login(engine, "user", "password")
-        sentinelLogin = try Self.login(engine, "sentinel-user", "sentinel-password")
+        publicKey = try Self.requiredText(table, "public-key", Self.keyFormat, where: CurveClient.isKey)
+        secretKey = try Self.requiredText(table, "secret-key", Self.keyFormat, where: CurveClient.isKey)
+        let engine = try table.subtable("engine", known: Self.knownEngineKeys)
+        self.engine = try Self.readEngine(engine)
+        login = try Self.readLogin(engine, "user", "password")
+        sentinelLogin = try Self.readLogin(engine, "sentinel-user", "sentinel-password")
         if case .servers = self.engine, sentinelLogin != nil {
             throw engine.commandError("sentinel-password", "needs sentinels; remove the line")
         }
@@ -146,12 +150,12 @@ struct ClusterFile: Equatable {
         return text
     }
 
-    private static func engine(_ table: CheckedTable) throws(CommandError) -> EngineOptions.EngineLocation {
+    private static func readEngine(_ table: CheckedTable) throws(CommandError) -> EngineOptions.EngineLocation {
         let isAddress = { (text: String) in EngineAddress(text) != nil }
-        let servers = try table.list("servers", engineForm, where: isAddress)?.compactMap { EngineAddress($0) }
-        let sentinels = try table.list("sentinels", engineForm, where: isAddress)?.compactMap { EngineAddress($0) }
+        let servers = try table.list("servers", engineFormat, where: isAddress)?.compactMap { EngineAddress($0) }
+        let sentinels = try table.list("sentinels", engineFormat, where: isAddress)?.compactMap { EngineAddress($0) }
         let primary = try table.text("primary", "the name under which the sentinels watch the primary") { text in
-            isPrimary(text)
+            isPrimaryName(text)
         }
         switch (servers, sentinels, primary) {
         case (let servers?, nil, nil): return .servers(servers)
@@ -164,9 +168,9 @@ struct ClusterFile: Equatable {
     }
 
     /// Whether a text can be the name of a primary.
-    static func isPrimary(_ text: String) -> Bool { text.utf8.allSatisfy { (0x21...0x7e).contains($0) } }
+    static func isPrimaryName(_ text: String) -> Bool { text.utf8.allSatisfy { (0x21...0x7e).contains($0) } }
 
-    private static func login(
+    private static func readLogin(
         _ table: CheckedTable, _ userKey: String, _ passwordKey: String
     ) throws(CommandError) -> EngineOptions.Login? {
         let user = try table.text(userKey, "the name of a user of the engine") { _ in true }
@@ -182,7 +186,7 @@ struct ClusterFile: Equatable {
 extension ClusterFile {
     /// Number of random bytes of a secret.
     private static let secretBytes = 32
-    private static let head = """
+    private static let fileHeader = """
         # Cluster of Earshot buses: earshot-cluster(1). Keep this file secret.
         # Each node has a copy in which `node` is its own address.
 
@@ -190,13 +194,13 @@ extension ClusterFile {
 
     /// Creates a cluster with a new secret and new keys.
     ///
-    /// - Parameter name: see `EngineOptions.isCluster`.
+    /// - Parameter name: see `EngineOptions.isClusterName`.
     /// - Throws: `CommandError` if libzmq cannot create keys.
     init(
         new name: String, node: NodeEndpoint, members: Int, engine: EngineOptions.EngineLocation,
         login: EngineOptions.Login?
     ) throws(CommandError) {
-        let pair = try KeyFile.newPair()
+        let pair = try KeyFile.makeKeyPair()
         self.name = name
         secret = Hex.encode(Secret.randomBytes(Self.secretBytes))
         self.node = node
@@ -209,37 +213,37 @@ extension ClusterFile {
 
     /// The content of the file.
     var text: String {
-        var text = Self.head
-        func add(_ key: String, _ value: String?) {
-            if let value { text += "\(key) = \(Self.quoted(value))\n" }
+        var text = Self.fileHeader
+        func appendKey(_ key: String, _ value: String?) {
+            if let value { text += "\(key) = \(Self.tomlString(value))\n" }
         }
-        add("name", name)
-        add("secret", secret)
-        add("node", "\(node)")
-        add("listen", listen.map { "\(NodeEndpoint.address($0))" })
+        appendKey("name", name)
+        appendKey("secret", secret)
+        appendKey("node", "\(node)")
+        appendKey("listen", listen.map { "\(NodeEndpoint.address($0))" })
         text += "members = \(members)\n"
-        add("public-key", publicKey)
-        add("secret-key", secretKey)
+        appendKey("public-key", publicKey)
+        appendKey("secret-key", secretKey)
         text += "\n[engine]\n"
         switch engine {
-        case .servers(let servers): text += "servers = \(Self.list(servers))\n"
+        case .servers(let servers): text += "servers = \(Self.tomlArray(servers))\n"
         case .sentinels(let sentinels, let primary):
-            text += "sentinels = \(Self.list(sentinels))\n"
-            add("primary", primary)
+            text += "sentinels = \(Self.tomlArray(sentinels))\n"
+            appendKey("primary", primary)
         }
-        add("user", login?.user)
-        add("password", login?.password)
-        add("sentinel-user", sentinelLogin?.user)
-        add("sentinel-password", sentinelLogin?.password)
+        appendKey("user", login?.user)
+        appendKey("password", login?.password)
+        appendKey("sentinel-user", sentinelLogin?.user)
+        appendKey("sentinel-password", sentinelLogin?.password)
         return text
     }
 
-    private static func list(_ addresses: [EngineAddress]) -> String {
-        "[" + addresses.map { quoted($0.description) }.joined(separator: ", ") + "]"
+    private static func tomlArray(_ addresses: [EngineAddress]) -> String {
+        "[" + addresses.map { tomlString($0.description) }.joined(separator: ", ") + "]"
     }
 
     /// Returns a basic string of TOML, whose escapes include those of JSON.
-    private static func quoted(_ text: String) -> String {
+    private static func tomlString(_ text: String) -> String {
         JSONText.quoted(text) { $0.value < 0x20 || $0.value == 0x7f }
     }
 }

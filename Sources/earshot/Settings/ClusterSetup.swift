@@ -41,14 +41,15 @@ struct ClusterSetup {
         var file = cluster
         file.node = node
         return (redis?.files(for: node) ?? []) + [
-            ("cluster.toml", file.text), ("shared.toml", settings(node)), ("keys.toml", keys.text),
-            ("unit.conf", Self.unit), ("install.sh", script(node)), ("README.txt", guide(node)),
+            ("cluster.toml", file.text), ("shared.toml", settingsText(node)), ("keys.toml", keys.text),
+            ("unit.conf", Self.unitDropIn), ("install.sh", installScript(node)),
+            ("README.txt", installationGuide(node)),
         ]
     }
 
     // MARK: The bus
 
-    private func settings(_ node: NodeEndpoint) -> String {
+    private func settingsText(_ node: NodeEndpoint) -> String {
         """
         # Settings of the bus on this machine, a node of the cluster \(cluster.name): earshot.toml(5).
         cluster = "cluster.toml"
@@ -56,14 +57,14 @@ struct ClusterSetup {
         share-between-users = "on"
         # Users of this machine that may use the bus, such as ["www-data", "@staff"].
         users = []
-        # Addresses for programs on other machines, such as ["tcp://\(node.with(port: GatewayAddress.usualPort))"].
+        # Addresses for programs on other machines, such as ["tcp://\(node.replacing(port: GatewayAddress.defaultPort))"].
         listen = []
 
         """
     }
 
     /// Addition to the units of the machine: they listen at an address that the network must have.
-    private static let unit = """
+    private static let unitDropIn = """
         [Unit]
         After=network-online.target
         Wants=network-online.target
@@ -82,7 +83,7 @@ struct ClusterSetup {
     }
 
     /// Script that installs the files. It keeps each file that it replaces, with the ending `.~1~`.
-    private func script(_ node: NodeEndpoint) -> String {
+    private func installScript(_ node: NodeEndpoint) -> String {
         var text = """
             #!/bin/sh
             # Makes this machine the node \(node) of the cluster \(cluster.name). Run as root.
@@ -116,12 +117,12 @@ struct ClusterSetup {
     }
 
     /// Commands for a machine.
-    func commands(_ node: NodeEndpoint) -> [String] {
+    func installCommands(_ node: NodeEndpoint) -> [String] {
         let packages = (hasRedis(node) ? Self.redisPackages : []) + Self.packages
         return ["apt install \(packages.joined(separator: " "))", "sh install.sh"]
     }
 
-    private func guide(_ node: NodeEndpoint) -> String {
+    private func installationGuide(_ node: NodeEndpoint) -> String {
         let others = nodes.filter { $0 != node }.map(\.host).joined(separator: ", ")
         let all = nodes.map(\.host).joined(separator: ", ")
         var text = """
@@ -129,7 +130,7 @@ struct ClusterSetup {
 
             Commands on this machine, as root, after the installation of Earshot's package:
 
-              \(commands(node).joined(separator: "\n  "))
+              \(installCommands(node).joined(separator: "\n  "))
 
             When all nodes run, on one of them:
 
@@ -145,7 +146,7 @@ struct ClusterSetup {
             if hasSentinels { text += "  \(RedisSetup.sentinelPort)  for all nodes: \(all)\n" }
         }
         text += """
-              \(GatewayAddress.usualPort)   for programs on other machines, if shared.toml has their addresses in `listen`
+              \(GatewayAddress.defaultPort)   for programs on other machines, if shared.toml has their addresses in `listen`
 
             """
         if let redis, hasRedis(node) {

@@ -2,14 +2,14 @@ internal import EarshotLoop
 
 /// Address of the HTTP door, in the form of the settings `http` and `http-api`.
 enum DoorAddress {
-    static let usualPort = 5_768
+    static let defaultPort = 5_768
 
     /// Returns whether other machines can reach a listener. The door knows the users of this machine only, so others need a token.
     static func isRemote(_ listener: String) -> Bool {
         guard let colon = listener.lastIndex(of: ":"), !listener.hasPrefix("/") else { return false }
         return switch TCPSocket.Address(urlHost: listener[..<colon]) {
-        case .four(let bytes)?: bytes[0] != 127
-        case .six(let bytes, _)?: !bytes.dropLast().allSatisfy { $0 == 0 } || bytes[15] != 1
+        case .ipv4(let bytes)?: bytes[0] != 127
+        case .ipv6(let bytes, _)?: !bytes.dropLast().allSatisfy { $0 == 0 } || bytes[15] != 1
         case nil: false
         }
     }

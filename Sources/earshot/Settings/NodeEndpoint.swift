@@ -13,24 +13,24 @@ enum NodeEndpoint: Hashable, CustomStringConvertible {
     /// interfaces is none, because other nodes connect to it, and neither is one with a zone, which has a meaning on its
     /// own machine only.
     init?(_ text: String) {
-        if let address = Self.numeric(text) {
+        if let address = Self.parseNumericAddress(text) {
             switch address.address {
-            case .four(let bytes), .six(let bytes, zone: ""):
+            case .ipv4(let bytes), .ipv6(let bytes, zone: ""):
                 guard !bytes.allSatisfy({ $0 == 0 }) else { return nil }
-            case .six: return nil
+            case .ipv6: return nil
             }
             self = .address(address)
             return
         }
         let parts = text.split(separator: ":", omittingEmptySubsequences: false)
-        guard parts.count == 2, let name = HostName(String(parts[0])), let port: UInt16 = Decimal.number(parts[1]),
+        guard parts.count == 2, let name = HostName(String(parts[0])), let port: UInt16 = Decimal.parse(parts[1]),
             port > 0
         else { return nil }
         self = .name(name, port: port)
     }
 
     /// Parses `ADDRESS:PORT` with a numeric address, in brackets for IPv6; nil for any other text.
-    static func numeric(_ text: String) -> GatewayAddress? {
+    static func parseNumericAddress(_ text: String) -> GatewayAddress? {
         // A text without a port would get the usual one.
         guard GatewayAddress("tcp://\(text):1") == nil, let address = GatewayAddress("tcp://\(text)"), address.port > 0
         else { return nil }
@@ -63,7 +63,7 @@ enum NodeEndpoint: Hashable, CustomStringConvertible {
     var isName: Bool { if case .name = self { true } else { false } }
 
     /// The same host with another port.
-    func with(port: UInt16) -> NodeEndpoint {
+    func replacing(port: UInt16) -> NodeEndpoint {
         switch self {
         case .address(let address): .address(GatewayAddress(address.address, port: port))
         case .name(let name, _): .name(name, port: port)
@@ -76,7 +76,7 @@ enum NodeEndpoint: Hashable, CustomStringConvertible {
     /// Returns the address, of a name the first one that the resolver gives.
     ///
     /// - Throws: `CommandError` if a name does not resolve. It may do so later, so a service starts again.
-    func address(
+    func resolvedAddress(
         by resolve: Resolver = { (name) throws(HostName.Failure) in try name.addresses() }
     ) throws(CommandError) -> GatewayAddress {
         switch self {

@@ -5,7 +5,7 @@ internal import LibCrypto
 /// random password for each user.
 struct RedisSetup {
     /// Number of machines with servers: one primary, and two replicas of which sentinels promote one.
-    private static let servers = 3
+    private static let serverCount = 3
     static let port: UInt16 = 6_379
     static let sentinelPort: UInt16 = 26_379
     /// User of nodes, at servers and at sentinels.
@@ -17,29 +17,29 @@ struct RedisSetup {
     let cluster: String
     /// Hosts of the servers. The first one begins as the primary.
     let hosts: [NodeEndpoint]
-    private let nodePassword = Self.password()
-    private let nodePasswordOfSentinels = Self.password()
-    private let replicaPassword = Self.password()
-    private let sentinelPassword = Self.password()
-    private let otherSentinelPassword = Self.password()
+    private let nodePassword = Self.randomPassword()
+    private let nodePasswordOfSentinels = Self.randomPassword()
+    private let replicaPassword = Self.randomPassword()
+    private let sentinelPassword = Self.randomPassword()
+    private let sentinelPeerPassword = Self.randomPassword()
     /// Password of the user `admin`, which has all permissions at servers and sentinels.
-    let adminPassword = Self.password()
+    let adminPassword = Self.randomPassword()
 
     /// - Parameter nodes: one node, or at least three.
     init(cluster: String, nodes: [NodeEndpoint]) {
         self.cluster = cluster
-        hosts = Array(nodes.prefix(nodes.count < Self.servers ? 1 : Self.servers))
+        hosts = Array(nodes.prefix(nodes.count < Self.serverCount ? 1 : Self.serverCount))
     }
 
-    private static func password() -> String { Hex.encode(Secret.randomBytes(passwordBytes)) }
+    private static func randomPassword() -> String { Hex.encode(Secret.randomBytes(passwordBytes)) }
 
     private var hasSentinels: Bool { hosts.count > 1 }
 
     // MARK: For the nodes
 
-    var place: EngineOptions.EngineLocation {
+    var engineLocation: EngineOptions.EngineLocation {
         func addresses(_ port: UInt16) -> [EngineAddress] {
-            hosts.compactMap { EngineAddress("\($0.with(port: port))") }
+            hosts.compactMap { EngineAddress("\($0.replacing(port: port))") }
         }
         return hasSentinels
             ? .sentinels(addresses(Self.sentinelPort), primary: cluster) : .servers(addresses(Self.port))
@@ -56,14 +56,14 @@ struct RedisSetup {
     /// Returns the names and contents of the files for a host; empty for one without a server.
     func files(for host: NodeEndpoint) -> [(name: String, text: String)] {
         guard hosts.contains(host) else { return [] }
-        let files = [("redis.conf", server(host)), ("users.acl", users)]
-        return hasSentinels ? files + [("sentinel.conf", sentinel(host))] : files
+        let files = [("redis.conf", serverConfiguration(host)), ("users.acl", userRules)]
+        return hasSentinels ? files + [("sentinel.conf", sentinelConfiguration(host))] : files
     }
 
-    private func server(_ host: NodeEndpoint) -> String {
+    private func serverConfiguration(_ host: NodeEndpoint) -> String {
         var text = """
             # redis-server of the cluster \(cluster). Keep this file secret.
-            bind \(Self.interfaces(host))
+            bind \(Self.listenInterfaces(host))
             port \(Self.port)
             protected-mode no
             pidfile /run/redis/redis-server.pid
@@ -93,26 +93,26 @@ struct RedisSetup {
         return text
     }
 
-    private var users: String {
+    private var userRules: String {
         var text = """
             user default off
-            user admin on \(Self.digest(adminPassword)) ~* &* +@all
-            user \(Self.node) on \(Self.digest(nodePassword)) \(EngineRules.node(of: cluster))
+            user admin on \(Self.passwordDigest(adminPassword)) ~* &* +@all
+            user \(Self.node) on \(Self.passwordDigest(nodePassword)) \(EngineRules.nodeRules(cluster: cluster))
 
             """
         guard hasSentinels else { return text }
         text += """
-            user replica on \(Self.digest(replicaPassword)) \(EngineRules.replica)
-            user sentinel on \(Self.digest(sentinelPassword)) \(EngineRules.sentinel)
+            user replica on \(Self.passwordDigest(replicaPassword)) \(EngineRules.replicaRules)
+            user sentinel on \(Self.passwordDigest(sentinelPassword)) \(EngineRules.sentinelRules)
 
             """
         return text
     }
 
-    private func sentinel(_ host: NodeEndpoint) -> String {
+    private func sentinelConfiguration(_ host: NodeEndpoint) -> String {
         var text = """
             # redis-sentinel of the cluster \(cluster). Keep this file secret. The sentinel writes it again.
-            bind \(Self.interfaces(host))
+            bind \(Self.listenInterfaces(host))
             port \(Self.sentinelPort)
             protected-mode no
             pidfile /run/sentinel/redis-sentinel.pid
@@ -120,11 +120,11 @@ struct RedisSetup {
             dir /var/lib/redis
             # Without passwords a stranger could make himself the primary, and would get the passwords of the nodes.
             user default off
-            user admin on \(Self.digest(adminPassword)) ~* &* +@all
-            user \(Self.node) on \(Self.digest(nodePasswordOfSentinels)) \(EngineRules.nodeOfSentinels)
-            user sentinel on \(Self.digest(otherSentinelPassword)) \(EngineRules.otherSentinel)
+            user admin on \(Self.passwordDigest(adminPassword)) ~* &* +@all
+            user \(Self.node) on \(Self.passwordDigest(nodePasswordOfSentinels)) \(EngineRules.nodeRulesAtSentinels)
+            user sentinel on \(Self.passwordDigest(sentinelPeerPassword)) \(EngineRules.sentinelRulesAtSentinels)
             sentinel sentinel-user sentinel
-            sentinel sentinel-pass \(otherSentinelPassword)
+            sentinel sentinel-pass \(sentinelPeerPassword)
 
             """
         if hosts.contains(where: \.isName) {
@@ -144,10 +144,10 @@ struct RedisSetup {
     }
 
     /// Interfaces to listen at. A name may be that of a loopback address on its own machine.
-    private static func interfaces(_ host: NodeEndpoint) -> String { host.isName ? "* -::*" : host.host }
+    private static func listenInterfaces(_ host: NodeEndpoint) -> String { host.isName ? "* -::*" : host.host }
 
     /// Password in a rule: only its SHA-256.
-    private static func digest(_ password: String) -> String {
+    private static func passwordDigest(_ password: String) -> String {
         "#" + SHA256.digest(of: Array(password.utf8).span).hex
     }
 }

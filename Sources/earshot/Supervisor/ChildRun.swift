@@ -24,34 +24,39 @@ enum ChildRun {
             switch self {
             case .broker(let options, _):
                 let logger = LineLog.logger("broker", logLevel, logFormat)
-                return try BrokerProcess(options: options, logger: logger).run() == 0 ? .done : .other
+                return try BrokerProcess(options: options, logger: logger).run() == 0 ? .success : .generalError
             case .worker(let options):
                 try WorkerProcess.run(options, logger: LineLog.logger("worker", logLevel, logFormat))
-                return .done
+                return .success
             case .gateway(let options, let source):
                 let logger = LineLog.logger(source.label, logLevel, logFormat)
-                return try GatewayProcess(options: options, logger: logger).run() == 0 ? .done : .other
+                return try GatewayProcess(options: options, logger: logger).run() == 0 ? .success : .generalError
             case .puller(let options, _):
                 try WorkerProcess.run(options, logger: LineLog.logger("puller", logLevel, logFormat))
-                return .done
-            case .door: throw CommandError(.other, "the HTTP door is a program of its own")
+                return .success
+            case .door: throw CommandError(.generalError, "the HTTP door is a program of its own")
             }
         } catch let error as BrokerError {
-            throw CommandError(error.isPermanent ? .configuration : .cannotServe, error.description)
+            throw CommandError(error.isPermanent ? .configurationError : .cannotServe, error.description)
         } catch let error as WorkerUnfit {
-            throw CommandError(error.isConfiguration ? .configuration : .cannotServe, "cannot start a worker: \(error)")
+            throw CommandError(
+                error.isConfigurationError ? .configurationError : .cannotServe, "cannot start a worker: \(error)")
         } catch let error as WorkerRefused {
             throw CommandError(.cannotServe, error.description)
         } catch let error as GatewayError {
             throw CommandError(.cannotServe, error.description)
-        } catch let error as SystemError where error.isLasting {
+        } catch let error as SystemError where error.isPersistent {
             throw CommandError(.cannotServe, "cannot serve: \(error.description)")
         }
     }
 
     /// Path of the program.
     var program: String {
-        if case .door = self { ChildProcess.program(beside: "earshot-web") } else { ChildProcess.thisProgram }
+        if case .door = self {
+            ChildProcess.siblingProgramPath(named: "earshot-web")
+        } else {
+            ChildProcess.executablePath
+        }
     }
 
     /// Whether the process proves to the broker, or checks, that it belongs to the supervisor. The gateway is exposed to the
@@ -84,7 +89,7 @@ enum ChildRun {
                 + Self.numberOptions(
                     ("--parent-pid", options.parentPid), ("--supervisor-fd", options.supervisorDescriptor),
                     ("--ready-fd", options.readyDescriptor), ("--bus-fd", options.busDescriptor))
-                + (options.followsBroker ? ["--follows-broker"] : [])
+                + (options.hasPredecessor ? ["--follows-broker"] : [])
         case .worker(let options):
             return ["earshot", "worker"] + family + ["--user-agent=\(options.userAgent)"]
                 + (options.dnsServers ?? []).map { "--dns-server=\($0)" }

@@ -15,7 +15,7 @@ final class ChildSlot {
         case door
 
         /// Name with an article, for messages.
-        var name: String {
+        var nameWithArticle: String {
             switch self {
             case .broker: "the broker"
             case .worker: "a worker"
@@ -27,7 +27,7 @@ final class ChildSlot {
         }
 
         /// Name in the list of crash loops.
-        var word: String {
+        var statusName: String {
             switch self {
             case .broker: "broker"
             case .worker: "worker"
@@ -58,22 +58,22 @@ final class ChildSlot {
     let role: Role
     var child: ChildProcess?
     var registration: EventLoop.Registration?
-    var started = LoopTime.read()
+    var startTime = LoopTime.readClock()
     /// Processes that the kernel had killed for lack of memory when the child started; nil if unknown.
-    var killsBefore: Int?
+    var oomKillsAtStart: Int?
     var rule = RestartRule()
     /// Time of the first early exit in a row, RFC 3339; nil without one.
-    var dyingSince: String?
+    var firstEarlyExitTime: String?
     /// Exit of the previous child; nil for the first child, and if that could not be started.
     var lastExit: ChildProcess.Exit?
     /// Reason why no child can be started at present; nil for none.
-    var obstacle: String?
+    var startFailureReason: String?
     /// Whether the pool shrinks by this post: its child drains and is not replaced.
-    var isLeaving = false
+    var isRetiring = false
     /// Kills a child that exceeds the drain time.
-    var timer: TimerID?
+    var killTimer: TimerID?
     /// Fires after the child has run long enough to count as healthy.
-    var goodLife: TimerID?
+    var healthyRunTimer: TimerID?
 
     init(_ role: Role) {
         self.role = role

@@ -23,7 +23,7 @@ struct ServeRun {
     /// File of the cluster; nil for a bus that is alone.
     let clusterPath: String?
     /// Process ID of the only user of the bus; nil for a shared bus.
-    let owner: Int32?
+    let ownerPID: Int32?
     /// Worker that has been forked already; nil for none.
     var preforked: PreforkedWorker?
 
@@ -37,115 +37,123 @@ struct ServeRun {
         let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         // Limits the crash report of Swift's runtime to the backtrace, because memory contents are confidential.
         unsafe setenv("SWIFT_BACKTRACE", "registers=none,images=none", 0)
-        if let owner, try !ParentProcess.bind(to: owner, signal: SIGTERM) { return .done }
+        if let ownerPID, try !ParentProcess.setParentDeathSignal(parentPid: ownerPID, signal: SIGTERM) {
+            return .success
+        }
         let activation: ActivationSocket?
         do throws(SystemError) {
-            activation = try owner == nil ? ActivationSocket.take(at: folder.path + "/bus") : nil
+            activation = try ownerPID == nil ? ActivationSocket.takeFromEnvironment(at: folder.path + "/bus") : nil
         } catch {
-            throw CommandError(.configuration, "cannot \(error); correct ListenStream= of the socket unit")
+            throw CommandError(.configurationError, "cannot \(error); correct ListenStream= of the socket unit")
         }
-        let initial = try configuration.read()
+        let initial = try configuration.readSettings()
         let descriptors = try BrokerDescriptors(
-            limit: ResourceLimits.mostDescriptors(), workers: initial[.workers] ?? 1)
+            processLimit: ResourceLimits.hardDescriptorLimit(), workerCount: initial[.workers] ?? 1)
         // Programs for requests that end inherit the limit, so a usual one stays.
-        try ResourceLimits.raiseDescriptorLimit(upTo: Self.fewDescriptors)
+        try ResourceLimits.raiseDescriptorLimit(upTo: Self.warningDescriptorLimit)
         // The owner of a private bus gets its results itself.
         let cluster = try clusterPath.map { path in try ClusterPlan(path) }
-        let hook = owner == nil ? try configuration.hook() : nil
+        let hook = ownerPID == nil ? try configuration.hookProgram() : nil
         // The broker opens the folder to others, or closes it, by the setting `users`.
-        try folder.prepare(isShared: owner == nil)
-        guard let lock = try LockFile.take(folder.supervisorLock) else {
+        try folder.prepare(isShared: ownerPID == nil)
+        guard let lock = try LockFile.acquire(folder.supervisorLock) else {
             throw CommandError(
                 .cannotServe, "another supervisor runs in \(folder.path); stop it, or give another --runtime")
         }
         let secret = preforked?.secret ?? Supervisor.newSecret()
         var broker = broker
-        broker.secret = secret
+        broker.workerSecret = secret
         broker.parentPid = getpid()
         var spoolLock: LockFile?
-        if owner != nil {
+        if ownerPID != nil {
             broker.spoolFolder = folder.makePrivateSpool(besideParts: broker.partsFolder)
             // While it is held, no other bus takes the bodies of this one or removes its spool.
-            if broker.spoolFolder != folder.ownSpool {
-                spoolLock = try? LockFile.take(String(broker.spoolFolder.dropLast("spool".count)) + "lock")
+            if broker.spoolFolder != folder.innerSpoolPath {
+                spoolLock = try? LockFile.acquire(String(broker.spoolFolder.dropLast("spool".count)) + "lock")
             }
         }
         // The owner of a private bus ends it, and would wait for the end of the watch.
-        broker.watchesPlaces = owner == nil
+        broker.watchesForRemovedPaths = ownerPID == nil
         var worker = worker
-        worker.join(secret: secret)
+        worker.joinSupervisor(secret: secret)
         let plan = Supervisor.Plan(
-            folder: folder, broker: broker, worker: worker, log: ServiceLog("serve", logFormat), secret: secret,
-            preforked: preforked, configuration: configuration, isPrivate: owner != nil,
-            service: owner == nil ? manager : nil,
+            runtimeFolder: folder, brokerOptions: broker, workerOptions: worker, log: ServiceLog("serve", logFormat),
+            secret: secret,
+            preforked: preforked, configuration: configuration, isPrivate: ownerPID != nil,
+            service: ownerPID == nil ? manager : nil,
             activation: activation, keysPath: keysPath, cluster: cluster)
         // The command that owns a private bus reports them.
-        if owner == nil { for fault in ProxyNotice().faults { plan.log.write(.warning, fault) } }
+        if ownerPID == nil { for fault in ProxyNotice().noProxyWarnings { plan.log.write(.warning, fault) } }
         let supervisor = try Supervisor(plan, initial, hook: hook, signals)
         let count = initial[.workers] ?? 0
-        if owner == nil {
+        if ownerPID == nil {
             if let sentence = Configuration.unknownVariables { plan.log.write(.warning, sentence) }
-            warn(of: descriptors, initial, plan.log)
+            warnAboutDescriptorLimit(descriptors, initial, plan.log)
         }
         supervisor.onReady = { [unowned supervisor] in
             let door = supervisor.isDoorOpen ? "" : ", without the HTTP door, which cannot be started"
-            if owner == nil { plan.log.write(.notice, "ready, bus \(folder.busEndpoint), \(count) workers" + door) }
+            if ownerPID == nil { plan.log.write(.notice, "ready, bus \(folder.busEndpoint), \(count) workers" + door) }
             if let readyDescriptor { InheritedPipe.reportReady(readyDescriptor) }
         }
         try supervisor.run()
-        if owner != nil {
+        if ownerPID != nil {
             // Its workers, which had the bodies, have ended.
-            if let parts = broker.partsFolder { _ = try? PartFolder(parts).recover(spool: broker.spoolFolder) }
+            if let parts = broker.partsFolder {
+                _ = try? PartFolder(parts).recoverBodies(fromSpool: broker.spoolFolder)
+            }
             folder.removePrivate(besideParts: broker.partsFolder)
         }
         withExtendedLifetime((lock, spoolLock)) {}
-        return .done
+        return .success
     }
 }
 
 extension ServeRun {
     /// Limit of descriptors up to which its consequences are worth a warning: the default of Linux is 1,024.
-    private static let fewDescriptors = 512
+    private static let warningDescriptorLimit = 512
 
     /// Warns once if the limit of descriptors bounds the number of connections or of transfers.
-    private func warn(of descriptors: BrokerDescriptors, _ settings: Settings, _ log: ServiceLog) {
+    private func warnAboutDescriptorLimit(_ descriptors: BrokerDescriptors, _ settings: Settings, _ log: ServiceLog) {
         let slots = settings[.slots] ?? 0
-        let most = WorkerProcess.slots(descriptors: descriptors.limit)
-        guard descriptors.limit <= Self.fewDescriptors || most < slots else { return }
+        let most = WorkerProcess.supportedSlots(descriptors: descriptors.processLimit)
+        guard descriptors.processLimit <= Self.warningDescriptorLimit || most < slots else { return }
         let transfers = min(most, slots) * (settings[.workers] ?? 0)
         log.write(
             .warning,
-            "the limit of open files, \(descriptors.limit), permits \(descriptors.connections) connections of programs and "
+            "the limit of open files, \(descriptors.processLimit), permits \(descriptors.maximumClientConnections) connections of programs and "
                 + "\(transfers) transfers; raise it (ulimit -n, LimitNOFILE=)",
-            [("connections", "\(descriptors.connections)"), ("transfers", "\(transfers)")])
+            [("connections", "\(descriptors.maximumClientConnections)"), ("transfers", "\(transfers)")])
     }
 
     /// Creates the supervisor of a private bus. Equivalent to parsing `start.arguments`.
     init(_ start: PrivateStart, _ preforked: PreforkedWorker?) {
         self.preforked = preforked
         folder = start.folder
-        var broker = BrokerOptions(runtimeFolder: start.folder.path, spoolFolder: start.folder.ownSpool)
+        var broker = BrokerOptions(runtimeFolder: start.folder.path, spoolFolder: start.folder.innerSpoolPath)
         broker.cacheFolder = start.cacheFolder
-        broker.partsFolder = RuntimeFolder.parts(besideCache: start.cacheFolder)
+        broker.partsFolder = RuntimeFolder.partsPath(besideCache: start.cacheFolder)
         self.broker = broker
         let pool = ConfigurationOptions.pool
-        worker = WorkerOptions(workPath: start.folder.workPath, slots: pool.slots)
+        worker = WorkerOptions(workPath: start.folder.workSocketPath, slots: pool.slotsPerWorker)
         configuration = Configuration(
-            file: ConfigurationOptions.usualFile,
-            flags: [.number(.logLevel, LogSeverity.error.index), .list(.users, []), .list(.listen, [])],
+            file: ConfigurationOptions.pathFromEnvironment,
+            optionChanges: [
+                .setValue(.logLevel, LogSeverity.error.index), .setList(.allowedUsers, []),
+                .setList(.clientListenAddresses, []),
+            ],
             pool: pool,
-            mostWorkers: start.mostWorkers)
+            maximumWorkers: start.mostWorkers)
         keysPath = ""
         clusterPath = nil
         logFormat = .text
         readyDescriptor = start.readyDescriptor
-        owner = start.owner
+        ownerPID = start.ownerProcessID
     }
 }
 
 extension WorkerOptions {
     /// Makes a worker a child of this process, which is its supervisor.
-    mutating func join(secret: String) {
+    mutating func joinSupervisor(secret: String) {
         self.secret = secret
         parentPid = getpid()
         followsLogLevel = true

@@ -17,7 +17,7 @@ struct ServiceFolders {
     /// Returns, by precedence, the runtime directory of the option, of EARSHOT_RUNTIME, of the service, or the default.
     func runtime(_ place: RuntimeOptions) throws(ClientError) -> RuntimeFolder {
         guard place.runtime == nil, Environment.value("EARSHOT_RUNTIME") == nil, let runtime else {
-            return try place.folder()
+            return try place.runtimeFolder()
         }
         return try RuntimeFolder(named: runtime)
     }

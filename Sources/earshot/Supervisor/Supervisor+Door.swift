@@ -8,53 +8,55 @@ internal import Logging
 /// The HTTP door: a child that accepts HTTP clients while the settings `http` and `http-api` name addresses.
 extension Supervisor {
     /// Whether the bus has a door. The bus of one program has none.
-    var hasDoor: Bool { !plan.isPrivate && !(settings[.http] + settings[.httpAPI]).isEmpty }
+    var hasDoor: Bool { !plan.isPrivate && !(settings[.httpDoorAddresses] + settings[.httpAPIAddresses]).isEmpty }
 
     /// Arguments of the door that settings decide.
     var doorArguments: [String] {
         let lists = [
-            ("--at", settings[.http].compactMap { DoorAddress.listener($0) }),
-            ("--api", settings[.httpAPI].compactMap { DoorAddress.listener($0) }),
-            ("--user", settings[.httpUsers].compactMap { UserList.user($0).map { "\($0)" } }),
-            ("--origin", settings[.httpOrigins]), ("--tokens", settings[.httpTokens]),
-            ("--rewrite", settings[.httpRewrite]),
+            ("--at", settings[.httpDoorAddresses].compactMap { DoorAddress.listener($0) }),
+            ("--api", settings[.httpAPIAddresses].compactMap { DoorAddress.listener($0) }),
+            ("--user", settings[.httpDoorAllowedUsers].compactMap { UserList.parseUserID($0).map { "\($0)" } }),
+            ("--origin", settings[.httpAPIAllowedOrigins]), ("--tokens", settings[.httpTokenFiles]),
+            ("--rewrite", settings[.httpRewrittenIndexHosts]),
         ]
         return lists.flatMap { name, values in values.flatMap { [name, $0] } }
-            + (settings[.users].isEmpty ? [] : ["--pull"])
-            + (settings[.users].isEmpty && settings[.listen].isEmpty ? [] : ["--own-token"])
+            + (settings[.allowedUsers].isEmpty ? [] : ["--pull"])
+            + (settings[.allowedUsers].isEmpty && settings[.clientListenAddresses].isEmpty ? [] : ["--own-token"])
     }
 
     func startDoor(_ slot: ChildSlot) throws(SystemError) {
         let ends = try LineChannel.makePair()
         defer { close(ends.child) }
-        let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in takeDoorLine(line) }
+        let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in handleDoorLine(line) }
         let arguments =
-            ["--bus", plan.folder.path + "/bus", "--spool", plan.broker.spoolFolder] + doorArguments
+            ["--bus", plan.runtimeFolder.path + "/bus", "--spool", plan.brokerOptions.spoolFolder] + doorArguments
             + ["--wait", "\(settings[.httpWait] ?? 0)", "--supervisor-fd", "\(ends.child)"]
             + ["--parent-pid", "\(getpid())"]
         try start(slot, .door(arguments), inheriting: [ends.child])
         doorChannel = channel
-        doorSockets = (settings[.http] + settings[.httpAPI]).compactMap { DoorAddress.listener($0) }.filter {
+        doorSockets = (settings[.httpDoorAddresses] + settings[.httpAPIAddresses]).compactMap {
+            DoorAddress.listener($0)
+        }.filter {
             $0.hasPrefix("/")
         }
         // As with the gateway: the broker must know the process before that has its proof.
-        if let child = slot.child { self.channel?.send(["\(SupervisorCommand.gateway) \(child.pid)"]) }
-        if let doorProof { self.channel?.send(["\(SupervisorCommand.doorProof) \(doorProof)"]) }
+        if let child = slot.child { self.brokerChannel?.send(["\(SupervisorCommand.gatewayProcessID) \(child.pid)"]) }
+        if let doorProof { self.brokerChannel?.send(["\(SupervisorCommand.doorProof) \(doorProof)"]) }
         sendProof()
     }
 
     /// Handles a line of the door, whose process may execute foreign code: it cannot name a proof.
-    private func takeDoorLine(_ line: String) {
-        switch DoorEvent(line: line) {
-        case .listening(let addresses)? where !addresses.isEmpty:
+    private func handleDoorLine(_ line: String) {
+        switch HTTPDoorEvent(line: line) {
+        case .listeningAddresses(let addresses)? where !addresses.isEmpty:
             doorAddresses = line
             plan.log.write(.notice, "the HTTP door listens at \(addresses.joined(separator: ", "))")
             gatewayListens(.door)
         case .counts?: break
-        case .listening?, .proof?, nil: return
+        case .listeningAddresses?, .doorProof?, nil: return
         }
         // Counts are sent again, and addresses to the next broker.
-        if let channel, !channel.hasBacklog { channel.send([line]) }
+        if let brokerChannel, !brokerChannel.hasBacklog { brokerChannel.send([line]) }
     }
 
     /// Lines about the door for a broker that starts.
@@ -67,7 +69,7 @@ extension Supervisor {
         if let doorChannel, let doorProof { doorChannel.send(["\(SupervisorCommand.doorProof) \(doorProof)"]) }
     }
 
-    func sendDoorWait() { doorChannel?.send(["\(SupervisorCommand.doorWait) \(settings[.httpWait] ?? 0)"]) }
+    func sendDoorWait() { doorChannel?.send(["\(SupervisorCommand.doorWaitMilliseconds) \(settings[.httpWait] ?? 0)"]) }
 
     func doorEnded() {
         doorChannel = nil
@@ -78,19 +80,19 @@ extension Supervisor {
             if unsafe lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK { _ = unsafe unlink(path) }
         }
         doorSockets = []
-        channel?.send([SupervisorCommand.doorListening])
+        brokerChannel?.send([SupervisorCommand.doorListeningAddresses])
     }
 
     /// Starts, stops or restarts the door after a change of the settings.
     ///
     /// - Parameter arguments: those of the running door.
-    func fitDoor(was arguments: [String]) {
+    func reconfigureDoor(previousArguments arguments: [String]) {
         guard phase == .serving else { return }
         sendDoorWait()
         if arguments != doorArguments {
-            for slot in childSlots where slot.role == .door && !slot.isLeaving {
-                slot.isLeaving = true
-                if let child = slot.child { child.send(SIGTERM) } else { childSlots.removeAll { $0 === slot } }
+            for slot in childSlots where slot.role == .door && !slot.isRetiring {
+                slot.isRetiring = true
+                if let child = slot.child { child.sendSignal(SIGTERM) } else { childSlots.removeAll { $0 === slot } }
             }
         }
         addDoor()

@@ -12,18 +12,18 @@ extension Supervisor {
     /// - Returns: delay before the restart.
     func childDied(_ slot: ChildSlot, after lived: Duration, _ cause: String) -> Duration {
         let wasFailing = slot.rule.isFailing
-        let pause = slot.rule.lifeEnded(after: lived, using: &generator)
-        if slot.rule.quickDeaths == 0 {
-            slot.dyingSince = nil
-        } else if slot.dyingSince == nil {
-            slot.dyingSince = CalendarTime.now()
+        let pause = slot.rule.runEnded(after: lived, using: &generator)
+        if slot.rule.consecutiveEarlyExits == 0 {
+            slot.firstEarlyExitTime = nil
+        } else if slot.firstEarlyExitTime == nil {
+            slot.firstEarlyExitTime = CalendarTime.now()
         }
         if slot.rule.isFailing {
             if !wasFailing {
                 plan.log.write(
                     .error,
-                    "\(cause), \(slot.rule.quickDeaths) times in a row: restarting with growing delays, and without further "
-                        + "messages until one has run for \(RestartRule.goodLife)")
+                    "\(cause), \(slot.rule.consecutiveEarlyExits) times in a row: restarting with growing delays, and without further "
+                        + "messages until one has run for \(RestartRule.minimumHealthyRun)")
             }
             reportFailures()
         } else {
@@ -36,42 +36,44 @@ extension Supervisor {
         return pause
     }
 
-    /// Resets the restart rule of a failing post once its child has run for `RestartRule.goodLife`.
-    func watchForGoodLife(_ slot: ChildSlot) {
-        guard slot.rule.quickDeaths > 0 else { return }
-        slot.goodLife = loop.setTimer(after: RestartRule.goodLife) { [unowned self] in
-            slot.goodLife = nil
+    /// Resets the restart rule of a failing post once its child has run for `RestartRule.minimumHealthyRun`.
+    func startHealthyRunTimer(_ slot: ChildSlot) {
+        guard slot.rule.consecutiveEarlyExits > 0 else { return }
+        slot.healthyRunTimer = loop.setTimer(after: RestartRule.minimumHealthyRun) { [unowned self] in
+            slot.healthyRunTimer = nil
             let wasFailing = slot.rule.isFailing
-            slot.rule.livesWell()
-            slot.dyingSince = nil
+            slot.rule.recordHealthyRun()
+            slot.firstEarlyExitTime = nil
             guard wasFailing else { return }
-            plan.log.write(.notice, "\(slot.role.name) has recovered")
+            plan.log.write(.notice, "\(slot.role.nameWithArticle) has recovered")
             reportFailures()
         }
     }
 
     /// Posts in a crash loop.
-    var failures: [ChildFailure] {
-        childSlots.filter { $0.rule.isFailing && !$0.isLeaving }.map { slot in
-            ChildFailure(
-                role: slot.role.word, deaths: slot.rule.quickDeaths,
-                since: slot.dyingSince ?? "-",
-                lastEnd: slot.obstacle ?? slot.lastExit.map { Self.text(of: $0) } ?? "not started")
+    var failures: [ChildCrashLoop] {
+        childSlots.filter { $0.rule.isFailing && !$0.isRetiring }.map { slot in
+            ChildCrashLoop(
+                childRole: slot.role.statusName, consecutiveDeathCount: slot.rule.consecutiveEarlyExits,
+                firstDeathAt: slot.firstEarlyExitTime ?? "-",
+                lastExitDescription: slot.startFailureReason ?? slot.lastExit.map { Self.exitText(of: $0) }
+                    ?? "not started")
         }
     }
 
     /// Reports to the broker how a worker ended. Without room in the channel, the broker decides without the report.
     func reportEnd(of slot: ChildSlot, _ pid: Int32, _ exit: ChildProcess.Exit) {
-        guard let channel, !channel.hasBacklog else { return }
+        guard let brokerChannel, !brokerChannel.hasBacklog else { return }
         let signal: Int32? = if case .signal(let number) = exit { number } else { nil }
-        let end = WorkerEnd(
-            pid: pid, signal: signal, isOutOfMemory: MemoryPressure.kills() != slot.killsBefore,
-            wasKilledByBus: slot.isLeaving || phase != .serving)
-        channel.send([end.line])
+        let end = WorkerExit(
+            pid: pid, terminatingSignal: signal,
+            wasKilledForMemory: MemoryPressure.outOfMemoryKillCount() != slot.oomKillsAtStart,
+            wasKilledByBus: slot.isRetiring || phase != .serving)
+        brokerChannel.send([end.supervisorLine])
     }
 
     /// Returns the end of a child, with the meaning of an exit code that tells the cause.
-    static func text(of exit: ChildProcess.Exit) -> String {
+    static func exitText(of exit: ChildProcess.Exit) -> String {
         guard case .code(let code) = exit, let status = ExitStatus(rawValue: code), status.reportsCause else {
             return "\(exit)"
         }
@@ -83,19 +85,19 @@ extension Supervisor {
     func reportFailures() {
         notifyService()
         let failures = failures
-        let report = FailureReport(plan.folder)
-        if failures.contains(where: { $0.role == "broker" }) { report.write(failures) } else { report.remove() }
-        guard let channel else { return }
-        hasUnsentFailures = channel.hasBacklog
+        let report = FailureReport(plan.runtimeFolder)
+        if failures.contains(where: { $0.childRole == "broker" }) { report.write(failures) } else { report.remove() }
+        guard let brokerChannel else { return }
+        hasUnsentFailures = brokerChannel.hasBacklog
         guard !hasUnsentFailures else { return }
-        channel.send(failures.map(\.line) + [ChildFailure.end])
+        brokerChannel.send(failures.map(\.supervisorLine) + [ChildCrashLoop.endOfCrashLoopsLine])
     }
 }
 
 /// File in the runtime directory that names children in a crash loop. Clients read it while no broker answers.
 struct FailureReport {
     /// Maximum size of the file, in bytes. A thousand entries are smaller.
-    private static let mostBytes = 1 << 17
+    private static let maximumFileBytes = 1 << 17
 
     private let folder: RuntimeFolder
     private var path: String { folder.path + "/failing" }
@@ -105,8 +107,8 @@ struct FailureReport {
     }
 
     /// Replaces the file. On a full disk the file is missing, and only the log has the failures.
-    func write(_ failures: [ChildFailure]) {
-        let bytes = Array(failures.map { $0.line + "\n" }.joined().utf8)
+    func write(_ failures: [ChildCrashLoop]) {
+        let bytes = Array(failures.map { $0.supervisorLine + "\n" }.joined().utf8)
         SmallFile.replace(path, with: bytes)
     }
 
@@ -115,12 +117,12 @@ struct FailureReport {
     /// Messages about the failing children; empty without a running supervisor.
     func sentences() -> [String] {
         let isSupervised = (try? LockFile.isHeld(folder.supervisorLock)) ?? false
-        guard isSupervised, let bytes = try? InputFile.read(path, atMost: Self.mostBytes) else {
+        guard isSupervised, let bytes = try? InputFile.read(path, atMost: Self.maximumFileBytes) else {
             return []
         }
         let text = String(decoding: bytes, as: UTF8.self)
-        return text.split(separator: "\n").compactMap { ChildFailure(line: String($0)) }.map { failure in
-            "the \(failure.role) ended \(failure.deaths) times in a row since \(failure.since), last with \(failure.lastEnd)"
+        return text.split(separator: "\n").compactMap { ChildCrashLoop(supervisorLine: String($0)) }.map { failure in
+            "the \(failure.childRole) ended \(failure.consecutiveDeathCount) times in a row since \(failure.firstDeathAt), last with \(failure.lastExitDescription)"
         }
     }
 }

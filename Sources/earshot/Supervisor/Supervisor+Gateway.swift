@@ -10,13 +10,14 @@ extension Supervisor {
     /// Number of random bytes of a proof.
     private static let proofBytes = 32
     /// Maximum number of lines with the principals of keys.
-    private static let mostKeyLines = GatewayKeys.mostClients / 100
+    private static let maximumKeyLines = GatewayKeys.maximumClients / 100
 
     /// Whether clients on other machines are served. The bus of one program has no others.
-    var listens: Bool { !plan.isPrivate && !settings[.listen].isEmpty }
+    var servesRemoteClients: Bool { !plan.isPrivate && !settings[.clientListenAddresses].isEmpty }
 
     func startGateway(_ slot: ChildSlot) throws(SystemError) {
-        try startGateway(slot, at: settings[.listen].compactMap { GatewayAddress($0) }, .keys(plan.keysPath))
+        try startGateway(
+            slot, at: settings[.clientListenAddresses].compactMap { GatewayAddress($0) }, .keys(plan.keysPath))
     }
 
     /// Starts a gateway.
@@ -28,7 +29,7 @@ extension Supervisor {
         let role = slot.role
         let ends = try LineChannel.makePair()
         defer { close(ends.child) }
-        let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in takeGatewayLine(line, role) }
+        let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in handleGatewayLine(line, role) }
         // The gateway reads the keys by itself: a file can change at any time.
         var options = GatewayOptions(addresses: addresses, busPath: "", workPath: "", keysFolder: "") {
             GatewayKeys(secretKey: "", clients: [])
@@ -38,28 +39,30 @@ extension Supervisor {
         try start(slot, .gateway(options, source), inheriting: [ends.child])
         gatewayChannels[role] = channel
         // The broker must know the process before that accepts a connection, which it does after its first proof.
-        if let child = slot.child { self.channel?.send(["\(SupervisorCommand.gateway) \(child.pid)"]) }
+        if let child = slot.child { self.brokerChannel?.send(["\(SupervisorCommand.gatewayProcessID) \(child.pid)"]) }
         sendProof()
     }
 
     /// Handles a line of a gateway, whose process may execute foreign code.
-    private func takeGatewayLine(_ line: String, _ role: ChildSlot.Role) {
-        if line == SupervisorCommand.listening { return gatewayListens(role) }
+    private func handleGatewayLine(_ line: String, _ role: ChildSlot.Role) {
+        if line == SupervisorCommand.gatewayListening { return gatewayListens(role) }
         // The keys of nodes are in the file of the cluster, which changes only at a restart of the bus.
         guard role == .gateway else { return }
-        if line == SupervisorCommand.keysEnd {
+        if line == SupervisorCommand.endOfValidKeyPrincipals {
             (keyLines, unfinishedKeyLines) = (unfinishedKeyLines + [line], [])
             sendKeys()
-        } else if line.hasPrefix(SupervisorCommand.keys + " "), unfinishedKeyLines.count < Self.mostKeyLines {
+        } else if line.hasPrefix(SupervisorCommand.validKeyPrincipals + " "),
+            unfinishedKeyLines.count < Self.maximumKeyLines
+        {
             unfinishedKeyLines.append(line)
         }
     }
 
     /// Sends the valid keys to the broker, or waits until its channel has room.
     func sendKeys() {
-        guard let channel, !keyLines.isEmpty else { return }
-        hasUnsentKeys = channel.hasBacklog
-        if !hasUnsentKeys { channel.send(keyLines) }
+        guard let brokerChannel, !keyLines.isEmpty else { return }
+        hasUnsentKeys = brokerChannel.hasBacklog
+        if !hasUnsentKeys { brokerChannel.send(keyLines) }
     }
 
     /// Sends the keys and the proof that waited for room in the channel of the broker.
@@ -70,47 +73,50 @@ extension Supervisor {
 
     /// Makes a new proof for the next broker, and tells the gateways before that broker starts.
     func renewProof() {
-        proof = Hex.encode(Secret.randomBytes(Self.proofBytes))
+        gatewayProof = Hex.encode(Secret.randomBytes(Self.proofBytes))
         doorProof = Hex.encode(Secret.randomBytes(Self.proofBytes))
         sendProof()
     }
 
     /// Sends the present proof to the gateways, or waits until the broker can read their process IDs.
     func sendProof() {
-        guard let proof else { return }
-        hasUnsentProof = channel?.hasBacklog == true
+        guard let gatewayProof else { return }
+        hasUnsentProof = brokerChannel?.hasBacklog == true
         guard !hasUnsentProof else { return }
         sendDoorProof()
-        for channel in gatewayChannels.values { channel.send(["\(SupervisorCommand.proof) \(proof)"]) }
+        for channel in gatewayChannels.values { channel.send(["\(SupervisorCommand.gatewayProof) \(gatewayProof)"]) }
     }
 
     /// The line that gives the proof to the broker.
     var proofLine: String? {
-        listens || plan.cluster != nil ? proof.map { "\(SupervisorCommand.proof) \($0)" } : nil
+        servesRemoteClients || plan.cluster != nil
+            ? gatewayProof.map { "\(SupervisorCommand.gatewayProof) \($0)" } : nil
     }
 
     /// Starts, stops or restarts the gateway after a change of the settings.
     ///
-    /// - Parameter listened: addresses of the running gateway.
-    func fitGateway(listened: [String]) {
+    /// - Parameter previousAddresses: addresses of the running gateway.
+    func reconfigureGateway(previousAddresses: [String]) {
         guard phase == .serving else { return }
-        for slot in childSlots where slot.role == .nodeGateway { slot.child?.send(SIGHUP) }
-        let present = childSlots.filter { $0.role == .gateway && !$0.isLeaving }
-        if settings[.listen] == listened {
-            for slot in present { slot.child?.send(SIGHUP) }
+        for slot in childSlots where slot.role == .nodeGateway { slot.child?.sendSignal(SIGHUP) }
+        let present = childSlots.filter { $0.role == .gateway && !$0.isRetiring }
+        if settings[.clientListenAddresses] == previousAddresses {
+            for slot in present { slot.child?.sendSignal(SIGHUP) }
             return
         }
         for slot in present {
-            slot.isLeaving = true
-            if let child = slot.child { child.send(SIGTERM) } else { childSlots.removeAll { $0 === slot } }
+            slot.isRetiring = true
+            if let child = slot.child { child.sendSignal(SIGTERM) } else { childSlots.removeAll { $0 === slot } }
         }
         addGateway()
     }
 
     /// Starts a gateway if the settings need one and no earlier one runs.
     func addGateway() {
-        guard phase == .serving, listens, !childSlots.contains(where: { $0.role == .gateway }) else { return }
-        if let line = proofLine { channel?.send([line]) }
+        guard phase == .serving, servesRemoteClients, !childSlots.contains(where: { $0.role == .gateway }) else {
+            return
+        }
+        if let line = proofLine { brokerChannel?.send([line]) }
         let slot = ChildSlot(.gateway)
         childSlots.append(slot)
         restart(slot)

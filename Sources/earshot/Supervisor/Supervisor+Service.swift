@@ -11,12 +11,12 @@ extension Supervisor {
     func notifyService() {
         guard let service else { return }
         var variables: [(variable: String, value: String)] = []
-        if phase == .serving, isReady, !isServiceReady, acceptingWorkers >= max(1, healthyWorkers), isGatewayReady {
+        if phase == .serving, isReady, !isServiceReady, acceptingWorkerCount >= max(1, healthyWorkers), isGatewayReady {
             isServiceReady = true
             variables.append(("READY", "1"))
             checkBrokerHealth()
         }
-        if isReloading, unansweredSettings == 0, !hasUnsentSettings || channel == nil {
+        if isReloading, unansweredSettings == 0, !hasUnsentSettings || brokerChannel == nil {
             isReloading = false
             variables.append(("READY", "1"))
         }
@@ -29,15 +29,15 @@ extension Supervisor {
     }
 
     /// Announces a reload after SIGHUP. The reload ends when the broker has applied the settings.
-    func reloadBegan() {
+    func announceReload() {
         guard let service, isServiceReady else { return }
         isReloading = true
-        let now = String(LoopTime.read().nanoseconds / 1_000)
+        let now = String(LoopTime.readClock().nanoseconds / 1_000)
         service.notify([("RELOADING", "1"), ("MONOTONIC_USEC", now)], loop: loop)
     }
 
     /// Announces a shutdown that takes at most `limit`.
-    func stopBegan(limit: Duration) {
+    func announceStop(limit: Duration) {
         let time = limit + Self.stopReserve
         let microseconds = time.components.seconds * 1_000_000 + time.components.attoseconds / 1_000_000_000_000
         service?.notify([("STOPPING", "1"), ("EXTEND_TIMEOUT_USEC", String(microseconds))], loop: loop)
@@ -45,36 +45,40 @@ extension Supervisor {
     }
 
     /// Feeds the watchdog after a health check of the broker. A running bus without workers counts as unhealthy.
-    func brokerLives() {
-        guard acceptingWorkers > 0 || phase != .serving else { return }
+    func feedWatchdog() {
+        guard acceptingWorkerCount > 0 || phase != .serving else { return }
         service?.notify([("WATCHDOG", "1")], loop: loop)
     }
 
     /// Requests a health check of the broker, twice per watchdog interval.
     private func checkBrokerHealth() {
         guard let time = service?.watchdogTime else { return }
-        if let channel, !channel.hasBacklog { channel.send([SupervisorCommand.alive]) }
+        if let brokerChannel, !brokerChannel.hasBacklog { brokerChannel.send([SupervisorCommand.healthCheck]) }
         loop.setTimer(after: time / 2) { [unowned self] in checkBrokerHealth() }
     }
 
     /// Number of workers in the pool that are not in a crash loop.
-    private var healthyWorkers: Int { childSlots.count { $0.role == .worker && !$0.isLeaving && !$0.rule.isFailing } }
+    private var healthyWorkers: Int { childSlots.count { $0.role == .worker && !$0.isRetiring && !$0.rule.isFailing } }
 
     /// Status line of the service.
     private var state: String {
         guard phase == .serving else { return "draining" }
         guard isReady else { return "starting" }
         let failures = failures
-        if let broker = failures.first(where: { $0.role == "broker" }) {
-            return "the broker ended \(broker.deaths) times in a row, last with \(broker.lastEnd)"
+        if let broker = failures.first(where: { $0.childRole == "broker" }) {
+            return
+                "the broker ended \(broker.consecutiveDeathCount) times in a row, last with \(broker.lastExitDescription)"
         }
-        let wanted = childSlots.count { $0.role == .worker && !$0.isLeaving }
-        let workers = failures.filter { $0.role == "worker" }
-        let last = workers.first.map { ", \(workers.count) of them in a crash loop, last with \($0.lastEnd)" } ?? ""
-        let others = failures.filter { $0.role != "worker" }.map {
-            ", \($0.role) in a crash loop, last with \($0.lastEnd)"
+        let wanted = childSlots.count { $0.role == .worker && !$0.isRetiring }
+        let workers = failures.filter { $0.childRole == "worker" }
+        let last =
+            workers.first.map { ", \(workers.count) of them in a crash loop, last with \($0.lastExitDescription)" }
+            ?? ""
+        let others = failures.filter { $0.childRole != "worker" }.map {
+            ", \($0.childRole) in a crash loop, last with \($0.lastExitDescription)"
         }
-        return (acceptingWorkers == 0 ? "not ready: " : "serving with ") + "\(acceptingWorkers) of \(wanted) workers"
+        return (acceptingWorkerCount == 0 ? "not ready: " : "serving with ")
+            + "\(acceptingWorkerCount) of \(wanted) workers"
             + last
             + others.joined()
     }

@@ -9,68 +9,70 @@ extension Supervisor {
     /// changes nothing.
     func readSettings() {
         guard phase == .serving else { return }
-        reloadBegan()
+        announceReload()
         defer { notifyService() }
-        let listeners = settings[.listen]
+        let listeners = settings[.clientListenAddresses]
         let door = doorArguments
         do throws(CommandError) {
-            let read = try plan.configuration.read()
-            let hook = try plan.configuration.hook()
+            let read = try plan.configuration.readSettings()
+            let hook = try plan.configuration.hookProgram()
             settings = read
-            hooks.change(hook)
+            hooks.replaceProgram(hook)
         } catch {
             plan.log.write(.error, "invalid configuration, the settings stay as they are: \(error)")
             return
         }
         sendSettings()
-        fitPool()
-        fitGateway(listened: listeners)
-        fitDoor(was: door)
-        boundMemory()
+        resizePool()
+        reconfigureGateway(previousAddresses: listeners)
+        reconfigureDoor(previousArguments: door)
+        limitWorkerMemory()
         plan.log.write(.notice, "the settings were read again")
     }
 
     /// Sends the settings to the broker, or waits until its channel has room.
     func sendSettings() {
-        guard let channel else { return }
-        hasUnsentSettings = channel.hasBacklog
+        guard let brokerChannel else { return }
+        hasUnsentSettings = brokerChannel.hasBacklog
         guard !hasUnsentSettings else { return }
         unansweredSettings += 1
-        channel.send([hooks.word] + settings.lines + [Settings.end])
+        brokerChannel.send([hooks.reportingCommand] + settings.supervisorLines + [Settings.endOfSettingsLine])
     }
 
     /// Handles a line of the broker: a health check, an acknowledgement of settings, or a change by a client.
-    func receivedFromBroker(_ line: String) {
-        if line == SupervisorCommand.alive {
-            brokerLives()
+    func handleBrokerLine(_ line: String) {
+        if line == SupervisorCommand.healthCheck {
+            feedWatchdog()
             return
         }
-        if line.hasPrefix(SupervisorCommand.workers + " ") {
-            acceptingWorkers = Int(line.dropFirst(SupervisorCommand.workers.utf8.count + 1)) ?? 0
+        if line.hasPrefix(SupervisorCommand.readyWorkerCount + " ") {
+            acceptingWorkerCount = Int(line.dropFirst(SupervisorCommand.readyWorkerCount.utf8.count + 1)) ?? 0
             notifyService()
             return
         }
         if line.hasPrefix(SupervisorCommand.killWorker + " ") {
             let pid = Int32(line.dropFirst(SupervisorCommand.killWorker.utf8.count + 1))
-            for slot in childSlots where slot.role.isWorker && slot.child?.pid == pid { slot.child?.send(SIGKILL) }
+            for slot in childSlots where slot.role.isWorker && slot.child?.pid == pid {
+                slot.child?.sendSignal(SIGKILL)
+            }
             return
         }
-        if line.hasPrefix(EndedRequest.word + " ") {
-            if let ended = EndedRequest(line: line) { hooks.add(ended) }
+        if line.hasPrefix(EndedRequest.lineVerb + " ") {
+            if let ended = EndedRequest(line: line) { hooks.enqueueRun(for: ended) }
             return
         }
-        if line == Settings.confirmation {
+        if line == Settings.confirmationLine {
             unansweredSettings -= 1
             notifyService()
             return
         }
         guard unansweredSettings == 0, !hasUnsentSettings else { return }
         do throws(SettingError) {
-            let change = try SettingChange(line.split(separator: " ").map { String($0) })
-            try settings.apply(change, source: Settings.Source.set)
-            if case .number(.workers, _) = change { fitPool() }
-            if case .number(.httpWait, _) = change { sendDoorWait() }
-            if case .number(.workerMemory, _) = change { boundMemory() }
+            let change = try SettingChange(words: line.split(separator: " ").map { String($0) })
+            try settings.applyChange(change, source: Settings.SourceName.clientSet)
+            if case .setValue(.workers, _) = change { resizePool() }
+            if case .setValue(.httpWait, _) = change { sendDoorWait() }
+            if case .setValue(.workerMemory, _) = change { limitWorkerMemory() }
         } catch {
             // Impossible for a broker of the same build, which has validated the change.
             plan.log.write(.error, "the broker reported an invalid setting: \(error)")
@@ -80,12 +82,12 @@ extension Supervisor {
     // MARK: The pool
 
     /// Limits the address space of all workers. A worker that exceeds it dies alone.
-    func boundMemory() {
-        for slot in childSlots where slot.role == .worker { if let child = slot.child { boundMemory(of: child) } }
+    func limitWorkerMemory() {
+        for slot in childSlots where slot.role == .worker { if let child = slot.child { limitMemory(of: child) } }
     }
 
     /// Limits the address space of one worker. The limit contains faults; it is no security boundary.
-    func boundMemory(of child: ChildProcess) {
+    func limitMemory(of child: ChildProcess) {
         guard let bytes = settings[.workerMemory] else { return }
         do throws(SystemError) {
             try ResourceLimits.limitMemory(of: child.pid, bytes: bytes)
@@ -96,13 +98,13 @@ extension Supervisor {
 
     /// Adjusts the pool to its configured size. Surplus workers drain. New workers start only while the total,
     /// including draining ones, is within the maximum.
-    func fitPool() {
+    func resizePool() {
         guard phase == .serving else { return }
         let wanted = settings[.workers] ?? 1
         let pool = childSlots.filter { $0.role == .worker }
-        let staying = pool.filter { !$0.isLeaving }
+        let staying = pool.filter { !$0.isRetiring }
         for slot in staying.dropFirst(wanted) { retire(slot) }
-        let room = SettingName.workers.range.upperBound - pool.count
+        let room = SettingName.workers.storedValueRange.upperBound - pool.count
         for _ in 0..<max(0, min(wanted - staying.count, room)) {
             let slot = ChildSlot(.worker)
             childSlots.append(slot)
@@ -111,23 +113,23 @@ extension Supervisor {
     }
 
     private func retire(_ slot: ChildSlot) {
-        slot.isLeaving = true
+        slot.isRetiring = true
         guard let child = slot.child else {
             childSlots.removeAll { $0 === slot }
             return
         }
-        child.send(SIGTERM)
-        slot.timer = loop.setTimer(after: drainTime) { [unowned self] in
+        child.sendSignal(SIGTERM)
+        slot.killTimer = loop.setTimer(after: drainTime) { [unowned self] in
             // The second signal makes the worker return its transfers to the broker, which restarts them elsewhere.
-            child.send(SIGTERM)
-            slot.timer = loop.setTimer(after: Self.drainReserve) { child.send(SIGKILL) }
+            child.sendSignal(SIGTERM)
+            slot.killTimer = loop.setTimer(after: Self.killDelayAfterDrain) { child.sendSignal(SIGKILL) }
         }
     }
 
     /// Removes the post of a surplus worker, or of a gateway with other addresses, that has ended.
-    func forget(_ slot: ChildSlot) {
+    func removeSlot(_ slot: ChildSlot) {
         childSlots.removeAll { $0 === slot }
-        fitPool()
+        resizePool()
         addGateway()
         addDoor()
         notifyService()

@@ -18,10 +18,10 @@ internal import Logging
 final class Supervisor {
     /// Configuration of a supervisor.
     struct Plan {
-        let folder: RuntimeFolder
+        let runtimeFolder: RuntimeFolder
         /// Options that all brokers share, and those that all workers share.
-        let broker: BrokerOptions
-        let worker: WorkerOptions
+        let brokerOptions: BrokerOptions
+        let workerOptions: WorkerOptions
         let log: ServiceLog
         /// Secret that proves to a broker which workers belong to its supervisor.
         let secret: String
@@ -48,9 +48,9 @@ final class Supervisor {
     }
 
     /// Time after the drain time until the remaining children are killed.
-    static let drainReserve = Duration.seconds(3)
+    static let killDelayAfterDrain = Duration.seconds(3)
     /// Time until the children of a private bus are killed.
-    static let privateFarewell = Duration.seconds(2)
+    static let privateKillDelay = Duration.seconds(2)
 
     /// Returns a secret for ``Plan/secret``.
     static func newSecret() -> String { Hex.encode(Secret.randomBytes(32)) }
@@ -63,11 +63,11 @@ final class Supervisor {
     /// Present settings, including changes by clients. Each broker starts with them.
     var settings: Settings
     /// Channel to the running broker.
-    var channel: LineChannel?
+    var brokerChannel: LineChannel?
     /// Channels to the running gateways.
     var gatewayChannels: [ChildSlot.Role: LineChannel] = [:]
     /// Secret with which the gateways prove themselves to the present broker; nil before the first one.
-    var proof: String?
+    var gatewayProof: String?
     /// Principals of the valid keys as lines for the broker, those that the gateway is sending, and whether the former wait
     /// for room in the channel.
     var keyLines: [String] = []
@@ -98,9 +98,9 @@ final class Supervisor {
     var reportedState = ""
     var isReloading = false
     /// Number of workers connected to the broker, as reported by it.
-    var acceptingWorkers = 0 {
+    var acceptingWorkerCount = 0 {
         didSet {
-            guard acceptingWorkers > 0, !hasHadWorkers else { return }
+            guard acceptingWorkerCount > 0, !hasHadWorkers else { return }
             hasHadWorkers = true
             reportReady()
         }
@@ -111,11 +111,11 @@ final class Supervisor {
     private var hasHadWorkers = false
     private var hasReportedReady = false
     /// Gateways that have accepted connections.
-    private(set) var listened: Set<ChildSlot.Role> = []
+    private(set) var listeningGateways: Set<ChildSlot.Role> = []
     private let signals: SignalSource
     /// Worker that no post has yet.
     private var preforked: PreforkedWorker?
-    private var failure: (any Error)?
+    private var runError: (any Error)?
 
     /// - Parameters:
     ///   - hook: program for requests that end; nil for none.
@@ -129,25 +129,25 @@ final class Supervisor {
         loop = try EventLoop()
         hooks = BusHooks(hook, loop, plan.log)
         childSlots = [ChildSlot(.broker)] + (0..<(settings[.workers] ?? 1)).map { _ in ChildSlot(.worker) }
-        if listens { childSlots.append(ChildSlot(.gateway)) }
+        if servesRemoteClients { childSlots.append(ChildSlot(.gateway)) }
         if plan.cluster != nil { childSlots += [ChildSlot(.nodeGateway), ChildSlot(.puller)] }
     }
 
     /// Supervises until a signal arrives and all children are gone.
     func run() throws {
         let registration = try loop.add(signals.descriptor, .readable) { [unowned self] _ in
-            while let signal = signals.next() {
-                if signal == SIGHUP { readSettings() } else { signalled() }
+            while let signal = signals.nextSignal() {
+                if signal == SIGHUP { readSettings() } else { handleSignals() }
             }
         }
         defer { loop.remove(registration) }
-        FailureReport(plan.folder).remove()
+        FailureReport(plan.runtimeFolder).remove()
         // Of two forks, the worker takes longer to become ready, unless it has begun.
         for slot in plan.isPrivate && preforked == nil ? childSlots.reversed() : childSlots { try start(slot) }
         notifyService()
         try loop.run()
-        FailureReport(plan.folder).remove()
-        if let failure { throw failure }
+        FailureReport(plan.runtimeFolder).remove()
+        if let runError { throw runError }
     }
 
     /// Drain time: how long running transfers may take after a signal.
@@ -163,7 +163,7 @@ final class Supervisor {
                 self.preforked = nil
                 return try watch(preforked.process, in: slot)
             }
-            var options = plan.worker
+            var options = plan.workerOptions
             if let slots = settings[.slots] { options.slots = slots }
             try start(slot, .worker(options), inheriting: [])
         case .gateway: try startGateway(slot)
@@ -176,8 +176,8 @@ final class Supervisor {
     private func startBroker(_ slot: ChildSlot) throws(SystemError) {
         let ends = try LineChannel.makePair()
         defer { close(ends.child) }
-        let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in receivedFromBroker(line) }
-        var options = plan.broker
+        let channel = try LineChannel(ends.own, loop: loop) { [unowned self] line in handleBrokerLine(line) }
+        var options = plan.brokerOptions
         options.supervisorDescriptor = ends.child
         // For a fork. A new program receives them by the channel.
         options.settings = settings
@@ -188,7 +188,7 @@ final class Supervisor {
         let isCopy: Bool
         if isReady {
             // Surviving workers may still run transfers of the previous broker.
-            options.followsBroker = true
+            options.hasPredecessor = true
             options.workerPids = childSlots.compactMap { $0.role.isWorker ? $0.child?.pid : nil }
             isCopy = try start(slot, .broker(options, cluster: plan.cluster?.path), inheriting: inherited)
         } else {
@@ -204,18 +204,18 @@ final class Supervisor {
                 throw error
             }
         }
-        channel.onRoom = { [unowned self] in
+        channel.onBacklogSent = { [unowned self] in
             if hasUnsentSettings { sendSettings() }
             if hasUnsentFailures { reportFailures() }
             updateGateways()
         }
-        if !isCopy { channel.send(settings.lines + [Settings.end]) }
-        channel.send(failures.map(\.line) + [ChildFailure.end])
+        if !isCopy { channel.send(settings.supervisorLines + [Settings.endOfSettingsLine]) }
+        channel.send(failures.map(\.supervisorLine) + [ChildCrashLoop.endOfCrashLoopsLine])
         if let line = proofLine { channel.send([line]) }
         channel.send(doorLines)
         // The first broker of a bus without programs gets no further line.
-        if hooks.isOn { channel.send([hooks.word]) }
-        self.channel = channel
+        if hooks.isEnabled { channel.send([hooks.reportingCommand]) }
+        self.brokerChannel = channel
         sendKeys()
         hasUnsentFailures = false
         unansweredSettings = 0
@@ -231,10 +231,10 @@ final class Supervisor {
         if plan.isPrivate, slot.lastExit == nil {
             copy = try ChildProcess.fork(inheriting: inherited) {
                 [level = settings.logLevel, format = plan.log.format] in
-                ExitStatus.concluding { try run.run(level, format) }.rawValue
+                ExitStatus.reportingErrors { try run.run(level, format) }.rawValue
             }
         }
-        let child = if let copy { copy } else { try program(run, inheriting: inherited) }
+        let child = if let copy { copy } else { try spawnProgram(run, inheriting: inherited) }
         try watch(child, in: slot)
         return copy != nil
     }
@@ -242,20 +242,20 @@ final class Supervisor {
     /// Gives a started child its post.
     private func watch(_ child: ChildProcess, in slot: ChildSlot) throws(SystemError) {
         slot.child = child
-        slot.started = LoopTime.read()
-        slot.registration = try loop.add(child.descriptor, .readable) { [unowned self] _ in ended(slot) }
+        slot.startTime = LoopTime.readClock()
+        slot.registration = try loop.add(child.descriptor, .readable) { [unowned self] _ in childEnded(slot) }
         if slot.role == .worker {
-            boundMemory(of: child)
-            slot.killsBefore = MemoryPressure.kills()
+            limitMemory(of: child)
+            slot.oomKillsAtStart = MemoryPressure.outOfMemoryKillCount()
         }
-        watchForGoodLife(slot)
+        startHealthyRunTimer(slot)
     }
 
     /// Starts this program as a new process.
-    private func program(_ run: ChildRun, inheriting inherited: [Int32]) throws(SystemError) -> ChildProcess {
-        let secret = run.needsSecret ? try InheritedPipe.holding(plan.secret) : nil
+    private func spawnProgram(_ run: ChildRun, inheriting inherited: [Int32]) throws(SystemError) -> ChildProcess {
+        let secret = run.needsSecret ? try InheritedPipe.makeReader(containing: plan.secret) : nil
         defer { if let secret { close(secret) } }
-        let arguments = run.arguments(in: plan.folder, secret: secret, settings.logLevel, plan.log.format)
+        let arguments = run.arguments(in: plan.runtimeFolder, secret: secret, settings.logLevel, plan.log.format)
         return try ChildProcess.spawn(
             run.program, arguments, inheriting: [secret].compactMap(\.self) + inherited)
     }
@@ -279,17 +279,17 @@ final class Supervisor {
 
     /// Whether each gateway that this bus has accepts connections, and the door, unless it has failed to start.
     var isGatewayReady: Bool {
-        (listened.contains(.gateway) || !listens) && (isDoorOpen || isDoorFailing)
-            && (listened.contains(.nodeGateway) || plan.cluster == nil)
+        (listeningGateways.contains(.gateway) || !servesRemoteClients) && (isDoorOpen || isDoorFailing)
+            && (listeningGateways.contains(.nodeGateway) || plan.cluster == nil)
     }
 
     /// Whether the door accepts connections, if this bus has one.
-    var isDoorOpen: Bool { listened.contains(.door) || !hasDoor }
-    private var isDoorFailing: Bool { childSlots.contains { $0.role == .door && $0.rule.quickDeaths > 0 } }
+    var isDoorOpen: Bool { listeningGateways.contains(.door) || !hasDoor }
+    private var isDoorFailing: Bool { childSlots.contains { $0.role == .door && $0.rule.consecutiveEarlyExits > 0 } }
 
     /// Handles that a gateway accepts connections.
     func gatewayListens(_ role: ChildSlot.Role) {
-        listened.insert(role)
+        listeningGateways.insert(role)
         reportReady()
         notifyService()
     }
@@ -302,19 +302,19 @@ final class Supervisor {
         onReady()
     }
 
-    private func ended(_ slot: ChildSlot) {
+    private func childEnded(_ slot: ChildSlot) {
         guard let child = slot.child, let exit = child.reap() else { return }
         if let registration = slot.registration { loop.remove(registration) }
-        for timer in [slot.timer, slot.goodLife].compactMap(\.self) { loop.cancelTimer(timer) }
-        slot.goodLife = nil
+        for timer in [slot.killTimer, slot.healthyRunTimer].compactMap(\.self) { loop.cancelTimer(timer) }
+        slot.healthyRunTimer = nil
         slot.lastExit = exit
         slot.child = nil
         slot.registration = nil
         if slot.role == .broker {
             // The next broker starts with all changes that this one has acknowledged.
-            channel?.takeLines()
-            channel = nil
-            acceptingWorkers = 0
+            brokerChannel?.deliverPendingLines()
+            brokerChannel = nil
+            acceptingWorkerCount = 0
             notifyService()
         }
         gatewayChannels[slot.role] = nil
@@ -325,22 +325,22 @@ final class Supervisor {
             if slot.role == .broker {
                 stopWorkers()
                 // Runs while killed workers exit. The end of the run removes files that they add meanwhile.
-                if plan.isPrivate { PrivateFolder.remove(plan.folder.path) }
+                if plan.isPrivate { PrivateFolder.remove(plan.runtimeFolder.path) }
             }
-            endIfAlone()
+            endIfNoChildren()
         case .serving:
-            guard !slot.isLeaving else {
-                forget(slot)
+            guard !slot.isRetiring else {
+                removeSlot(slot)
                 return
             }
             if let status = permanentFault(exit, of: slot.role) {
-                failure = CommandError(status)
-                kill()
+                runError = CommandError(status)
+                killChildren()
                 return
             }
             let pause = childDied(
-                slot, after: LoopTime.read().since(slot.started),
-                "\(slot.role.name) (\(child.pid)) ended with \(exit)")
+                slot, after: LoopTime.readClock().since(slot.startTime),
+                "\(slot.role.nameWithArticle) (\(child.pid)) ended with \(exit)")
             loop.setTimer(after: pause) { [unowned self] in restart(slot) }
         }
     }
@@ -353,12 +353,13 @@ final class Supervisor {
             switch role {
             case .broker: isReady
             case .worker: hasHadWorkers
-            case .gateway, .nodeGateway, .door: listened.contains(role)
+            case .gateway, .nodeGateway, .door: listeningGateways.contains(role)
             // Both need the same library and the same file.
-            case .puller: listened.contains(.nodeGateway)
+            case .puller: listeningGateways.contains(.nodeGateway)
             }
         switch exit {
-        case .code(ExitStatus.configuration.rawValue): return role == .broker || !hasServed ? .configuration : nil
+        case .code(ExitStatus.configurationError.rawValue):
+            return role == .broker || !hasServed ? .configurationError : nil
         case .code(ExitStatus.cannotServe.rawValue): return hasServed ? nil : .cannotServe
         default: return nil
         }
@@ -366,10 +367,10 @@ final class Supervisor {
 
     /// Starts the child of a post, and retries after a delay.
     func restart(_ slot: ChildSlot) {
-        guard phase == .serving, !slot.isLeaving else { return }
+        guard phase == .serving, !slot.isRetiring else { return }
         // A worker would end at once. Checked here, the cause is known for the status.
-        slot.obstacle = slot.role == .worker ? plan.worker.caFile.flatMap(TrustFile.pathFault) : nil
-        if let obstacle = slot.obstacle { return retry(slot, after: obstacle) }
+        slot.startFailureReason = slot.role == .worker ? plan.workerOptions.caFile.flatMap(TrustFile.pathFault) : nil
+        if let obstacle = slot.startFailureReason { return retry(slot, after: obstacle) }
         do throws(SystemError) {
             try start(slot)
         } catch {
@@ -378,39 +379,39 @@ final class Supervisor {
     }
 
     private func retry(_ slot: ChildSlot, after cause: String) {
-        let pause = childDied(slot, after: .zero, "cannot start \(slot.role.name): \(cause)")
-        loop.setTimer(after: max(pause, RestartRule.shortestPause)) { [unowned self] in restart(slot) }
+        let pause = childDied(slot, after: .zero, "cannot start \(slot.role.nameWithArticle): \(cause)")
+        loop.setTimer(after: max(pause, RestartRule.minimumPause)) { [unowned self] in restart(slot) }
     }
 
     // MARK: The end
 
-    private func signalled() {
+    private func handleSignals() {
         switch phase {
         case .serving where !plan.isPrivate:
             phase = .draining
-            for slot in childSlots where slot.role == .broker { slot.child?.send(SIGTERM) }
+            for slot in childSlots where slot.role == .broker { slot.child?.sendSignal(SIGTERM) }
             // Without a running broker there is nothing to drain.
             if !childSlots.contains(where: { $0.role == .broker && $0.child != nil }) {
-                for slot in childSlots { slot.child?.send(SIGTERM) }
+                for slot in childSlots { slot.child?.sendSignal(SIGTERM) }
             }
-            loop.setTimer(after: drainTime + Self.drainReserve) { [unowned self] in kill() }
-            stopBegan(limit: drainTime + Self.drainReserve)
-            endIfAlone()
+            loop.setTimer(after: drainTime + Self.killDelayAfterDrain) { [unowned self] in killChildren() }
+            announceStop(limit: drainTime + Self.killDelayAfterDrain)
+            endIfNoChildren()
         case .serving:
             // No client waits. The first signal lets the broker store durable state, and the second one stops it at
             // once.
             phase = .killing
             for slot in childSlots {
                 guard slot.role == .broker else {
-                    slot.child?.send(SIGKILL)
+                    slot.child?.sendSignal(SIGKILL)
                     continue
                 }
-                slot.child?.send(SIGTERM)
-                slot.child?.send(SIGINT)
+                slot.child?.sendSignal(SIGTERM)
+                slot.child?.sendSignal(SIGINT)
             }
-            loop.setTimer(after: Self.privateFarewell) { [unowned self] in kill() }
-            endIfAlone()
-        case .draining: kill()
+            loop.setTimer(after: Self.privateKillDelay) { [unowned self] in killChildren() }
+            endIfNoChildren()
+        case .draining: killChildren()
         case .killing: break
         }
     }
@@ -418,18 +419,18 @@ final class Supervisor {
     /// Stops the workers and the gateways at once, workers by two signals. Without a broker their results have no recipient.
     private func stopWorkers() {
         for slot in childSlots where slot.role != .broker {
-            slot.child?.send(SIGTERM)
-            if slot.role.isWorker { slot.child?.send(SIGINT) }
+            slot.child?.sendSignal(SIGTERM)
+            if slot.role.isWorker { slot.child?.sendSignal(SIGINT) }
         }
     }
 
-    private func kill() {
+    private func killChildren() {
         phase = .killing
-        for slot in childSlots { slot.child?.send(SIGKILL) }
-        endIfAlone()
+        for slot in childSlots { slot.child?.sendSignal(SIGKILL) }
+        endIfNoChildren()
     }
 
-    private func endIfAlone() {
+    private func endIfNoChildren() {
         if childSlots.allSatisfy({ $0.child == nil }) { loop.stop() }
     }
 }

@@ -15,11 +15,11 @@ final class TopRun {
     private var view = TopView()
     private var screen: TopScreen?
     private var status: JSONValue?
-    private var rows: [HandlerRow] = []
+    private var handlerRows: [HandlerRow] = []
     private var earlierSample: TopSample?
     private var samples = 0
     private var isQuerying = false
-    private var isOver = false
+    private var isFinished = false
     private var failure: CommandError?
 
     init(interval: Duration, count: Int?, json: Bool) {
@@ -29,45 +29,45 @@ final class TopRun {
     }
 
     func run(in place: BusLocation) throws {
-        let session = try BusSession.find(in: place) { [unowned self] session, event in
-            take(event, session)
+        let session = try BusSession.connect(to: place) { [unowned self] session, event in
+            handleEvent(event, session)
         }
         let signals = try SignalSource([SIGWINCH, SIGTSTP, SIGCONT, SIGQUIT])
-        if !json, TopScreen.isPossible { screen = TopScreen(interrupt: session.signalDescriptor) }
+        if !json, TopScreen.isSupported { screen = TopScreen(interrupt: session.signalDescriptor) }
         // Also after a failure or a signal.
         defer { screen?.leave() }
         try screen?.enter()
         let signalled = try session.loop.add(signals.descriptor, .readable) { [unowned self] _ in
-            while let signal = signals.next() { attempt { try take(signal: signal, session) } }
+            while let signal = signals.nextSignal() { recordFailure { try handleSignal(signal, session) } }
         }
         defer { session.loop.remove(signalled) }
-        if let screen, screen.hasKeys {
+        if let screen, screen.canReadKeys {
             var reading: EventLoop.Registration?
             reading = try session.loop.add(STDIN_FILENO, .readable) { [unowned self] _ in
-                guard let keys = screen.keys() else {
+                guard let keys = screen.readKeys() else {
                     // The terminal is gone.
                     if let reading { session.loop.remove(reading) }
-                    isOver = true
+                    isFinished = true
                     return
                 }
-                for key in keys { press(key, session) }
-                attempt { try draw() }
+                for key in keys { handleKey(key, session) }
+                recordFailure { try draw() }
             }
         }
         try draw()
         query(session)
         schedule(session)
-        try session.run { isOver || failure != nil }
+        try session.run { isFinished || failure != nil }
         if let failure { throw failure }
     }
 
-    private func attempt(_ work: () throws -> Void) {
+    private func recordFailure(of work: () throws -> Void) {
         do {
             try work()
         } catch let commandError as CommandError {
             failure = failure ?? commandError
         } catch {
-            failure = failure ?? CommandError(.other, "\(error)")
+            failure = failure ?? CommandError(.generalError, "\(error)")
         }
     }
 
@@ -83,58 +83,58 @@ final class TopRun {
     private func query(_ session: BusSession) {
         guard !isQuerying else { return }
         isQuerying = true
-        rows = []
+        handlerRows = []
         status = nil
         session.connection.query(.status)
         session.connection.query(.handlers)
     }
 
-    private func take(_ event: ClientEvent, _ session: BusSession) {
+    private func handleEvent(_ event: ClientEvent, _ session: BusSession) {
         switch event {
-        case .answer(.status, let json): status = JSONValue(json)
-        case .answer(.handlers, let json):
+        case .queryAnswer(.status, let json): status = JSONValue(json)
+        case .queryAnswer(.handlers, let json):
             guard let answer = JSONValue(json) else { return }
             // A key acts on a name, which means the user's own handler.
-            rows += HandlerRow.rows(answer).filter { $0.principal == nil }
-            if rows.count < Self.handlers, let after = answer.member("handlers-next")?.text {
-                session.connection.query(.handlers, QueryPage(after: after))
+            handlerRows += HandlerRow.rows(answer).filter { $0.principal == nil }
+            if handlerRows.count < Self.handlers, let after = answer.member("handlers-next")?.scalarText {
+                session.connection.query(.handlers, QueryPage(cursor: after))
                 return
             }
             isQuerying = false
-            attempt { try complete(session) }
+            recordFailure { try completeSample(session) }
         case .removed(let pattern, let count):
-            view.message = "dropped \(pattern) with \(count) pending requests"
-            attempt { try draw() }
-        case .refused(let reply): failure = Refused.commandError(reply)
-        case .accepted, .terminal, .progress, .cancelled, .answer, .changed, .state: break
+            view.footerMessage = "dropped \(pattern) with \(count) pending requests"
+            recordFailure { try draw() }
+        case .messageRefused(let reply): failure = Refused.commandError(reply)
+        case .accepted, .terminal, .progress, .cancelled, .queryAnswer, .settingChanged, .state: break
         }
     }
 
-    private func complete(_ session: BusSession) throws {
+    private func completeSample(_ session: BusSession) throws {
         let seconds = Double(session.loop.now.nanoseconds) / 1e9
-        guard let status, let sample = TopSample(status, rows, seconds: seconds) else {
+        guard let status, let sample = TopSample(status, handlerRows, seconds: seconds) else {
             throw CommandError(
-                .other, "cannot parse the answer of the broker; use command and broker of the same version")
+                .generalError, "cannot parse the answer of the broker; use command and broker of the same version")
         }
         samples += 1
-        if screen == nil { try print(sample) }
+        if screen == nil { try printSample(sample) }
         earlierSample = sample
-        view.take(sample)
+        view.showSample(sample)
         try draw()
-        if let count, samples >= count { isOver = true }
+        if let count, samples >= count { isFinished = true }
     }
 
     // MARK: Output
 
     private func draw() throws(CommandError) {
         guard let screen else { return }
-        let size = screen.size
-        try screen.draw(view.screen(columns: size.columns, rows: size.rows))
+        let size = screen.terminalSize
+        try screen.draw(view.renderScreen(columns: size.columns, rows: size.rows))
     }
 
     /// Prints the line of a sample.
-    private func print(_ sample: TopSample) throws {
-        let fields = sample.fields(since: earlierSample, time: Self.time())
+    private func printSample(_ sample: TopSample) throws {
+        let fields = sample.fields(since: earlierSample, time: Self.timestamp())
         guard json else {
             return try StandardOutput().write(
                 line: fields.map { "\($0.name)=\($0.value ?? "-")" }.joined(separator: " "))
@@ -142,16 +142,16 @@ final class TopRun {
         var line = JSONLine()
         for field in fields {
             if field.isText {
-                line.member(field.name, field.value)
+                line.appendMember(field.name, field.value)
             } else {
-                line.member(field.name, number: field.value)
+                line.appendMember(field.name, number: field.value)
             }
         }
-        try StandardOutput().write(line.finished())
+        try StandardOutput().write(line.finishedLine())
     }
 
     /// The present time, RFC 3339 in UTC.
-    private static func time() -> String {
+    private static func timestamp() -> String {
         var now = Glibc.time(nil)
         var parts = unsafe tm()
         unsafe gmtime_r(&now, &parts)
@@ -162,18 +162,18 @@ final class TopRun {
 
     // MARK: Keys and signals
 
-    private func press(_ key: TopKey, _ session: BusSession) {
-        switch view.press(key) {
-        case .quit: isOver = true
-        case .drop(let handler): session.connection.remove(.handler(handler))
+    private func handleKey(_ key: TopKey, _ session: BusSession) {
+        switch view.handleKey(key) {
+        case .quit: isFinished = true
+        case .dropHandler(let handler): session.connection.remove(.handler(handler))
         case nil: break
         }
     }
 
-    private func take(signal: Int32, _ session: BusSession) throws {
+    private func handleSignal(_ signal: Int32, _ session: BusSession) throws {
         switch signal {
         case SIGWINCH: try draw()
-        case SIGQUIT: session.end(CommandError(.interrupted))
+        case SIGQUIT: session.end(with: CommandError(.interrupted))
         case SIGTSTP:
             screen?.leave()
             // Stops here until SIGCONT, which restores the screen.

@@ -6,20 +6,20 @@ struct TopSample {
     struct Worker {
         let pid: String
         let phase: String
-        let slots: Int
-        let running: Int
+        let slotCount: Int
+        let runningTransfers: Int
     }
 
     /// Origin in an answer to QUERY status.
     struct Origin {
         let name: String
-        let running: Int
+        let runningFlights: Int
         let limit: Int
         let flights: Int
         /// Remaining cool-down; nil without one.
         let coolingMilliseconds: Int?
 
-        var waiting: Int { max(0, flights - running) }
+        var waitingFlights: Int { max(0, flights - runningFlights) }
     }
 
     /// Instance of the broker. Counters of another instance are not comparable.
@@ -32,41 +32,44 @@ struct TopSample {
     let origins: [Origin]
     let handlers: [HandlerRow]
     /// Numbers of the answer by their path, such as `queue.high`.
-    private let numbers: [String: Int]
+    private let numbersByPath: [String: Int]
 
     /// Fails if `status` is not an answer to QUERY status.
     init?(_ status: JSONValue, _ handlers: [HandlerRow], seconds: Double) {
-        guard let broker = status.member("broker")?.text, let phase = status.member("phase")?.text else { return nil }
+        guard let broker = status.member("broker")?.scalarText, let phase = status.member("phase")?.scalarText else {
+            return nil
+        }
         self.broker = broker
         self.phase = phase
         self.seconds = seconds
         self.handlers = handlers
         var numbers: [String: Int] = [:]
-        Self.collect(status, "", &numbers)
-        self.numbers = numbers
+        Self.collectNumbers(status, "", &numbers)
+        self.numbersByPath = numbers
         workers =
             status.member("workers") == nil
             ? nil
-            : status.items("workers").map { item in
+            : status.items(ofMember: "workers").map { item in
                 Worker(
-                    pid: item.member("pid")?.text ?? "-", phase: item.member("phase")?.text ?? "-",
-                    slots: item.number("slots") ?? 0, running: item.number("running") ?? 0)
+                    pid: item.member("pid")?.scalarText ?? "-", phase: item.member("phase")?.scalarText ?? "-",
+                    slotCount: item.integer(ofMember: "slots") ?? 0,
+                    runningTransfers: item.integer(ofMember: "running") ?? 0)
             }
-        origins = status.items("origins").map { item in
+        origins = status.items(ofMember: "origins").map { item in
             Origin(
-                name: item.member("origin")?.text ?? "-", running: item.number("running") ?? 0,
-                limit: item.number("limit") ?? 0, flights: item.number("flights") ?? 0,
-                coolingMilliseconds: item.number("cooling-ms"))
+                name: item.member("origin")?.scalarText ?? "-", runningFlights: item.integer(ofMember: "running") ?? 0,
+                limit: item.integer(ofMember: "limit") ?? 0, flights: item.integer(ofMember: "flights") ?? 0,
+                coolingMilliseconds: item.integer(ofMember: "cooling-ms"))
         }
     }
 
-    private static func collect(_ value: JSONValue, _ path: String, _ numbers: inout [String: Int]) {
+    private static func collectNumbers(_ value: JSONValue, _ path: String, _ numbers: inout [String: Int]) {
         switch value {
         case .scalar(let text): numbers[path] = Int(text)
         case .array, .string: break
         case .object(let members):
             for member in members {
-                collect(member.value, path.isEmpty ? member.name : "\(path).\(member.name)", &numbers)
+                collectNumbers(member.value, path.isEmpty ? member.name : "\(path).\(member.name)", &numbers)
             }
         }
     }
@@ -74,16 +77,16 @@ struct TopSample {
     // MARK: Numbers
 
     /// A number by its path; nil if the answer does not have it, as for a user without access to those of others.
-    func count(_ path: String) -> Int? { numbers[path] }
+    func count(_ path: String) -> Int? { numbersByPath[path] }
 
     /// Number of requests that have not ended, without those whose failures are kept on disk.
-    var pending: Int? { count("requests.pending").map { $0 - (count("requests.failed-kept") ?? 0) } }
+    var pendingCount: Int? { count("requests.pending").map { $0 - (count("requests.failed-kept") ?? 0) } }
 
     /// Number of failed requests, of all codes.
-    var failed: Int { numbers.reduce(0) { $0 + ($1.key.hasPrefix("requests.failed.") ? $1.value : 0) } }
+    var failedCount: Int { numbersByPath.reduce(0) { $0 + ($1.key.hasPrefix("requests.failed.") ? $1.value : 0) } }
 
     /// Number of slots of all workers; nil without the workers.
-    var slots: Int? { workers?.reduce(0) { $0 + $1.slots } }
+    var slotCount: Int? { workers?.reduce(0) { $0 + $1.slotCount } }
 
     /// Change of a counter per second; nil without an earlier sample of the same broker.
     func rate(since earlier: TopSample?, _ counter: (TopSample) -> Int?) -> Double? {
@@ -105,7 +108,9 @@ struct TopSample {
     static func cacheUses(_ sample: TopSample) -> Int { sample.count("cache.used") ?? 0 }
     static func cacheLookups(_ sample: TopSample) -> Int { sample.count("cache.asked") ?? 0 }
     static func joinedRequests(_ sample: TopSample) -> Int { sample.count("flights.joined") ?? 0 }
-    static func attached(_ sample: TopSample) -> Int { (sample.count("flights.started") ?? 0) + joinedRequests(sample) }
+    static func attachedRequests(_ sample: TopSample) -> Int {
+        (sample.count("flights.started") ?? 0) + joinedRequests(sample)
+    }
 
     // MARK: Lines
 
@@ -115,29 +120,29 @@ struct TopSample {
             (name, value.map { String($0) }, false)
         }
         func rate(_ name: String, _ counter: (TopSample) -> Int?) -> (name: String, value: String?, isText: Bool) {
-            (name, self.rate(since: earlier, counter).map(Self.text), false)
+            (name, self.rate(since: earlier, counter).map(Self.rateText), false)
         }
         return [
             ("time", time, true), ("phase", phase, true),
             number("clients", count("clients")), number("handlers", count("handlers")),
-            number("pending", pending),
+            number("pending", pendingCount),
             number("high", count("queue.high")), number("normal", count("queue.normal")),
             number("low", count("queue.low")), number("background", count("queue.background")),
             number("queued", count("flights-now.queued")), number("running", count("flights-now.running")),
             number("backing-off", count("flights-now.backing-off")),
-            number("workers", workers?.count), number("slots", slots),
+            number("workers", workers?.count), number("slots", slotCount),
             rate("submitted/s") { $0.count("requests.submitted") },
             rate("answered/s") { $0.count("requests.answered") },
-            rate("failed/s") { $0.failed },
+            rate("failed/s") { $0.failedCount },
             rate("removed/s") { $0.count("requests.removed") },
             rate("bytes/s") { $0.count("flights.bytes") },
             number("cache-percent", percent(since: earlier, Self.cacheUses, of: Self.cacheLookups)),
-            number("shared-percent", percent(since: earlier, Self.joinedRequests, of: Self.attached)),
+            number("shared-percent", percent(since: earlier, Self.joinedRequests, of: Self.attachedRequests)),
         ]
     }
 
     /// A rate with one decimal below 100, and without above.
-    static func text(_ rate: Double) -> String {
+    static func rateText(_ rate: Double) -> String {
         guard rate < 99.95 else { return String(Int(min(rate, 1e15).rounded())) }
         let tenths = Int((rate * 10).rounded())
         return "\(tenths / 10).\(tenths % 10)"

@@ -9,7 +9,7 @@ final class TopScreen {
     /// Whether attributes such as bold are permitted.
     private let hasStyles: Bool
     /// Settings of the terminal before; nil if standard input is no terminal.
-    private var settings: termios?
+    private var savedTerminalSettings: termios?
     private var isEntered = false
 
     /// - Parameter interrupt: descriptor that aborts a blocked write when it is readable.
@@ -21,20 +21,20 @@ final class TopScreen {
     deinit { leave() }
 
     /// Whether keys can be read.
-    var hasKeys: Bool { settings != nil }
+    var canReadKeys: Bool { savedTerminalSettings != nil }
 
     /// Whether standard output can show a screen.
-    static var isPossible: Bool {
+    static var isSupported: Bool {
         guard isatty(STDOUT_FILENO) == 1, let name = unsafe getenv("TERM") else { return false }
         return unsafe strcmp(name, "dumb") != 0 && name.pointee != 0
     }
 
     func enter() throws(CommandError) {
         var present = termios()
-        if settings == nil, isatty(STDIN_FILENO) == 1, unsafe tcgetattr(STDIN_FILENO, &present) == 0 {
-            settings = present
+        if savedTerminalSettings == nil, isatty(STDIN_FILENO) == 1, unsafe tcgetattr(STDIN_FILENO, &present) == 0 {
+            savedTerminalSettings = present
         }
-        if var raw = settings {
+        if var raw = savedTerminalSettings {
             // Signals stay: Ctrl-C and Ctrl-Z arrive as signals.
             raw.c_lflag &= ~UInt32(ICANON | ECHO)
             _ = unsafe tcsetattr(STDIN_FILENO, TCSADRAIN, &raw)
@@ -48,12 +48,12 @@ final class TopScreen {
         guard isEntered else { return }
         isEntered = false
         // Without the descriptor that interrupts, because a signal may be pending.
-        _ = Output(STDOUT_FILENO, interrupt: -1).write(Array("\u{1b}[0m\u{1b}[?25h\u{1b}[?1049l".utf8))
-        if var settings { _ = unsafe tcsetattr(STDIN_FILENO, TCSADRAIN, &settings) }
+        _ = Output(STDOUT_FILENO, interruptDescriptor: -1).write(Array("\u{1b}[0m\u{1b}[?25h\u{1b}[?1049l".utf8))
+        if var savedTerminalSettings { _ = unsafe tcsetattr(STDIN_FILENO, TCSADRAIN, &savedTerminalSettings) }
     }
 
     /// Columns and rows; 80 and 24 if the terminal does not tell them.
-    var size: (columns: Int, rows: Int) {
+    var terminalSize: (columns: Int, rows: Int) {
         var size = winsize()
         guard unsafe ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else {
             return (80, 24)
@@ -77,7 +77,7 @@ final class TopScreen {
     }
 
     /// Reads the keys that wait; nil at the end of the input.
-    func keys() -> [TopKey]? {
+    func readKeys() -> [TopKey]? {
         var bytes = [UInt8](repeating: 0, count: 256)
         let count = unsafe read(STDIN_FILENO, &bytes, bytes.count)
         if count > 0 { return TopKey.keys(in: Array(bytes.prefix(count))) }
@@ -93,7 +93,7 @@ enum TopKey: Equatable {
     case up
     case down
     case enter
-    case erase
+    case backspace
     case escape
 
     /// Decodes the bytes of one read. Unknown sequences are dropped.
@@ -103,7 +103,7 @@ enum TopKey: Equatable {
         while let byte = rest.popFirst() {
             switch byte {
             case 0x0a, 0x0d: keys.append(.enter)
-            case 0x08, 0x7f: keys.append(.erase)
+            case 0x08, 0x7f: keys.append(.backspace)
             case 0x1b:
                 guard let introducer = rest.first, introducer == UInt8(ascii: "[") || introducer == UInt8(ascii: "O")
                 else {

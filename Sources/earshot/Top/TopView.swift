@@ -25,43 +25,43 @@ struct TopView {
     }
 
     /// Consequence of a key outside the view.
-    enum Effect: Equatable {
+    enum KeyEffect: Equatable {
         case quit
-        case drop(HandlerID)
+        case dropHandler(HandlerID)
     }
 
     private enum Mode: Equatable {
         case browsing
         /// The text before the edit returns with Escape.
         case filtering(before: String)
-        case confirming(HandlerID)
+        case confirmingDrop(HandlerID)
     }
 
     /// Column of a table beside the name.
     private struct Column<Row> {
         let title: String
         let width: Int
-        let value: (Row) -> String
+        let cellText: (Row) -> String
     }
 
     /// Maximum length of the filter.
-    private static let filterBytes = 100
+    private static let maximumFilterBytes = 100
     /// Minimum width of a name. Columns give way to it.
-    private static let nameWidth = 16
+    private static let minimumNameWidth = 16
     /// Minimum number of lines below the counters for a table of origins.
-    private static let linesForOrigins = 10
+    private static let minimumOriginLines = 10
 
     private(set) var sort = Sort.pending
     private(set) var filter = ""
     private(set) var isPaused = false
     /// Text at the bottom in place of the keys; nil for none.
-    var message: String?
+    var footerMessage: String?
     private var mode = Mode.browsing
     private var selection: String?
     private var sample: TopSample?
     private var earlierSample: TopSample?
 
-    mutating func take(_ sample: TopSample) {
+    mutating func showSample(_ sample: TopSample) {
         guard !isPaused else { return }
         earlierSample = self.sample
         self.sample = sample
@@ -69,21 +69,21 @@ struct TopView {
 
     // MARK: Keys
 
-    mutating func press(_ key: TopKey) -> Effect? {
+    mutating func handleKey(_ key: TopKey) -> KeyEffect? {
         switch mode {
-        case .browsing: return browse(key)
+        case .browsing: return handleBrowsingKey(key)
         case .filtering(let before):
-            edit(key, before)
+            editFilter(key, before)
             return nil
-        case .confirming(let handler):
+        case .confirmingDrop(let handler):
             mode = .browsing
-            message = nil
-            return key == .character("y") ? .drop(handler) : nil
+            footerMessage = nil
+            return key == .character("y") ? .dropHandler(handler) : nil
         }
     }
 
-    private mutating func browse(_ key: TopKey) -> Effect? {
-        message = nil
+    private mutating func handleBrowsingKey(_ key: TopKey) -> KeyEffect? {
+        footerMessage = nil
         switch key {
         case .character("q"): return .quit
         case .character("s"):
@@ -93,19 +93,19 @@ struct TopView {
         case .character("p"): isPaused.toggle()
         case .character("d"):
             guard let selection = selectedHandler(in: shownHandlers), let handler = HandlerID(selection) else { break }
-            mode = .confirming(handler)
-        case .up, .character("k"): move(-1)
-        case .down, .character("j"): move(1)
+            mode = .confirmingDrop(handler)
+        case .up, .character("k"): moveSelection(-1)
+        case .down, .character("j"): moveSelection(1)
         case .escape: filter = ""
-        case .character, .enter, .erase: break
+        case .character, .enter, .backspace: break
         }
         return nil
     }
 
-    private mutating func edit(_ key: TopKey, _ before: String) {
+    private mutating func editFilter(_ key: TopKey, _ before: String) {
         switch key {
-        case .character(let character) where filter.utf8.count < Self.filterBytes: filter.append(character)
-        case .erase: _ = filter.popLast()
+        case .character(let character) where filter.utf8.count < Self.maximumFilterBytes: filter.append(character)
+        case .backspace: _ = filter.popLast()
         case .enter: mode = .browsing
         case .escape:
             filter = before
@@ -114,7 +114,7 @@ struct TopView {
         }
     }
 
-    private mutating func move(_ step: Int) {
+    private mutating func moveSelection(_ step: Int) {
         let names = shownHandlers.map(\.handler)
         guard !names.isEmpty else { return }
         let index = names.firstIndex { $0 == selection } ?? 0
@@ -128,28 +128,29 @@ struct TopView {
 
     // MARK: Rows
 
-    private func rate(_ row: HandlerRow) -> Double? {
+    private func answerRate(_ row: HandlerRow) -> Double? {
         guard let sample, let earlierSample, sample.broker == earlierSample.broker,
             sample.seconds > earlierSample.seconds,
-            let before = rates[row.handler]
+            let before = earlierAnsweredCounts[row.handler]
         else { return nil }
-        return Double(max(0, row.answered - before)) / (sample.seconds - earlierSample.seconds)
+        return Double(max(0, row.answeredCount - before)) / (sample.seconds - earlierSample.seconds)
     }
 
     /// Answered requests of each handler in the earlier sample.
-    private var rates: [String: Int] {
-        Dictionary((earlierSample?.handlers ?? []).map { ($0.handler, $0.answered) }) { first, _ in first }
+    private var earlierAnsweredCounts: [String: Int] {
+        Dictionary((earlierSample?.handlers ?? []).map { ($0.handler, $0.answeredCount) }) { first, _ in first }
     }
 
     /// Handlers that the filter admits, in their order.
     private var shownHandlers: [HandlerRow] {
-        let rows = (sample?.handlers ?? []).filter { admits($0.handler) }
-        let rates = sort == .rate ? Dictionary(rows.map { ($0.handler, rate($0) ?? 0) }) { first, _ in first } : [:]
+        let rows = (sample?.handlers ?? []).filter { matchesFilter($0.handler) }
+        let rates =
+            sort == .rate ? Dictionary(rows.map { ($0.handler, answerRate($0) ?? 0) }) { first, _ in first } : [:]
         func key(_ row: HandlerRow) -> Double {
             switch sort {
-            case .pending: Double(row.waiting)
-            case .answered: Double(row.answered)
-            case .failed: Double(row.failed)
+            case .pending: Double(row.waitingCount)
+            case .answered: Double(row.answeredCount)
+            case .failed: Double(row.failedCount)
             case .rate: rates[row.handler] ?? 0
             case .name: 0
             }
@@ -161,23 +162,23 @@ struct TopView {
     }
 
     private var shownOrigins: [TopSample.Origin] {
-        (sample?.origins ?? []).filter { admits($0.name) }.sorted { left, right in
-            (right.running, right.flights, left.name) < (left.running, left.flights, right.name)
+        (sample?.origins ?? []).filter { matchesFilter($0.name) }.sorted { left, right in
+            (right.runningFlights, right.flights, left.name) < (left.runningFlights, left.flights, right.name)
         }
     }
 
-    private func admits(_ name: String) -> Bool { filter.isEmpty || name.contains(filter) }
+    private func matchesFilter(_ name: String) -> Bool { filter.isEmpty || name.contains(filter) }
 
     // MARK: The screen
 
     /// Renders the screen in exactly `rows` lines of at most `columns` columns.
-    func screen(columns: Int, rows: Int) -> [Line] {
+    func renderScreen(columns: Int, rows: Int) -> [Line] {
         guard rows > 0 else { return [] }
-        var lines = summary
+        var lines = summaryLines
         let room = rows - lines.count - 1
         if room >= 2 {
             var handlerLines = room - 1
-            if room >= Self.linesForOrigins {
+            if room >= Self.minimumOriginLines {
                 let origins = originTable(lines: room / 3, columns)
                 lines += [Line(text: "")] + origins
                 handlerLines -= origins.count + 1
@@ -190,45 +191,45 @@ struct TopView {
         return lines.map { Line(text: Self.truncated(TerminalText.escaped($0.text), to: columns), style: $0.style) }
     }
 
-    private var summary: [Line] {
+    private var summaryLines: [Line] {
         guard let sample else { return [Line(text: "earshot top: waiting for the broker")] }
-        func count(_ path: String) -> String { sample.count(path).map { String($0) } ?? "-" }
-        func counts(_ prefix: String, _ names: [String]) -> String {
-            names.map { "\($0) \(count("\(prefix).\($0)"))" }.joined(separator: "  ")
+        func countText(_ path: String) -> String { sample.count(path).map { String($0) } ?? "-" }
+        func countsText(_ prefix: String, _ names: [String]) -> String {
+            names.map { "\($0) \(countText("\(prefix).\($0)"))" }.joined(separator: "  ")
         }
-        func rate(_ name: String, _ counter: (TopSample) -> Int?) -> String {
-            "\(name) \(sample.rate(since: earlierSample, counter).map(TopSample.text) ?? "-")"
+        func rateText(_ name: String, _ counter: (TopSample) -> Int?) -> String {
+            "\(name) \(sample.rate(since: earlierSample, counter).map(TopSample.rateText) ?? "-")"
         }
-        func ratio(_ name: String, _ part: (TopSample) -> Int, _ whole: (TopSample) -> Int) -> String {
+        func ratioText(_ name: String, _ part: (TopSample) -> Int, _ whole: (TopSample) -> Int) -> String {
             func text(_ percent: Int?) -> String { percent.map { "\($0) %" } ?? "-" }
             let now = earlierSample == nil ? nil : sample.percent(since: earlierSample, part, of: whole)
             return "\(name) \(text(now)) now, \(text(sample.percent(since: nil, part, of: whole))) in all"
         }
         let workers = sample.workers?.map {
-            "\($0.pid) \($0.phase == "ready" ? "" : "\($0.phase) ")\($0.running)/\($0.slots)"
+            "\($0.pid) \($0.phase == "ready" ? "" : "\($0.phase) ")\($0.runningTransfers)/\($0.slotCount)"
         }
         return [
             Line(
-                text: "earshot  \(sample.phase)\(isPaused ? " (paused)" : "")  clients \(count("clients"))  "
-                    + "handlers \(count("handlers"))  outstanding \(count("deliveries.outstanding"))",
+                text: "earshot  \(sample.phase)\(isPaused ? " (paused)" : "")  clients \(countText("clients"))  "
+                    + "handlers \(countText("handlers"))  outstanding \(countText("deliveries.outstanding"))",
                 style: .heading),
             Line(
                 text:
-                    "requests  pending \(sample.pending.map { String($0) } ?? "-")  "
-                    + "answered \(count("requests.answered"))  "
-                    + "failed \(sample.failed)  removed \(count("requests.removed"))"),
+                    "requests  pending \(sample.pendingCount.map { String($0) } ?? "-")  "
+                    + "answered \(countText("requests.answered"))  "
+                    + "failed \(sample.failedCount)  removed \(countText("requests.removed"))"),
             Line(
                 text: "per s     "
                     + [
-                        rate("submitted") { $0.count("requests.submitted") },
-                        rate("answered") { $0.count("requests.answered") }, rate("failed") { $0.failed },
-                        rate("removed") { $0.count("requests.removed") },
+                        rateText("submitted") { $0.count("requests.submitted") },
+                        rateText("answered") { $0.count("requests.answered") }, rateText("failed") { $0.failedCount },
+                        rateText("removed") { $0.count("requests.removed") },
                         sample.rate(since: earlierSample) { $0.count("flights.bytes") }.map(ByteSize.text) ?? "- B",
                     ].joined(separator: "  ")),
-            Line(text: "queue     " + counts("queue", ["high", "normal", "low", "background"])),
+            Line(text: "queue     " + countsText("queue", ["high", "normal", "low", "background"])),
             Line(
                 text: "flights   "
-                    + counts(
+                    + countsText(
                         "flights-now",
                         // All six together exceed 80 columns.
                         ["running", "queued"]
@@ -238,8 +239,8 @@ struct TopView {
             Line(
                 text: "ratios    "
                     + [
-                        ratio("cache", TopSample.cacheUses, TopSample.cacheLookups),
-                        ratio("shared", TopSample.joinedRequests, TopSample.attached),
+                        ratioText("cache", TopSample.cacheUses, TopSample.cacheLookups),
+                        ratioText("shared", TopSample.joinedRequests, TopSample.attachedRequests),
                     ].joined(separator: "  ")),
             Line(text: "workers   " + (workers.map { $0.isEmpty ? "none" : $0.joined(separator: "  ") } ?? "-")),
         ]
@@ -248,11 +249,11 @@ struct TopView {
     private var footer: String {
         switch mode {
         case .filtering: return "filter: \(filter)_"
-        case .confirming(let handler):
-            let pending = sample?.handlers.first { $0.handler == handler.description }?.pending ?? 0
+        case .confirmingDrop(let handler):
+            let pending = sample?.handlers.first { $0.handler == handler.description }?.pendingCount ?? 0
             return "drop \(handler) and its \(pending) pending requests? y or n"
         case .browsing:
-            if let message { return message }
+            if let footerMessage { return footerMessage }
             let shown = filter.isEmpty ? "" : "  filter: \(filter) (Esc clears)"
             return "q quit  s sort: \(sort.rawValue)  / filter  d drop  p pause\(shown)"
         }
@@ -263,9 +264,9 @@ struct TopView {
     private func originTable(lines: Int, _ columns: Int) -> [Line] {
         let rows = shownOrigins
         let table: [Column<TopSample.Origin>] = [
-            Column(title: "RUNNING", width: 8) { String($0.running) },
+            Column(title: "RUNNING", width: 8) { String($0.runningFlights) },
             Column(title: "LIMIT", width: 8) { $0.limit > 1_000_000 ? "-" : String($0.limit) },
-            Column(title: "WAITING", width: 8) { String($0.waiting) },
+            Column(title: "WAITING", width: 8) { String($0.waitingFlights) },
             Column(title: "COOLING", width: 8) {
                 $0.coolingMilliseconds.map { TimeText.age(milliseconds: $0) } ?? "-"
             },
@@ -279,16 +280,16 @@ struct TopView {
         let position = rows.firstIndex { $0.handler == selected } ?? 0
         // The last screen that has the selection, so that it scrolls as little as possible.
         let first = max(0, position - max(0, lines - 2))
-        let rates = rates
+        let rates = earlierAnsweredCounts
         let table: [Column<HandlerRow>] = [
-            Column(title: "PENDING", width: 8) { String($0.waiting) },
-            Column(title: "ANSWERED", width: 9) { String($0.answered) },
-            Column(title: "FAILED", width: 8) { String($0.failed) },
+            Column(title: "PENDING", width: 8) { String($0.waitingCount) },
+            Column(title: "ANSWERED", width: 9) { String($0.answeredCount) },
+            Column(title: "FAILED", width: 8) { String($0.failedCount) },
             Column(title: "RATE/S", width: 8) { row in
-                rates[row.handler] == nil ? "-" : rate(row).map(TopSample.text) ?? "-"
+                rates[row.handler] == nil ? "-" : answerRate(row).map(TopSample.rateText) ?? "-"
             },
-            Column(title: "REMOVED", width: 8) { String($0.removed) },
-            Column(title: "CLIENTS", width: 8) { String($0.subscribers) },
+            Column(title: "REMOVED", width: 8) { String($0.removedCount) },
+            Column(title: "CLIENTS", width: 8) { String($0.subscriberCount) },
         ]
         return Self.table(
             "HANDLER", rows, table, name: { $0.handler }, first: first, lines: lines, columns, selected: selected)
@@ -303,7 +304,7 @@ struct TopView {
         var columns = columns
         // A mark of two columns precedes the name.
         func room() -> Int { width - 2 - columns.reduce(0) { $0 + $1.width } }
-        while columns.count > 1, room() < nameWidth { columns.removeLast() }
+        while columns.count > 1, room() < minimumNameWidth { columns.removeLast() }
         let nameWidth = max(4, room())
         func line(_ mark: String, _ name: String, _ cells: [String]) -> String {
             mark + padded(truncated(TerminalText.escaped(name), to: nameWidth), to: nameWidth)
@@ -314,7 +315,7 @@ struct TopView {
             + shown.map { row in
                 let isSelected = selected == name(row)
                 return Line(
-                    text: line(isSelected ? "> " : "  ", name(row), columns.map { $0.value(row) }),
+                    text: line(isSelected ? "> " : "  ", name(row), columns.map { $0.cellText(row) }),
                     style: isSelected ? .selected : .plain)
             }
     }

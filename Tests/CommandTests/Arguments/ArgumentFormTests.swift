@@ -13,8 +13,8 @@ import Testing
     ])
     func `a value refused without a reason gets the wanted form`(argument: String, form: String) {
         let line = "Error: The value 'a <b>' is invalid for '\(argument)'"
-        #expect(ArgumentForm.completed(line + "\nUsage: x") == line + "; give \(form)\nUsage: x")
-        #expect(ArgumentForm.completed(line) == line + "; give \(form)")
+        #expect(ValueFormatHint.messageAddingFormat(line + "\nUsage: x") == line + "; give \(form)\nUsage: x")
+        #expect(ValueFormatHint.messageAddingFormat(line) == line + "; give \(form)")
     }
 
     @Test(arguments: [
@@ -22,6 +22,6 @@ import Testing
         "Error: The value 'x' is invalid for '--a <unknown>'",
     ])
     func `other messages stay as they are`(message: String) {
-        #expect(ArgumentForm.completed(message) == message)
+        #expect(ValueFormatHint.messageAddingFormat(message) == message)
     }
 }

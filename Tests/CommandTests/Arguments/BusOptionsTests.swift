@@ -8,16 +8,16 @@ import Testing
     private let folder = CommandFolder()
 
     private func network(_ text: String) throws -> NetworkChoice {
-        try #require(try ConfigurationFile.network(folder.file("config.toml", text)))
+        try #require(try ConfigurationFile.networkBuses(folder.file("config.toml", text)))
     }
 
     @Test func `each value comes from the first source that has it`() {
         let first = NetworkChoice(buses: nil, keyFile: "/a", serverKeys: nil)
         let second = NetworkChoice(buses: ["tcp://b:1"], keyFile: "/b", serverKeys: nil)
-        let merged = first.orElse(second)
+        let merged = first.fillingGaps(from: second)
         #expect(merged == NetworkChoice(buses: ["tcp://b:1"], keyFile: "/a", serverKeys: nil))
         #expect(!merged.isComplete)
-        #expect(merged.orElse(NetworkChoice(serverKeys: ["k"])).isComplete)
+        #expect(merged.fillingGaps(from: NetworkChoice(serverKeys: ["k"])).isComplete)
     }
 
     @Test func `a file names buses and keys, with paths relative to itself`() throws {
@@ -29,7 +29,7 @@ import Testing
         #expect(choice.serverKeys == [folder.path + "/bus.pub", "KEY"])
         #expect(try network("bus = [\"tcp://a:1\", \"tcp://b:2\"]").buses == ["tcp://a:1", "tcp://b:2"])
         #expect(try network("slots = 3") == NetworkChoice())
-        #expect(try ConfigurationFile.network(folder.path + "/none.toml") == nil)
+        #expect(try ConfigurationFile.networkBuses(folder.path + "/none.toml") == nil)
         #expect(try ConfigurationFile.read(folder.file("config.toml", "bus = \"tcp://a:1\""))?.isEmpty == true)
     }
 
@@ -39,9 +39,9 @@ import Testing
     ])
     func `a wrong value is an error that names the file and the key`(text: String) throws {
         let path = try folder.file("config.toml", text)
-        for read in [{ _ = try ConfigurationFile.network(path) }, { _ = try ConfigurationFile.read(path) }] {
+        for read in [{ _ = try ConfigurationFile.networkBuses(path) }, { _ = try ConfigurationFile.read(path) }] {
             let commandError = #expect(throws: CommandError.self) { try read() }
-            #expect(commandError?.status == .configuration)
+            #expect(commandError?.status == .configurationError)
             #expect(commandError?.description.hasPrefix("\(path): \(text.prefix { $0 != " " }) must be") == true)
         }
     }
@@ -60,7 +60,7 @@ import Testing
     func `several buses are separated by commas or repeated`(arguments: [String]) throws {
         let options = try BusOptions.parse(
             arguments + ["--bus-key", "/k", "--server-key", "x", "--server-key", "y"])
-        let network = try options.network()
+        let network = try options.networkBuses()
         #expect(network?.buses == ["tcp://a:1", "tcp://b:2"])
         #expect(network?.serverKeys == ["x", "y"])
     }
@@ -91,7 +91,7 @@ import Testing
 
     @Test func `drain waits while the bus loads durable requests`() {
         func left(_ members: String) -> Int? {
-            DrainCommand.flights(Array(#"{\#(members)"flights-now":{"queued":0,"running":0}}"#.utf8))
+            DrainCommand.unfinishedFlights(Array(#"{\#(members)"flights-now":{"queued":0,"running":0}}"#.utf8))
         }
         #expect(left("") == 0)
         #expect(left(#""durable":"loading","#) == nil)

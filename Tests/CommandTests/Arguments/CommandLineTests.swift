@@ -25,15 +25,15 @@ import Testing
     ])
     func `a public key may begin with a dash`(words: [String]) throws {
         let key = "-\(String(repeating: "a", count: 39))"
-        let words = CommandLine.separatingKey(words.map { $0 == "KEY" ? key : $0 })
+        let words = CommandLine.separatingPublicKey(words.map { $0 == "KEY" ? key : $0 })
         #expect(try KeyCommand.Add.parse(Array(words.dropFirst(2))).publicKey == key)
     }
 
     @Test func `only a key moves behind two dashes`() {
         let words = ["key", "add", "laptop", "-short", "--keys=/etc/earshot/keys.toml"]
-        #expect(CommandLine.separatingKey(words) == words)
+        #expect(CommandLine.separatingPublicKey(words) == words)
         let others = ["get", "-\(String(repeating: "a", count: 39))"]
-        #expect(CommandLine.separatingKey(others) == others)
+        #expect(CommandLine.separatingPublicKey(others) == others)
     }
 
     @Test(arguments: [

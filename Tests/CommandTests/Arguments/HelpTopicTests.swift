@@ -39,9 +39,9 @@ import Testing
     }
 
     @Test func `help for a topic is requested by its name`() {
-        #expect(HelpTopic.named(by: ["help", "files"])?.name == "files")
-        #expect(HelpTopic.named(by: ["help", "get"]) == nil)
-        #expect(HelpTopic.named(by: ["files"]) == nil)
+        #expect(HelpTopic.requested(by: ["help", "files"])?.name == "files")
+        #expect(HelpTopic.requested(by: ["help", "get"]) == nil)
+        #expect(HelpTopic.requested(by: ["files"]) == nil)
         #expect(
             CommandShape.program?.firstUnknown(in: ["help", "exit-code"])?.message.contains("'exit-codes'") == true)
     }

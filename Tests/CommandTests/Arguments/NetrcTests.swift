@@ -80,7 +80,7 @@ import Testing
 
     @Test(arguments: [("u:p", "dTpw"), ("u:", "dTo="), ("ab:p", "YWI6cA=="), ("u:p:q", "dTpwOnE="), (":t", "OnQ=")])
     func `credentials become a Basic field`(text: String, encoded: String) {
-        #expect(BasicCredentials(text)?.field == "authorization: Basic \(encoded)")
+        #expect(BasicCredentials(text)?.authorizationField == "authorization: Basic \(encoded)")
     }
 
     @Test(arguments: ["", "u"])

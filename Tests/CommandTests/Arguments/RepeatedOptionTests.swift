@@ -6,7 +6,7 @@ import Testing
 @Suite struct RepeatedOptionTests {
     private func repeated(_ words: String) throws -> String? {
         let words = words.split(separator: " ").map(String.init)
-        guard RepeatedOption.isPossible(in: words[...]) else { return nil }
+        guard RepeatedOption.mayOccur(in: words[...]) else { return nil }
         return try #require(CommandShape.program).firstRepeated(in: words[...])?.name
     }
 

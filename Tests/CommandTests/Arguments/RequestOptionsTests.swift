@@ -12,7 +12,8 @@ import Testing
     private func head(_ arguments: [String]) throws -> [String] {
         let options = try RequestOptions.parse(arguments)
         let (handler, request) = (try #require(HandlerID("h")), try #require(RequestID("1")))
-        let message = ClientMessage.fetch(options.fetch(handler, request, Self.url, body: nil))
+        let message = ClientMessage.fetch(
+            options.makeFetch(handler: handler, request: request, url: Self.url, body: nil))
         return String(decoding: message.encoded(), as: UTF8.self).split(separator: "\n").dropFirst().map { String($0) }
     }
 
@@ -65,7 +66,7 @@ import Testing
 
     /// Order of fields in their table.
     private func order(_ left: String, _ right: String) -> Bool {
-        let names = Fetch.Options.fields.map(\.name)
+        let names = Fetch.Options.fieldRows.map(\.name)
         func place(_ line: String) -> Int { names.firstIndex { line.hasPrefix($0 + ":") } ?? -1 }
         return place(left) < place(right)
     }
@@ -86,7 +87,7 @@ import Testing
 
     @Test func `the help has each derived option once with its default`() {
         let help = RequestOptions.helpMessage(columns: 300)
-        for field in Fetch.Options.fields where field.help != nil {
+        for field in Fetch.Options.fieldRows where field.help != nil {
             #expect(help.components(separatedBy: "--\(field.name) ").count == 2, "\(field.name)")
         }
         #expect(help.contains("default: explicit)") && help.contains("default: 60)"))

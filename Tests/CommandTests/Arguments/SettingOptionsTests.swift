@@ -10,7 +10,7 @@ import Testing
     private func words(_ arguments: String...) throws -> [String] { try words(arguments) }
 
     private func words(_ arguments: [String]) throws -> [String] {
-        try SettingOptions.parse(arguments).changes().map { $0.words.joined(separator: " ") }
+        try SettingOptions.parse(arguments).settingChanges().map { $0.normalizedWords.joined(separator: " ") }
     }
 
     @Test func `each setting is an option that takes its value as SET does`() throws {
@@ -26,7 +26,7 @@ import Testing
         let defaults = Settings()
         for name in SettingName.allCases {
             #expect(help.components(separatedBy: "--\(name.rawValue) <").count == 2, "\(name)")
-            if let value = defaults[name] { #expect(help.contains("(default: \(name.text(value)))"), "\(name)") }
+            if let value = defaults[name] { #expect(help.contains("(default: \(name.valueText(value)))"), "\(name)") }
         }
     }
 
@@ -54,7 +54,7 @@ import Testing
     func `a value that no setting takes is refused with the name of its option`(arguments: [String]) {
         do {
             let options = try SettingOptions.parse(arguments)
-            Issue.record("taken: \(try options.changes())")
+            Issue.record("taken: \(try options.settingChanges())")
         } catch {
             let message = SettingOptions.message(for: error)
             #expect(message.contains(arguments[0]), "\(message)")

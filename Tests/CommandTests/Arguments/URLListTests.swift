@@ -12,7 +12,7 @@ import Testing
         var list = URLList()
         var entries: [ListEntry] = []
         for start in stride(from: 0, to: text.count, by: pieces) {
-            entries += list.take(text[start..<min(start + pieces, text.count)])
+            entries += list.parse(text[start..<min(start + pieces, text.count)])
         }
         return entries + list.finish()
     }
@@ -35,8 +35,8 @@ import Testing
             """
         #expect(
             entries(Array(text.utf8), pieces: pieces) == [
-                ListEntry(url: "http://h/a", options: [.out("b/c.txt"), .header("Accept: a=b")]),
-                ListEntry(url: "http://h/b", options: [.dir("x"), .checksum(Self.digest)]),
+                ListEntry(url: "http://h/a", options: [.outputPath("b/c.txt"), .header("Accept: a=b")]),
+                ListEntry(url: "http://h/b", options: [.outputDirectory("x"), .checksum(Self.digest)]),
                 ListEntry(url: "http://h/c?a=b"), ListEntry(url: "http://h/d=e"),
             ])
     }
@@ -59,10 +59,10 @@ import Testing
 
     @Test func `a URL can be released before the next line`() {
         var list = URLList()
-        #expect(list.take(Array("http://h/a\n".utf8)[...]) == [] && list.hasOpenEntry)
-        #expect(list.release().map(\.url) == ["http://h/a"])
-        #expect(!list.hasOpenEntry && list.release() == [])
-        #expect(list.take(Array(" out=late\n".utf8)[...]).first?.fault?.contains("too late") == true)
+        #expect(list.parse(Array("http://h/a\n".utf8)[...]) == [] && list.hasOpenEntry)
+        #expect(list.releaseLastEntry().map(\.url) == ["http://h/a"])
+        #expect(!list.hasOpenEntry && list.releaseLastEntry() == [])
+        #expect(list.parse(Array(" out=late\n".utf8)[...]).first?.fault?.contains("too late") == true)
         #expect(list.finish() == [])
     }
 
@@ -92,7 +92,7 @@ import Testing
     @Test func `a line is cut at 64 KiB, which no URL has`() throws {
         let url = try #require(urls([UInt8](repeating: 0x61, count: 200_000), pieces: 5_000).first)
         #expect(url.utf8.count == 64 << 10)
-        #expect(URLText.wire(url) == nil)
+        #expect(URLText.wireForm(url) == nil)
     }
 }
 
@@ -103,14 +103,14 @@ import Testing
         ("http://h/\u{7f}", nil), ("", nil),
     ])
     func `a URL goes to the wire in ASCII or not at all`(text: String, wire: String?) {
-        #expect(URLText.wire(text) == wire)
+        #expect(URLText.wireForm(text) == wire)
     }
 
     @Test func `a URL of the wire has 8,192 bytes at most`() {
         let most = "http://h/" + String(repeating: "a", count: 8_183)
-        #expect(URLText.wire(most) == most)
-        #expect(URLText.wire(most + "a") == nil)
-        #expect(URLText.wire(String(repeating: "\u{e4}", count: 1_366)) == nil, "six bytes each")
+        #expect(URLText.wireForm(most) == most)
+        #expect(URLText.wireForm(most + "a") == nil)
+        #expect(URLText.wireForm(String(repeating: "\u{e4}", count: 1_366)) == nil, "six bytes each")
     }
 
     @Test(arguments: [

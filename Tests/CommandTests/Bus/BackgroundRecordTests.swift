@@ -10,20 +10,22 @@ struct BackgroundRecordTests {
         exec: "gzip -k {}")
 
     @Test func `a note is read as it was written, and has a file of its own`() throws {
-        #expect(BackgroundRecord(record.bytes) == record)
+        #expect(BackgroundRecord(fileContent: record.fileContent) == record)
         let other = BackgroundRecord(
             bus: record.bus, handler: record.handler, directory: "/tmp", log: "", exec: record.exec)
-        #expect(other.bytes != record.bytes)
+        #expect(other.fileContent != record.fileContent)
     }
 
     @Test(arguments: ["", "1", "2\0a\0b\0c\0d\0e", "1\0a\0b\0c\0d"])
     func `another file is no note`(text: String) {
-        #expect(BackgroundRecord(Array(text.utf8)) == nil)
+        #expect(BackgroundRecord(fileContent: Array(text.utf8)) == nil)
     }
 
     @Test func `a note covers the requests of its handler on its bus`() throws {
         let (list, other) = (try #require(HandlerID("night/list")), try #require(HandlerID("night/other")))
-        #expect(record.covers(list, on: record.bus))
-        #expect(!record.covers(other, on: record.bus) && !record.covers(list, on: ["--runtime=/run/user/2/earshot"]))
+        #expect(record.coversHandler(list, on: record.bus))
+        #expect(
+            !record.coversHandler(other, on: record.bus)
+                && !record.coversHandler(list, on: ["--runtime=/run/user/2/earshot"]))
     }
 }

@@ -12,9 +12,9 @@ import Testing
         let runtime = try RuntimeFolder(named: folder.path + "/run")
         try runtime.prepare()
         // This process holds both locks. The lock of the supervisor does not name it.
-        let broker = try #require(try LockFile.take(runtime.brokerLock))
+        let broker = try #require(try LockFile.acquire(runtime.brokerLock))
         _ = try BusProcess(in: runtime)
-        let supervisor = try #require(try LockFile.take(runtime.supervisorLock))
+        let supervisor = try #require(try LockFile.acquire(runtime.supervisorLock))
         try #require(unsafe truncate(runtime.supervisorLock, 0) == 0)
         #expect(
             performing: { try BusProcess(in: runtime) },

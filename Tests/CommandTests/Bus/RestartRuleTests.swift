@@ -27,7 +27,7 @@ struct RestartRuleTests {
     @Test mutating func `the first quick death costs no pause, the next ones twice as much each up to the longest`() {
         var rule = RestartRule()
         var pauses: [Duration] = []
-        for _ in 1...12 { pauses.append(rule.lifeEnded(after: .seconds(1), using: &nothingTaken)) }
+        for _ in 1...12 { pauses.append(rule.runEnded(after: .seconds(1), using: &nothingTaken)) }
         let expected = [0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30].map { Duration.seconds($0) }
         #expect(zip(pauses, expected).allSatisfy { Self.isAbout($0, $1) }, "\(pauses)")
     }
@@ -36,8 +36,8 @@ struct RestartRuleTests {
         var chance = Seeded()
         let pauses = (1...1_000).map { _ in
             var rule = RestartRule()
-            for _ in 1...3 { _ = rule.lifeEnded(after: .zero, using: &chance) }
-            return rule.lifeEnded(after: .zero, using: &chance)
+            for _ in 1...3 { _ = rule.runEnded(after: .zero, using: &chance) }
+            return rule.runEnded(after: .zero, using: &chance)
         }
         let shortest = try #require(pauses.min())
         let longest = try #require(pauses.max())
@@ -48,26 +48,26 @@ struct RestartRuleTests {
     @Test mutating func `five quick deaths in a row are a failure`() {
         var rule = RestartRule()
         for death in 1...6 {
-            _ = rule.lifeEnded(after: .milliseconds(9_999), using: &nothingTaken)
+            _ = rule.runEnded(after: .milliseconds(9_999), using: &nothingTaken)
             #expect(rule.isFailing == (death >= 5))
-            #expect(rule.quickDeaths == death)
+            #expect(rule.consecutiveEarlyExits == death)
         }
     }
 
     @Test mutating func `a good life makes it the first time again, whether it has ended or goes on`() {
         var rule = RestartRule()
-        for _ in 1...6 { _ = rule.lifeEnded(after: .zero, using: &nothingTaken) }
-        #expect(rule.lifeEnded(after: RestartRule.goodLife, using: &nothingTaken) == .zero)
+        for _ in 1...6 { _ = rule.runEnded(after: .zero, using: &nothingTaken) }
+        #expect(rule.runEnded(after: RestartRule.minimumHealthyRun, using: &nothingTaken) == .zero)
         #expect(rule == RestartRule())
-        for _ in 1...6 { _ = rule.lifeEnded(after: .zero, using: &nothingTaken) }
-        rule.livesWell()
+        for _ in 1...6 { _ = rule.runEnded(after: .zero, using: &nothingTaken) }
+        rule.recordHealthyRun()
         #expect(rule == RestartRule())
     }
 
     @Test mutating func `however often it dies, the pause stays within its bound`() {
         var rule = RestartRule()
         for _ in 1...10_000 {
-            #expect(rule.lifeEnded(after: .zero, using: &nothingTaken) <= RestartRule.longestPause)
+            #expect(rule.runEnded(after: .zero, using: &nothingTaken) <= RestartRule.maximumPause)
         }
     }
 }

@@ -56,9 +56,9 @@ struct DocumentCommand {
 
     /// The parser's complaint about the command line; nil for a valid one. Nothing is executed.
     var fault: String? {
-        var words = CommandLine.separatingKey(CommandLine.separatingEmptyValues(arguments))[...]
+        var words = CommandLine.separatingPublicKey(CommandLine.separatingEmptyValues(arguments))[...]
         guard program == "earshot" else { return fault(of: EarshotWebCommand.self, words) }
-        if words == ["-V"] || HelpTopic.named(by: words) != nil { return nil }
+        if words == ["-V"] || HelpTopic.requested(by: words) != nil { return nil }
         if words.first == "help" { words = words.dropFirst() + ["--help"] }
         // The parser with all commands takes much longer than that of one.
         var command: any ParsableCommand.Type = Earshot.self

@@ -11,7 +11,8 @@ import Testing
 
     private func progress(_ number: Int, _ received: Int, isResumable: Bool) throws -> Progress {
         var progress = Progress(
-            handler: try #require(HandlerID("h")), request: try request(number), received: received, total: nil)
+            handler: try #require(HandlerID("h")), request: try request(number), receivedBytes: received,
+            totalBytes: nil)
         progress.isResumable = isResumable
         return progress
     }
@@ -27,9 +28,9 @@ import Testing
         bodies.progressed(try progress(5, 500, isResumable: true))
         // Another representation, which is too short so far.
         bodies.progressed(try progress(5, 5, isResumable: false))
-        bodies.ended(try request(2))
-        for number in 1...5 { bodies.keepPart(try request(number), item, in: &destination) }
-        #expect((bodies.keptBytes, bodies.keptFiles, bodies.lostBytes) == (2_300, 2, 0))
+        bodies.requestEnded(try request(2))
+        for number in 1...5 { bodies.keepPartialBody(try request(number), item, in: &destination) }
+        #expect((bodies.resumableBytes, bodies.resumableFileCount, bodies.lostBytes) == (2_300, 2, 0))
     }
 
     @Test func `only the bytes of an interrupted transfer count after a failure`() throws {
@@ -37,9 +38,9 @@ import Testing
         var destination = Destination.nowhere()
         for (number, code) in ["timeout", "tls"].enumerated() {
             bodies.progressed(try progress(number, 7, isResumable: true))
-            bodies.failed(try request(number), item, code, in: &destination)
-            bodies.ended(try request(number))
+            bodies.transferFailed(try request(number), item, code, in: &destination)
+            bodies.requestEnded(try request(number))
         }
-        #expect((bodies.keptBytes, bodies.keptFiles) == (7, 1))
+        #expect((bodies.resumableBytes, bodies.resumableFileCount) == (7, 1))
     }
 }

@@ -41,10 +41,10 @@ import Testing
         let first = try #require(next())
         #expect(next() == nil)
         #expect(named == [1, 2, 3] && !list.isExhausted)
-        list.ended(first)
+        list.itemEnded(first)
         #expect(next()?.index == 2)
         #expect(next() == nil)
-        let rest = list.takeRest(name: { _ in nil })
+        let rest = list.takeAllUnstarted(name: { _ in nil })
         #expect(rest.map(\.index) == [3])
         #expect(list.isExhausted)
     }
@@ -52,7 +52,7 @@ import Testing
     @Test func `the rest has the URLs that were not taken`() {
         var list = DownloadList(entries("a", "b", "c"), readsInput: false, jobs: nil)
         let first = list.takeNext(name: { _ in nil })
-        let rest = list.takeRest(name: { "\($0.index)" })
+        let rest = list.takeAllUnstarted(name: { "\($0.index)" })
         #expect(first?.index == 1 && rest.map(\.name) == ["2", "3"])
         let next = list.takeNext(name: { _ in nil })
         #expect(next == nil)

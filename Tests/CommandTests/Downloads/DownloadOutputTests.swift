@@ -25,10 +25,10 @@ import Testing
     /// Writes a body, and returns the result in words.
     private func write(_ output: inout DownloadOutput, _ outcome: FetchOutcome, _ item: OutputItem? = nil) -> String {
         switch output.write(.bytes(Array("new".utf8)), of: item ?? self.item, outcome, storeFailure: nil) {
-        case .kept(let reason, let path): "kept: \(reason) \(path == folder.path + "/a.txt")"
-        case .ended(let outcome): "ended: \(outcome.code ?? outcome.path ?? "nowhere")"
-        case .missing(let outcome): "missing: \(outcome.detail ?? "")"
-        case .closed: "closed"
+        case .keptExisting(let reason, let path): "kept: \(reason) \(path == folder.path + "/a.txt")"
+        case .finished(let outcome): "ended: \(outcome.code ?? outcome.path ?? "nowhere")"
+        case .bodyMissing(let outcome): "missing: \(outcome.detail ?? "")"
+        case .outputClosed: "closed"
         case .interrupted: "interrupted"
         }
     }
@@ -46,10 +46,11 @@ import Testing
         #expect(write(&output, outcome(404, code: "http-status")) == "ended: http-status")
         #expect(try folder.text("a.txt") == "new")
         var progress = Progress(
-            handler: try #require(HandlerID("h")), request: try #require(RequestID("1")), received: 1, total: nil)
+            handler: try #require(HandlerID("h")), request: try #require(RequestID("1")), receivedBytes: 1,
+            totalBytes: nil)
         progress.status = 404
-        #expect(!output.isUnwantedPage(progress))
-        #expect(try self.output().isUnwantedPage(progress))
+        #expect(!output.isUnwantedErrorPage(progress))
+        #expect(try self.output().isUnwantedErrorPage(progress))
     }
 
     @Test func `--timestamping keeps a file that is as new`() throws {
@@ -66,7 +67,7 @@ import Testing
 
     @Test func `a body that the broker sent and no file could hold is a failure with its cause`() throws {
         var output = try output()
-        guard case .ended(let outcome) = output.write(.bytes([]), of: item, outcome(200), storeFailure: 28) else {
+        guard case .finished(let outcome) = output.write(.bytes([]), of: item, outcome(200), storeFailure: 28) else {
             Issue.record("not ended")
             return
         }
@@ -76,7 +77,7 @@ import Testing
     @Test func `a body whose file is gone may be sent again`() throws {
         var output = try output()
         let body = OutputBody.file(folder.path + "/spool", length: 3, isOwn: false)
-        guard case .missing(let outcome) = output.write(body, of: item, outcome(200), storeFailure: nil) else {
+        guard case .bodyMissing(let outcome) = output.write(body, of: item, outcome(200), storeFailure: nil) else {
             Issue.record("not missing")
             return
         }
@@ -93,7 +94,7 @@ import Testing
         #expect(write(&output, outcome(206, "content-range: bytes 9-11/12\n" + time), item) == "ended: write-failed")
         #expect(try folder.text("a.txt") == "old ")
         var rest = outcome(206, "content-range: bytes 4-6/7\n" + time)
-        rest.response?.length = 3
+        rest.response?.bodyByteCount = 3
         #expect(write(&output, rest, item) == "ended: \(folder.path)/a.txt")
         #expect(try folder.text("a.txt") == "old new")
         #expect(write(&output, outcome(416, "content-range: bytes */4"), item) == "kept: complete true")

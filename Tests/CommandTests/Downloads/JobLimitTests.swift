@@ -5,16 +5,16 @@ import Testing
 
 /// The option `-j` beside the bus's own limit of transfers.
 @Suite struct JobLimitTests {
-    private func step(_ jobs: Int, _ limit: Int, isPrivate: Bool) -> JobLimit.Step? {
+    private func step(_ jobs: Int, _ limit: Int, isPrivate: Bool) -> JobLimit.Adjustment? {
         let settings = """
             {"settings":[{"name":"origin-limit","pattern":"a.example","value":1},\
             {"name":"origin-limit","value":\(limit)}]}
             """
-        return JobLimit(jobs: jobs, isBusPrivate: isPrivate).step(after: Array(settings.utf8))
+        return JobLimit(jobs: jobs, isBusPrivate: isPrivate).adjustment(for: Array(settings.utf8))
     }
 
     @Test func `a private bus gets the limit and the place that is reserved`() throws {
-        #expect(step(8, 8, isPrivate: true) == .raise(try #require(SettingWords(["origin-limit", "9"]))))
+        #expect(step(8, 8, isPrivate: true) == .raiseOriginLimit(try #require(SettingWords(["origin-limit", "9"]))))
         #expect(step(8, 9, isPrivate: true) == nil)
     }
 
@@ -28,6 +28,6 @@ import Testing
     }
 
     @Test func `an answer without the limit changes nothing`() {
-        #expect(JobLimit(jobs: 1, isBusPrivate: true).step(after: Array("{}".utf8)) == nil)
+        #expect(JobLimit(jobs: 1, isBusPrivate: true).adjustment(for: Array("{}".utf8)) == nil)
     }
 }

@@ -13,8 +13,8 @@ import Testing
             try RequestOptions.parse(["--deadline", "9"]), of: try #require(HandlerID("h")), prefix: "p-", body: nil,
             netrc: Netrc("machine a.example login u password p"), usesCookies: true, try FileOptions.parse(arguments))
         var item = OutputItem(entry: entry, index: 3)
-        let request = try #require(template.request(of: item))
-        let fetch = template.fetch(
+        let request = try #require(template.requestID(of: item))
+        let fetch = template.makeFetch(
             request, &item, existing: existing, path: nil, streams: streams, progressMilliseconds: 200)
         #expect(template.isShared)
         return (fetch, item)
@@ -32,7 +32,7 @@ import Testing
 
     @Test func `a streamed body keeps the interval of the broker`() throws {
         let (fetch, _) = try fields(ListEntry(url: "http://b.example/"), streams: true)
-        #expect(fetch.options.streams && fetch.options.progressMilliseconds == nil)
+        #expect(fetch.options.streams && fetch.options.progressIntervalMilliseconds == nil)
         #expect(!fetch.httpFields.contains(UInt8(ascii: "a")))
     }
 
@@ -47,14 +47,15 @@ import Testing
         let (rest, partial) = try fields(entry, existing: file, files: ["--continue"])
         #expect(
             String(decoding: rest.httpFields, as: UTF8.self) == "range: bytes=5-\naccept-encoding: identity")
-        #expect(!rest.options.route.decodes && rest.options.streams && partial.partial != nil)
+        #expect(!rest.options.route.decodesBody && rest.options.streams && partial.partial != nil)
         let (whole, _) = try fields(entry, existing: file)
         #expect(whole.httpFields.isEmpty)
     }
 
     @Test func `what is no URL is refused, and so is a line with an invalid option`() {
         func code(_ url: String, _ options: [EntryOption] = []) -> String? {
-            RequestTemplate.refusal(of: OutputItem(entry: ListEntry(url: url, options: options), index: 1))?.code
+            RequestTemplate.rejectionOutcome(of: OutputItem(entry: ListEntry(url: url, options: options), index: 1))?
+                .code
         }
         #expect(code("http://h/") == nil)
         #expect(code("") == "malformed-url")

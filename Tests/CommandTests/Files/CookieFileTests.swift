@@ -36,7 +36,7 @@ import Testing
     func field(line: String, host: String, field: String) throws {
         let cookie = try #require(try cookie(line))
         #expect(cookie.host == host)
-        #expect(text(cookie.field) == "set-cookie: \(field)")
+        #expect(text(cookie.setCookieField) == "set-cookie: \(field)")
     }
 
     @Test(
@@ -85,7 +85,7 @@ import Testing
     ])
     func `an entry of the broker becomes the line that it came from`(line: String) throws {
         let cookie = try #require(try cookie(String(line.dropLast())))
-        #expect(text(cookie.line) == line)
+        #expect(text(cookie.fileLine) == line)
         let expires = cookie.expires.map { "\"expires\":\($0)," } ?? ""
         let json = """
             {"domain":"\(cookie.host)","subdomains":\(cookie.isForSubdomains),\
@@ -112,7 +112,7 @@ import Testing
             cookies += try [cookie("\(number % 2 == 0 ? "a" : "b").example\tFALSE\t/\tFALSE\t0\tn\(number)\tv")]
                 .compactMap(\.self)
         }
-        let messages = CookieExchange.messages(cookies)
+        let messages = CookieExchange.messagesByHost(cookies)
         #expect(
             messages.map(\.url) == [
                 "https://a.example/", "https://b.example/", "https://a.example/", "https://b.example/",
@@ -121,7 +121,7 @@ import Testing
         let large = try (0..<40).map {
             try #require(try cookie("a.example\tFALSE\t/\tFALSE\t0\tn\($0)\t\(String(repeating: "v", count: 4_000))"))
         }
-        #expect(CookieExchange.messages(large).allSatisfy { $0.fields.count <= 48 << 10 })
-        #expect(CookieExchange.messages(large).count == 4)
+        #expect(CookieExchange.messagesByHost(large).allSatisfy { $0.fields.count <= 48 << 10 })
+        #expect(CookieExchange.messagesByHost(large).count == 4)
     }
 }

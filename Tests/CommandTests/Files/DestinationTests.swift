@@ -16,7 +16,7 @@ import Testing
         }
         #expect(paths == ["a.txt", "b.txt", "a-2.txt"].map { folder.path + "/out/" + $0 })
         #expect(try folder.text("out/a-2.txt") == "a")
-        #expect(destination.replaced == 0)
+        #expect(destination.replacedFileCount == 0)
     }
 
     @Test func `a kept body replaces no file, and finds its own again`() throws {
@@ -38,7 +38,7 @@ import Testing
         var destination = try Destination.folder(folder.path, interrupt: -1)
         #expect(try destination.write(body("after"), of: "http://h/a.txt") == folder.path + "/a.txt")
         #expect(try folder.text("a.txt") == "after")
-        #expect(destination.replaced == 1)
+        #expect(destination.replacedFileCount == 1)
         #expect(try folder.names == ["a.txt"], "nothing else is left")
     }
 
@@ -99,6 +99,6 @@ import Testing
         var destination = Destination.nowhere()
         #expect(try destination.write(body("x"), of: "http://h/x") == nil)
         #expect(destination.stream() == nil)
-        #expect(!destination.takesFiles(of: folder.path))
+        #expect(!destination.canMoveFiles(from: folder.path))
     }
 }

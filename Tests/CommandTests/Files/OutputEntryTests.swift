@@ -25,11 +25,11 @@ import Testing
 
     @Test func `a folder is found through links, and created where it is missing`() throws {
         let made = try OutputEntry.folder(folder.path + "/a//./b/", given: "", creates: true)
-        #expect(made.has(ByteText.path("../b")))
+        #expect(made.containsFile(named: ByteText.cString("../b")))
         try FileManager.default.createSymbolicLink(atPath: folder.path + "/up", withDestinationPath: "a/../a")
         try FileManager.default.createSymbolicLink(
             atPath: folder.path + "/all", withDestinationPath: folder.path + "/up/b")
-        #expect(try OutputEntry.folder(folder.path + "/all/..", given: "").has(ByteText.path("b")))
+        #expect(try OutputEntry.folder(folder.path + "/all/..", given: "").containsFile(named: ByteText.cString("b")))
         #expect(throws: OutputFailure.self) { try OutputEntry(folder.path + "/none/x") }
         _ = try folder.file("file", "")
         #expect(throws: OutputFailure.self) {
@@ -44,7 +44,7 @@ import Testing
         let opened = try OpenFolder(folder.path)
         let path = "/proc/self/fd/\(opened.descriptor)/file"
         #expect(try OutputPath(path) == .file(path))
-        #expect(try OutputEntry(path).status() != nil)
+        #expect(try OutputEntry(path).fileStatus() != nil)
     }
 
     @Test(

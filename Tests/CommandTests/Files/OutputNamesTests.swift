@@ -76,14 +76,18 @@ import Testing
         var names = OutputNames(template: try OutputTemplate("t/{name}"))
         #expect(names.pathBeforeResponse(ListEntry(url: "http://h/a.txt"), index: 1) == "t/a.txt")
         #expect(names.pathBeforeResponse(ListEntry(url: "http://h/a.txt"), index: 2) == "t/a-2.txt")
-        #expect(names.pathBeforeResponse(ListEntry(url: "http://h/a", options: [.out("x/y")]), index: 3) == "x/y")
         #expect(
-            names.pathBeforeResponse(ListEntry(url: "http://h/b.c", options: [.dir("d.e")]), index: 4) == "d.e/t/b.c")
+            names.pathBeforeResponse(ListEntry(url: "http://h/a", options: [.outputPath("x/y")]), index: 3) == "x/y")
         #expect(
-            names.pathBeforeResponse(ListEntry(url: "http://h/b", options: [.dir("d.e"), .out("f")]), index: 4)
+            names.pathBeforeResponse(ListEntry(url: "http://h/b.c", options: [.outputDirectory("d.e")]), index: 4)
+                == "d.e/t/b.c")
+        #expect(
+            names.pathBeforeResponse(
+                ListEntry(url: "http://h/b", options: [.outputDirectory("d.e"), .outputPath("f")]), index: 4)
                 == "d.e/f")
         #expect(
-            names.pathBeforeResponse(ListEntry(url: "http://h/b", options: [.dir("d.e"), .out("f")]), index: 5)
+            names.pathBeforeResponse(
+                ListEntry(url: "http://h/b", options: [.outputDirectory("d.e"), .outputPath("f")]), index: 5)
                 == "d.e/f-2")
     }
 
@@ -96,7 +100,7 @@ import Testing
         #expect(byServer.pathBeforeResponse(entry, index: 1) == nil)
         #expect(byServer.path(entry, index: 1, response("Content-Disposition: attachment; filename=\"../b\"")) == "b")
         #expect(byServer.path(entry, index: 1, response("x: y")) == "a")
-        #expect(byServer.pathBeforeResponse(ListEntry(url: "http://h/a", options: [.out("o")]), index: 2) == "o")
+        #expect(byServer.pathBeforeResponse(ListEntry(url: "http://h/a", options: [.outputPath("o")]), index: 2) == "o")
     }
 }
 
@@ -106,8 +110,8 @@ import Testing
     @Test func `a failed list can be read`() throws {
         let path = folder.path + "/failed"
         let entries = [
-            ListEntry(url: "http://h/a?b", options: [.header("A: b"), .dir("d")]),
-            ListEntry(url: "http://h/b", options: [.out("x"), .checksum(String(repeating: "0", count: 64))]),
+            ListEntry(url: "http://h/a?b", options: [.header("A: b"), .outputDirectory("d")]),
+            ListEntry(url: "http://h/b", options: [.outputPath("x"), .checksum(String(repeating: "0", count: 64))]),
         ]
         let list = try FailureList(path)
         list.add(entries[0], name: "d/a", cause: "HTTP status 404\n(http-status)")
@@ -131,7 +135,7 @@ import Testing
                 """)
         let read = try URLList.read(path)
         #expect(read.map(\.url) == entries.map(\.url))
-        #expect(read[0].options == [.header("A: b"), .out("d/a")] && read[1] == entries[1])
+        #expect(read[0].options == [.header("A: b"), .outputPath("d/a")] && read[1] == entries[1])
     }
 
     @Test(arguments: [
@@ -149,7 +153,7 @@ import Testing
     @Test func `bytes that are not UTF-8 stay the same from list to list`() throws {
         let given = Array("http://h/a\n  header=X-Name: caf".utf8) + [0xe9, 0x0a]
         var list = URLList()
-        let entry = try #require((list.take(given[...]) + list.finish()).first)
+        let entry = try #require((list.parse(given[...]) + list.finish()).first)
         #expect(FailureList.lines(entry, name: nil, cause: "c") == Array("# c\n".utf8) + given)
     }
 
@@ -187,12 +191,12 @@ import Testing
     }
 
     @Test func `times have the form of HTTP`() {
-        #expect(FileTime.text(784_111_777) == "Sun, 06 Nov 1994 08:49:37 GMT")
+        #expect(FileTime.httpDateText(784_111_777) == "Sun, 06 Nov 1994 08:49:37 GMT")
         var response = Terminal.Response(url: "u")
         response.httpFields = Array("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT".utf8)
-        #expect(FileTime.of(response) == 784_111_777)
+        #expect(FileTime.lastModified(of: response) == 784_111_777)
         response.httpFields = Array("last-modified: soon".utf8)
-        #expect(FileTime.of(response) == nil)
+        #expect(FileTime.lastModified(of: response) == nil)
     }
 }
 
@@ -203,15 +207,17 @@ import Testing
 
     @Test(
         arguments: [
-            (206, "content-range: bytes 10-19/20\n\(time)", ExistingFile.Rest.body), (200, "x: y", .whole),
-            (nil, "x: y", .whole),
-            (416, "content-range: bytes */10", Optional.some(.none)), (416, "content-range: bytes */11", nil),
-            (416, "content-range: bytes 0-9/10", Optional.some(.none)), (416, "x: y", nil),
+            (206, "content-range: bytes 10-19/20\n\(time)", ExistingFile.ResumptionResult.body),
+            (200, "x: y", .replaceWithBody),
+            (nil, "x: y", .replaceWithBody),
+            (416, "content-range: bytes */10", Optional.some(.fileComplete)), (416, "content-range: bytes */11", nil),
+            (416, "content-range: bytes 0-9/10", Optional.some(.fileComplete)), (416, "x: y", nil),
             (206, "content-range: bytes 10-19/*\ncontent-encoding: identity\n\(time)", .body),
-        ] as [(Int?, String, ExistingFile.Rest?)])
-    func `a response continues, completes or replaces the file`(status: Int?, fields: String, rest: ExistingFile.Rest?)
-    {
-        #expect(partial.remainder(of: status, HeaderFields(lines: Array(fields.utf8)), received: 10) == rest)
+        ] as [(Int?, String, ExistingFile.ResumptionResult?)])
+    func `a response continues, completes or replaces the file`(
+        status: Int?, fields: String, rest: ExistingFile.ResumptionResult?
+    ) {
+        #expect(partial.resumptionResult(of: status, HeaderFields(lines: Array(fields.utf8)), received: 10) == rest)
     }
 
     @Test(
@@ -223,7 +229,8 @@ import Testing
             (206, "content-range: bytes 10-19/20\ncontent-encoding: gzip"), (416, "content-range: bytes */9"),
         ])
     func `another range, a newer body and a shorter body are refused`(status: Int, fields: String) {
-        guard case .unusable = partial.remainder(of: status, HeaderFields(lines: Array(fields.utf8)), received: 10)
+        guard
+            case .unusable = partial.resumptionResult(of: status, HeaderFields(lines: Array(fields.utf8)), received: 10)
         else {
             Issue.record("it is used")
             return
@@ -232,28 +239,28 @@ import Testing
 
     private func recorded(_ record: String) throws -> ExistingFile {
         let record = try #require(BodyRecord(record))
-        return ExistingFile(path: "f", length: record.length, modified: 0, isRegular: true, record: record)
+        return ExistingFile(path: "f", length: record.storedLength, modified: 0, isRegular: true, record: record)
     }
 
     @Test(
         arguments: [
-            (206, "content-range: bytes 10-19/20\netag: \"1\"", 10, ExistingFile.Rest.body),
-            (206, "content-range: bytes 10-19/20\netag: \"1\"", nil, .body), (200, "etag: \"2\"", 10, .whole),
+            (206, "content-range: bytes 10-19/20\netag: \"1\"", 10, ExistingFile.ResumptionResult.body),
+            (206, "content-range: bytes 10-19/20\netag: \"1\"", nil, .body), (200, "etag: \"2\"", 10, .replaceWithBody),
             (416, "x: y", 0, nil),
-        ] as [(Int, String, Int?, ExistingFile.Rest?)])
+        ] as [(Int, String, Int?, ExistingFile.ResumptionResult?)])
     func `a part of a known version is continued by the same version`(
-        status: Int, fields: String, received: Int?, rest: ExistingFile.Rest?
+        status: Int, fields: String, received: Int?, rest: ExistingFile.ResumptionResult?
     ) throws {
-        let found = try recorded("10/20 \"1\"").remainder(
+        let found = try recorded("10/20 \"1\"").resumptionResult(
             of: status, HeaderFields(lines: Array(fields.utf8)), received: received)
         #expect(found == rest)
     }
 
     @Test func `a 416 completes a file of this length and version alone`() throws {
         let fields = HeaderFields(lines: Array("content-range: bytes */10\netag: \"1\"".utf8))
-        #expect(try recorded("10/10 \"1\"").remainder(of: 416, fields, received: 0) == .some(.none))
+        #expect(try recorded("10/10 \"1\"").resumptionResult(of: 416, fields, received: 0) == .some(.fileComplete))
         for record in ["10/20 \"1\"", "10/10 \"2\"", "10/- \"2\""] {
-            guard case .unusable = try recorded(record).remainder(of: 416, fields, received: 0) else {
+            guard case .unusable = try recorded(record).resumptionResult(of: 416, fields, received: 0) else {
                 Issue.record("\(record) is complete")
                 return
             }
@@ -272,7 +279,7 @@ import Testing
         "content-range: bytes 10-19/20\nlast-modified: Sun, 06 Nov 1994 08:49:37 GMT",
     ])
     func `a part of a known version is joined with nothing else`(fields: String) throws {
-        let found = try recorded("10/20 \"1\"").remainder(
+        let found = try recorded("10/20 \"1\"").resumptionResult(
             of: 206, HeaderFields(lines: Array(fields.utf8)), received: 10)
         guard case .unusable = found else {
             Issue.record("\(String(describing: found))")
@@ -305,8 +312,8 @@ import Testing
     @Test func `a part replaces only a shorter one, or one of another version`() throws {
         let part = try #require(BodyRecord("10/20 \"1\""))
         let old = ["9/20 \"1\"", "10/20 \"1\"", "19/20 \"2\"", "20/20 \"2\"", "5/- \"1\""]
-        #expect(old.map { part.surpasses(BodyRecord($0)) } == [true, false, true, false, true])
-        #expect(!part.surpasses(nil))
+        #expect(old.map { part.canReplace(BodyRecord($0)) } == [true, false, true, false, true])
+        #expect(!part.canReplace(nil))
     }
 
     @Test func `the rest is appended to the file as it was`() throws {

@@ -38,14 +38,14 @@ import Testing
         #expect(try OutputPath(link("relative", to: "target")) == .file(target))
         #expect(try OutputPath(link("second", to: "relative")) == .file(target))
         #expect(try OutputPath(link("own", to: "/proc/self/fd/17")) == .descriptor(17))
-        #expect(try OutputPath(link("folder", to: "/dev/fd")) == .existing("/proc/self/fd"), "a directory")
+        #expect(try OutputPath(link("folder", to: "/dev/fd")) == .specialFile("/proc/self/fd"), "a directory")
         #expect(try OutputPath(folder.path + "/folder/17") == .descriptor(17))
         #expect(try OutputPath(link("thread", to: "/proc/thread-self/fd/3")) == .descriptor(3))
         let foreign = "/proc/\(getppid())/fd/0"
-        #expect(try OutputPath(foreign) == .existing(foreign))
+        #expect(try OutputPath(foreign) == .specialFile(foreign))
         let pipe = try pipe("pipe")
-        #expect(try OutputPath(pipe) == .existing(pipe))
-        #expect(try OutputPath(link("piped", to: "pipe")) == .existing(pipe))
+        #expect(try OutputPath(pipe) == .specialFile(pipe))
+        #expect(try OutputPath(link("piped", to: "pipe")) == .specialFile(pipe))
         #expect(throws: OutputFailure.self) { try OutputPath(link("loop", to: "loop")) }
     }
 
@@ -132,10 +132,10 @@ import Testing
     @Test func `a terminal gets header fields without control characters`() {
         let fields = Array("x-a: b\u{9b}31m\u{202e}\nx-b: ".utf8) + [0xe9]
         #expect(
-            String(decoding: HeaderOutput.text(200, fields, isTerminal: true), as: UTF8.self)
+            String(decoding: HeaderOutput.headText(200, fields, isTerminal: true), as: UTF8.self)
                 == "HTTP 200\nx-a: b\\u{9b}31m\\u{202e}\nx-b: \\xe9\n\n")
         #expect(
-            HeaderOutput.text(200, fields, isTerminal: false) == Array("HTTP 200\n".utf8) + fields + [0x0a, 0x0a])
-        #expect(HeaderOutput.text(204, [], isTerminal: false) == HeaderOutput.text(204, [], isTerminal: true))
+            HeaderOutput.headText(200, fields, isTerminal: false) == Array("HTTP 200\n".utf8) + fields + [0x0a, 0x0a])
+        #expect(HeaderOutput.headText(204, [], isTerminal: false) == HeaderOutput.headText(204, [], isTerminal: true))
     }
 }

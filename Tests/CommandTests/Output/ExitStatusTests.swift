@@ -26,7 +26,7 @@ import Testing
 @Suite struct TallyTests {
     private func tally(_ outcomes: [FetchOutcome]) -> Tally {
         var tally = Tally()
-        for outcome in outcomes { tally.count(outcome) }
+        for outcome in outcomes { tally.countOutcome(outcome) }
         return tally
     }
 
@@ -36,7 +36,7 @@ import Testing
         _ length: Int, _ source: Terminal.Source = .network, resumed: Int = 0
     ) throws -> FetchOutcome {
         var response = Terminal.Response(url: "http://h/")
-        response.length = length
+        response.bodyByteCount = length
         response.source = source
         response.resumedBytes = resumed
         let terminal = Terminal(
@@ -46,20 +46,20 @@ import Testing
     }
 
     @Test func `the exit status is the one cause of all failures`() throws {
-        #expect(tally([]).status == .done)
-        #expect(tally([try success(1)]).status == .done)
+        #expect(tally([]).status == .success)
+        #expect(tally([try success(1)]).status == .success)
         #expect(tally([failure("timeout"), failure("deadline")]).status == .timedOut)
-        #expect(tally([failure("timeout"), failure("tls")]).status == .someFailed)
-        #expect(tally([try success(1), failure("tls")]).status == .someFailed)
+        #expect(tally([failure("timeout"), failure("tls")]).status == .someRequestsFailed)
+        #expect(tally([try success(1), failure("tls")]).status == .someRequestsFailed)
     }
 
     @Test func `it counts bodies, bytes and answers of the cache`() throws {
         let tally = try tally([
-            success(3), success(4, .cache), success(5, .revalidated), success(6, .shared),
+            success(3), success(4, .cache), success(5, .revalidated), success(6, .sharedFlight),
             success(7, .resumed, resumed: 4), failure("tls"),
         ])
-        #expect((tally.succeeded, tally.failed, tally.total) == (5, 1, 6))
-        #expect((tally.bytes, tally.cached, tally.shared, tally.resumed) == (25, 2, 1, 1))
+        #expect((tally.succeededCount, tally.failedCount, tally.totalCount) == (5, 1, 6))
+        #expect((tally.bodyBytes, tally.cachedCount, tally.sharedCount, tally.resumedCount) == (25, 2, 1, 1))
         #expect((tally.resumedBytes, tally.newBytes) == (4, 21))
         #expect(
             RunSummary(urlCount: 6, tally: tally, seconds: 1).text
@@ -72,16 +72,16 @@ import Testing
     }
 
     @Test(arguments: [
-        (Terminal.Source.network, nil), (.shared, nil), (.node, nil), (.cache, "from the cache, fresh"),
+        (Terminal.Source.network, nil), (.sharedFlight, nil), (.clusterNode, nil), (.cache, "from the cache, fresh"),
         (.revalidated, "from the cache, revalidated"), (.resumed, "resumed at 1 B"),
     ])
     func `a body that was stored before the request has a message`(source: Terminal.Source, text: String?) throws {
         let resumed = source == .resumed ? 1 : 0
-        #expect(try success(2, source, resumed: resumed).sourceSentence == text.map { "http://h/: \($0)" })
+        #expect(try success(2, source, resumed: resumed).storedBodyNotice == text.map { "http://h/: \($0)" })
     }
 
     @Test func `lengths whose sum is too large for a number end at the largest`() throws {
-        #expect(try tally([success(.max), success(1)]).bytes == .max)
+        #expect(try tally([success(.max), success(1)]).bodyBytes == .max)
         let largest = try success(.max, .resumed, resumed: .max)
         #expect(tally([largest, largest]).newBytes == 0)
     }

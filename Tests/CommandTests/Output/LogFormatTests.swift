@@ -64,7 +64,7 @@ import Testing
 
     @Test(arguments: [nil, "", "1:2", "x"])
     func `another stream is not the journal`(stream: String?) {
-        #expect(!ServiceLog.takesStandardError(stream))
+        #expect(!ServiceLog.isStandardError(stream))
     }
 
     @Test func `copies of a logger have one level`() {

@@ -21,7 +21,7 @@ import Testing
     }
 
     @Test func `text that is no URL is a failure with its next step`() {
-        let sentence = FetchOutcome(malformed: "http://h/a b").sentence(verbosely: true)
+        let sentence = FetchOutcome(malformedURL: "http://h/a b").sentence(verbosely: true)
         #expect(sentence.hasPrefix("http://h/a b: malformed URL: ") && sentence.hasSuffix("; percent-encode it"))
     }
 
@@ -62,9 +62,9 @@ import Testing
 
     @Test func `an empty URL is said to be empty, and a long one to be long`() {
         #expect(
-            FetchOutcome(malformed: "").cause
+            FetchOutcome(malformedURL: "").cause
                 == "the URL is empty (malformed-url); give one such as https://example.org/")
-        let long = FetchOutcome(malformed: "http://h/" + String(repeating: "a", count: 9_000)).cause
+        let long = FetchOutcome(malformedURL: "http://h/" + String(repeating: "a", count: 9_000)).cause
         #expect(long == "malformed URL: it exceeds 8192 bytes (malformed-url)")
     }
 
@@ -83,8 +83,8 @@ import Testing
     @Test(arguments: ["0", "-1", "nan", "1e10"])
     func `a time outside its range is refused with both bounds`(seconds: String) {
         #expect(
-            performing: { try EndOptions.parse(["--timeout=\(seconds)"]) },
-            throws: { EndOptions.message(for: $0).contains("above 0, at most 1000000000") })
+            performing: { try WaitTimeoutOptions.parse(["--timeout=\(seconds)"]) },
+            throws: { WaitTimeoutOptions.message(for: $0).contains("above 0, at most 1000000000") })
     }
 
     @Test func `a full disk is reported with its free space`() {
@@ -112,7 +112,7 @@ import Testing
     @Test func `a report continues a long line with an indent`() throws {
         let members = (1...9).map { #""member-\#($0)":\#($0)"# }.joined(separator: ",")
         let value = try #require(JSONValue(Array(#"{"all":{\#(members)},"list":[{\#(members)}]}"#.utf8)))
-        let lines = value.report().split(separator: "\n")
+        let lines = value.reportText().split(separator: "\n")
         #expect(lines.allSatisfy { $0.count <= 79 })
         #expect(lines.first == "all: member-1 1, member-2 2, member-3 3, member-4 4, member-5 5, member-6 6,")
         #expect(lines.dropFirst().first == "    member-7 7, member-8 8, member-9 9")

@@ -7,11 +7,11 @@ import Testing
 @Suite struct JSONLineTests {
     @Test func `a line is one object, without the members that have no value`() {
         var line = JSONLine()
-        line.member("url", "http://h/")
-        line.member("code", nil as String?)
-        line.member("status", 200)
-        line.member("length", nil as Int?)
-        #expect(String(decoding: line.finished(), as: UTF8.self) == #"{"url":"http://h/","status":200}"# + "\n")
+        line.appendMember("url", "http://h/")
+        line.appendMember("code", nil as String?)
+        line.appendMember("status", 200)
+        line.appendMember("length", nil as Int?)
+        #expect(String(decoding: line.finishedLine(), as: UTF8.self) == #"{"url":"http://h/","status":200}"# + "\n")
     }
 
     @Test(arguments: [
@@ -21,18 +21,18 @@ import Testing
     ])
     func `a text holds nothing that could command a terminal`(value: String, written: String) throws {
         var line = JSONLine()
-        line.member("a", value)
-        #expect(String(decoding: line.finished(), as: UTF8.self) == #"{"a":""# + written + "\"}\n")
+        line.appendMember("a", value)
+        #expect(String(decoding: line.finishedLine(), as: UTF8.self) == #"{"a":""# + written + "\"}\n")
     }
 
     @Test func `header fields are an array for each name`() {
         var line = JSONLine()
-        line.member(
+        line.appendMember(
             "headers",
             fields: Array("Set-Cookie: a=\"1\"\nx:\nSET-COOKIE:\t b\nno colon".utf8) + [0x0a, 0x79, 0x3a, 0xff])
-        line.member("none", fields: [])
+        line.appendMember("none", fields: [])
         #expect(
-            String(decoding: line.finished(), as: UTF8.self)
+            String(decoding: line.finishedLine(), as: UTF8.self)
                 == #"{"headers":{"set-cookie":["a=\"1\"","b"],"x":[""],"y":["\#u{fffd}"]},"none":{}}"# + "\n")
     }
 }
@@ -47,7 +47,7 @@ import Testing
             return
         }
         #expect(members.map(\.name) == ["b", "a", "c"])
-        #expect(read.member("b")?.text == "1.50")
+        #expect(read.member("b")?.scalarText == "1.50")
         #expect(read.member("a") == .array([.scalar("true"), .scalar("null"), .string("x\u{e4}\"\n")]))
         #expect(read.member("c") == .object([]))
         #expect(read.member("d") == nil)
@@ -72,9 +72,9 @@ import Testing
     @Test func `a report has a line for each member and for each item`() throws {
         let read = try #require(
             value(#"{"name":"a\u001b","workers":[{"pid":1,"schemes":["http","ftp"]},{}],"none":[]}"#))
-        #expect(read.report() == "name: a\\u{1b}\nworkers: 2\n  pid 1, schemes http, ftp\n  none\nnone: 0\n")
+        #expect(read.reportText() == "name: a\\u{1b}\nworkers: 2\n  pid 1, schemes http, ftp\n  none\nnone: 0\n")
         #expect(
-            read.table()
+            read.tableText()
                 == "name     a\\u{1b}\nworkers  pid 1, schemes http, ftp\n         none\nnone     none\n")
     }
 }
@@ -86,15 +86,18 @@ import Testing
     ])
     func `a word is compared with the names that exist`(word: String, suggestion: String?) {
         let names = ["get", "serve", "status", "watch", "work"]
-        let message = UnknownWord(.command, word, among: names, []).message
+        let message = UnknownArgument(.command, word, knownNames: names, commandPath: []).message
         let hint = suggestion.map { " Did you mean '\($0)'?" } ?? ""
         #expect(message == "Error: Unknown command '\(word)'.\(hint)\n  See 'earshot --help' for more information.")
     }
 
     @Test func `an option names the command whose help lists it`() {
-        let message = UnknownWord(.option, "--worker", among: ["--workers", "--slots"], ["serve"]).message
+        let message = UnknownArgument(
+            .option, "--worker", knownNames: ["--workers", "--slots"], commandPath: ["serve"]
+        ).message
         #expect(message.contains("Unknown option '--worker'. Did you mean '--workers'?"))
-        let curls = UnknownWord(.option, "--cacert", among: ["--cache", "--ca-file"], ["get"]).message
+        let curls = UnknownArgument(.option, "--cacert", knownNames: ["--cache", "--ca-file"], commandPath: ["get"])
+            .message
         #expect(curls.contains("Unknown option '--cacert'. Did you mean '--ca-file'?"))
         #expect(message.hasSuffix("See 'earshot serve --help' for more information."))
     }

@@ -66,7 +66,7 @@ import Testing
     private func tally(_ succeeded: Int, failed: Int = 0) -> Tally {
         var tally = Tally()
         tally.countSuccesses(succeeded)
-        for _ in 0..<failed { tally.count(FetchOutcome(url: "u", code: "timeout", detail: "")) }
+        for _ in 0..<failed { tally.countOutcome(FetchOutcome(url: "u", code: "timeout", detail: "")) }
         return tally
     }
 
@@ -85,14 +85,14 @@ import Testing
         #expect(lines(snapshot) == ["film.iso  1.0 MiB of unknown size  1.0 MiB/s"])
         snapshot.transfers = []
         #expect(lines(snapshot) == [], "nothing has arrived")
-        #expect(ProgressText.plain(snapshot) == "nothing received yet")
+        #expect(ProgressText.logLine(snapshot) == "nothing received yet")
     }
 
     @Test func `many files have their counts and the transfers that run`() {
         let snapshot = RunSnapshot(
             urlCount: 10, tally: tally(4, failed: 1),
             transfers: [transfer("a", 512, 1024), transfer("long.txt", 2_048, nil)],
-            bytesPerSecond: 256, seconds: 10)
+            bytesPerSecond: 256, elapsedSeconds: 10)
         #expect(
             lines(snapshot) == [
                 "[============             ]  5/10 files  1 failed  2.5 KiB  256 B/s  ETA 0:10",
@@ -115,9 +115,9 @@ import Testing
     }
 
     @Test func `a list that is still read has no estimate`() {
-        let snapshot = RunSnapshot(urlCount: 10, isListing: true, tally: tally(5), seconds: 10)
+        let snapshot = RunSnapshot(urlCount: 10, isReadingURLs: true, tally: tally(5), elapsedSeconds: 10)
         #expect(lines(snapshot) == ["5/10+ files  0 B"])
-        #expect(ProgressText.plain(snapshot) == "5/10+ files, 0 B")
+        #expect(ProgressText.logLine(snapshot) == "5/10+ files, 0 B")
     }
 
     @Test(arguments: [1, 2, 8, 12, 20, 21, 40, 80, 200], [2, 5, 24])
@@ -126,8 +126,8 @@ import Testing
         var snapshot = RunSnapshot(urlCount: 1_000_000, tally: tally(123_456, failed: 7))
         snapshot.transfers = (0..<100).map { transfer(names[$0 % 3], 1 << 40, $0 % 2 == 0 ? 1 << 41 : nil) }
         snapshot.bytesPerSecond = 123_456_789
-        snapshot.seconds = 1e6
-        snapshot.waiting = "waiting: " + String(repeating: "x", count: 300)
+        snapshot.elapsedSeconds = 1e6
+        snapshot.waitReason = "waiting: " + String(repeating: "x", count: 300)
         let shown = lines(snapshot, columns: columns, rows: rows)
         #expect(shown.count <= rows && shown.count >= min(rows, 2))
         #expect(shown.allSatisfy { ColumnText.width($0) < columns })
@@ -145,11 +145,11 @@ import Testing
 
     @Test func `a log has the same in one line`() {
         var snapshot = RunSnapshot(transfers: [transfer("a.iso", 1 << 20, 2 << 20)], bytesPerSecond: 1_048_576)
-        #expect(ProgressText.plain(snapshot) == "a.iso 50% 1.0 MiB of 2.0 MiB, 1.0 MiB/s, ETA 0:01")
-        snapshot.waiting = "waiting: no worker"
-        #expect(ProgressText.plain(snapshot) == "a.iso 50% 1.0 MiB of 2.0 MiB, waiting: no worker")
-        let many = RunSnapshot(urlCount: 3, tally: tally(1, failed: 1), seconds: 4)
-        #expect(ProgressText.plain(many) == "2/3 files, 1 failed, 0 B, ETA 0:02")
+        #expect(ProgressText.logLine(snapshot) == "a.iso 50% 1.0 MiB of 2.0 MiB, 1.0 MiB/s, ETA 0:01")
+        snapshot.waitReason = "waiting: no worker"
+        #expect(ProgressText.logLine(snapshot) == "a.iso 50% 1.0 MiB of 2.0 MiB, waiting: no worker")
+        let many = RunSnapshot(urlCount: 3, tally: tally(1, failed: 1), elapsedSeconds: 4)
+        #expect(ProgressText.logLine(many) == "2/3 files, 1 failed, 0 B, ETA 0:02")
     }
 }
 
@@ -159,9 +159,9 @@ import Testing
         #expect(RunSummary(urlCount: 0, tally: tally, seconds: 0).text == "0 files, 0 B in 0.0 s")
         tally.countSuccesses(1)
         #expect(RunSummary(urlCount: 1, tally: tally, seconds: 1.25).text == "1 file, 0 B in 1.2 s")
-        tally.count(FetchOutcome(url: "u", code: "timeout", detail: ""))
+        tally.countOutcome(FetchOutcome(url: "u", code: "timeout", detail: ""))
         #expect(
-            RunSummary(urlCount: 9, tally: tally, replaced: 3, seconds: 75, isInterrupted: true).text
+            RunSummary(urlCount: 9, tally: tally, replacedFileCount: 3, seconds: 75, isInterrupted: true).text
                 == "interrupted: 1 of 9 files, 1 failed, 0 B in 1:15, 3 replaced")
         tally.countSkip()
         #expect(
@@ -169,7 +169,8 @@ import Testing
                 == "interrupted: 1 of 9 files, 1 failed, 0 B in 1.0 s, 1 skipped; repeat it")
         #expect(
             RunSummary(
-                urlCount: 2, tally: Tally(), seconds: 1, isInterrupted: true, keptBytes: 3_072, keptFiles: 1,
+                urlCount: 2, tally: Tally(), seconds: 1, isInterrupted: true, resumableBytes: 3_072,
+                resumableFileCount: 1,
                 lostBytes: 1_024
             ).text
                 == "interrupted: 0 of 2 files, 0 B in 1.0 s, 3.0 KiB of 1 file kept, "
@@ -182,16 +183,17 @@ import Testing
 
     @Test func `kept bytes are all that an interruption before the first outcome has`() {
         var summary = RunSummary(
-            urlCount: 9, tally: Tally(), seconds: 1, isInterrupted: true, keptBytes: 3_250_586, keptFiles: 8,
+            urlCount: 9, tally: Tally(), seconds: 1, isInterrupted: true, resumableBytes: 3_250_586,
+            resumableFileCount: 8,
             nextStep: "repeat it")
         #expect(summary.text == "interrupted: 3.1 MiB of 8 files kept; repeat it")
-        summary.keptFiles = 1
+        summary.resumableFileCount = 1
         #expect(summary.text == "interrupted: 3.1 MiB of 1 file kept; repeat it")
         summary.tally.countSkip()
         #expect(
             summary.text == "interrupted: 0 of 9 files, 0 B in 1.0 s, 1 skipped, 3.1 MiB of 1 file kept; repeat it")
         summary.isInterrupted = false
-        summary.tally.count(FetchOutcome(url: "u", code: "timeout", detail: ""))
+        summary.tally.countOutcome(FetchOutcome(url: "u", code: "timeout", detail: ""))
         summary.nextStep = nil
         #expect(summary.text == "0 files, 1 failed, 0 B in 1.0 s, 1 skipped, 3.1 MiB of 1 file kept")
     }

@@ -8,7 +8,7 @@ import Testing
     private func times(_ buckets: String) throws -> String {
         let json =
             #"{"phase":"serving","times":{"bounds-us":[125,1000,524288000],"wait":{"sum-us":9,"buckets":\#(buckets)}}}"#
-        return TimesReport.summarized(try #require(JSONValue(Array(json.utf8)))).report()
+        return TimesReport.summarizingHistograms(try #require(JSONValue(Array(json.utf8)))).reportText()
     }
 
     @Test func `a percentile is the upper bound of the bucket of its observation`() throws {

@@ -9,7 +9,7 @@ import Testing
         ("commit 2a24aa13-dirty\nSwift 6.3.1\n", "2a24aa13-dirty", "6.3.1"), ("commit", "unknown", "unknown"),
     ])
     func `facts that the build did not write are unknown`(_ text: String, _ commit: String, _ swift: String) {
-        let facts = VersionReport.facts(text)
+        let facts = VersionReport.buildFacts(text)
         #expect(facts.map(\.name) == ["commit", "Swift"])
         #expect(facts.map(\.value) == [commit, swift])
     }

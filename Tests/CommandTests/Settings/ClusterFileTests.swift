@@ -60,11 +60,11 @@ import Testing
         let cluster = try ClusterFile(
             file(text(["node": "\"localhost:5766\""], engine: "servers = [\"redis.example:6379\"]")))
         #expect("\(cluster.node)" == "localhost:5766")
-        #expect(["127.0.0.1:5766", "[::1]:5766"].contains(try cluster.membership().place))
+        #expect(["127.0.0.1:5766", "[::1]:5766"].contains(try cluster.membership().gatewayAddress))
         #expect(cluster.engine == .servers([EngineAddress("redis.example:6379")].compactMap(\.self)))
         let place = try #require(NodeEndpoint("nowhere.invalid:5766"))
         let commandError = #expect(throws: CommandError.self) {
-            try place.address { (name) throws(HostName.Failure) in throw HostName.Failure(name, "not known") }
+            try place.resolvedAddress { (name) throws(HostName.Failure) in throw HostName.Failure(name, "not known") }
         }
         #expect(commandError?.description.contains("the host name nowhere.invalid does not resolve") == true)
         #expect(commandError?.status == .unknownHost)
@@ -73,13 +73,15 @@ import Testing
     @Test func `the membership has the engine and the place of the node`() throws {
         let membership = try ClusterFile(file(text(engine: "servers = [\"10.0.0.1:6379\"]\npassword = \"p\"")))
             .membership()
-        #expect(membership.place == "10.0.0.1:5766")
+        #expect(membership.gatewayAddress == "10.0.0.1:5766")
         #expect(membership.engine.cluster == "shop")
-        #expect(membership.engine.place == .servers([EngineAddress("10.0.0.1:6379")].compactMap(\.self)))
+        #expect(membership.engine.engineLocation == .servers([EngineAddress("10.0.0.1:6379")].compactMap(\.self)))
         #expect(membership.engine.login == EngineOptions.Login(user: nil, password: "p"))
         #expect(membership.engine.description.hasSuffix(" 10.0.0.1:5766"))
         let other = try ClusterFile(file(text(["secret": "\"\(secret)x\""]))).membership()
-        #expect(membership.engine.keys.check(publicKey: "") != other.engine.keys.check(publicKey: ""))
+        #expect(
+            membership.engine.keys.compatibilityCode(publicKey: "")
+                != other.engine.keys.compatibilityCode(publicKey: ""))
     }
 
     @Test func `the gateway of nodes permits the key of the cluster alone`() throws {
@@ -101,7 +103,7 @@ import Testing
             #expect(try ClusterFile(path) == new)
             #expect(try ClusterFile(path).gatewayKeys(path).count == 1)
             #expect(new.secret.utf8.count == 64)
-            #expect(try new.membership().members == 3)
+            #expect(try new.membership().memberCount == 3)
             let other = try ClusterFile(new: "shop", node: node, members: 1, engine: engine, login: nil)
             #expect(other.secret != new.secret)
             #expect(other.text.contains("\nmembers = 1\n"))
@@ -112,7 +114,7 @@ import Testing
     func `a file that others can read is refused`(_ mode: UInt32) throws {
         let path = try file(text(), mode: mode)
         let commandError = #expect(throws: CommandError.self) { try ClusterFile(path) }
-        #expect(commandError?.status == .configuration)
+        #expect(commandError?.status == .configurationError)
         #expect(commandError?.description.contains("chmod 600") == true)
     }
 
@@ -128,7 +130,7 @@ import Testing
 
     @Test func `a missing file is a fault that names the command`() {
         let commandError = #expect(throws: CommandError.self) { try ClusterFile(folder.path + "/none.toml") }
-        #expect(commandError?.status == .configuration)
+        #expect(commandError?.status == .configurationError)
         #expect(commandError?.description.contains("earshot cluster new") == true)
     }
 
@@ -166,7 +168,7 @@ import Testing
             let commandError = #expect(throws: CommandError.self, "\(text)") { try ClusterFile(path) }
             #expect(commandError?.description.contains(part) == true, "\(commandError?.description ?? "-") for \(part)")
             #expect(commandError?.description.hasPrefix(path) == true)
-            #expect(commandError?.status == .configuration)
+            #expect(commandError?.status == .configurationError)
         }
         let path = try file(String(text().prefix { $0 != "[" }))
         let commandError = #expect(throws: CommandError.self) { try ClusterFile(path) }
@@ -175,17 +177,17 @@ import Testing
 
     @Test func `the configuration names the file of the cluster`() throws {
         let path = try folder.file("config.toml", "cluster = \"cluster.toml\"\nslots = 3\n")
-        let configuration = Configuration(file: path, flags: [], pool: ConfigurationOptions.pool)
+        let configuration = Configuration(file: path, optionChanges: [], pool: ConfigurationOptions.pool)
         let cluster = try #require(try configuration.cluster())
         #expect(cluster.file == folder.path + "/cluster.toml" && cluster.source == path)
-        #expect(try configuration.read()[.slots] == 3)
+        #expect(try configuration.readSettings()[.slots] == 3)
         for text in ["cluster = 3", "cluster = \"\""] {
             let path = try folder.file("other.toml", text)
-            let other = Configuration(file: path, flags: [], pool: ConfigurationOptions.pool)
-            let commandError = #expect(throws: CommandError.self) { try other.read() }
+            let other = Configuration(file: path, optionChanges: [], pool: ConfigurationOptions.pool)
+            let commandError = #expect(throws: CommandError.self) { try other.readSettings() }
             #expect(commandError?.description.contains("cluster must be the path") == true)
         }
         let none = try folder.file("none.toml", "slots = 3")
-        #expect(try Configuration(file: none, flags: [], pool: nil).cluster() == nil)
+        #expect(try Configuration(file: none, optionChanges: [], pool: nil).cluster() == nil)
     }
 }

@@ -30,33 +30,33 @@ import ZeroMQ
         let client = ClientKey(
             name: name, publicKey: publicKey, expiry: KeyExpiry("2027-01-31T00:00:01Z"), connections: 3)
         var server = ""
-        try KeyFile.change(path) { file in
+        try KeyFile.update(path) { file in
             server = try file.makeServer()
             try file.add(client)
         }
-        #expect(throws: CommandError.self) { try KeyFile.change(path) { file in try file.add(client) } }
+        #expect(throws: CommandError.self) { try KeyFile.update(path) { file in try file.add(client) } }
         #expect(server.utf8.count == 40)
         let read = try KeyFile(path)
         #expect(read.server?.publicKey == server)
         #expect(read.clients == [client])
-        #expect(try read.keys().count == 1)
+        #expect(try read.gatewayKeys().count == 1)
         var status = stat()
         #expect(unsafe stat(path, &status) == 0)
         #expect(status.st_mode & 0o777 == 0o600)
-        try KeyFile.change(path) { file in
+        try KeyFile.update(path) { file in
             let again = try file.makeServer()
             #expect(again == server)
             try file.revoke(name)
         }
-        #expect(throws: CommandError.self) { try KeyFile.change(path) { file in try file.revoke(name) } }
+        #expect(throws: CommandError.self) { try KeyFile.update(path) { file in try file.revoke(name) } }
         #expect(try KeyFile(path).clients.isEmpty)
     }
 
     @Test func `a missing file has no keys`() throws {
         let file = try KeyFile(folder.path + "/none.toml")
         #expect(file.clients.isEmpty && file.server == nil)
-        let fault = #expect(throws: CommandError.self) { try file.keys() }
-        #expect(fault?.status == .configuration)
+        let fault = #expect(throws: CommandError.self) { try file.gatewayKeys() }
+        #expect(fault?.status == .configurationError)
     }
 
     @Test func `the public key of the bus is derived from the secret one`() throws {
@@ -98,7 +98,7 @@ import ZeroMQ
             accepted += 1
             let again = try KeyFile(file(read.text))
             #expect(again.clients == read.clients && again.server == read.server, "\(changed)")
-            #expect(read.clients.allSatisfy { ($0.role == .worker) == ($0.serves != nil) }, "\(changed)")
+            #expect(read.clients.allSatisfy { ($0.role == .worker) == ($0.servedClient != nil) }, "\(changed)")
         }
         #expect(accepted > 0)
     }
@@ -106,7 +106,7 @@ import ZeroMQ
     @Test(arguments: [0o640, 0o604, 0o660, 0o777] as [UInt32])
     func `a file that others can read is refused`(_ mode: UInt32) throws {
         let commandError = try fault("", mode: mode)
-        #expect(commandError?.status == .configuration)
+        #expect(commandError?.status == .configurationError)
         #expect(commandError?.description.contains("chmod 600") == true)
     }
 

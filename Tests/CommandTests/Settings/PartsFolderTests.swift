@@ -10,7 +10,7 @@ import Testing
 @Suite struct PartsFolderTests {
     private func parts(_ cache: [String], _ place: [String] = []) throws -> String? {
         let place = try RuntimeOptions.parse(place)
-        return try CacheOptions.parse(cache).parts(place, place.folder())
+        return try CacheOptions.parse(cache).partialBodiesFolder(place, place.runtimeFolder())
     }
 
     @Test func `it is beside the cache, also without one`() throws {
@@ -19,7 +19,7 @@ import Testing
         #expect(try parts([], ["--runtime", "/run/x"]) == "/run/x/parts")
         #expect(try parts(["--no-cache"], ["--runtime", "/run/x"]) == "/run/x/parts")
         for options in [[], ["--no-cache"]] {
-            #expect(try parts(options) == RuntimeFolder.parts(besideCache: nil))
+            #expect(try parts(options) == RuntimeFolder.partsPath(besideCache: nil))
         }
     }
 

@@ -21,7 +21,7 @@ import Testing
         // The removal of an unused handler must not affect the answer of the removal by name.
         bus.handler().remove()
         #expect(try await bus.remove("page/") == 0)
-        await broker.awaitMessage(.remove(pattern("page/")))
+        await broker.awaitMessage(.removeHandlers(pattern("page/")))
         #expect(await #expect(throws: BusError.self) { try await first.value }?.code == .removed)
         broker.answer(secondFetch)
         #expect(try await second.value.status == 200)
@@ -50,39 +50,39 @@ import Testing
         let fetch = Shared(Fetch(handler: key.handler, request: key.request, url: url))
         let request = Request(key, state, commands)
         try request.send(fetch, .function { _ in }, replaces: false)
-        state.purge()
-        #expect(request.obstacle == nil)
-        request.renew()
-        #expect(request.obstacle == nil)
-        state.purge()
-        #expect((request.obstacle as? BusError)?.code == .removed)
+        state.invalidateRequests()
+        #expect(request.invalidityError == nil)
+        request.markStarted()
+        #expect(request.invalidityError == nil)
+        state.invalidateRequests()
+        #expect((request.invalidityError as? BusError)?.code == .removed)
         let replaced = Request(key, state, commands)
         try replaced.send(fetch, .function { _ in }, replaces: false)
         try Request(key, state, commands).send(fetch, .function { _ in }, replaces: true)
-        #expect((replaced.obstacle as? BusError)?.code == .replaced)
+        #expect((replaced.invalidityError as? BusError)?.code == .replaced)
     }
 
     @Test func `a purge is of before what is carried out later, and a replacement is not`() throws {
         let state = HandlerState(1, key.handler, isNamed: true)
-        let purged = try state.begin(replaces: false) { $0 }
-        state.purge()
-        #expect(state.obstacle(purged)?.code == .removed)
-        let renewed = try #require(state.renewed(purged))
-        #expect(state.obstacle(renewed) == nil)
-        #expect(state.renewed(renewed) == nil, "it is the newest")
-        let next = try state.begin(replaces: true) { $0 }
-        state.purge()
-        #expect(state.renewed(renewed) == nil)
-        #expect(state.renewed(next) != nil)
+        let purged = try state.beginRequest(replaces: false) { $0 }
+        state.invalidateRequests()
+        #expect(state.invalidityError(ofEpoch: purged)?.code == .removed)
+        let renewed = try #require(state.renewedEpoch(purged))
+        #expect(state.invalidityError(ofEpoch: renewed) == nil)
+        #expect(state.renewedEpoch(renewed) == nil, "it is the newest")
+        let next = try state.beginRequest(replaces: true) { $0 }
+        state.invalidateRequests()
+        #expect(state.renewedEpoch(renewed) == nil)
+        #expect(state.renewedEpoch(next) != nil)
         state.remove {}
-        #expect(state.renewed(next) == nil)
+        #expect(state.renewedEpoch(next) == nil)
     }
 
     @Test func `a handler that others may know is removed though it asked for nothing`() async throws {
         let broker = try ScriptedBus()
         let bus = try await broker.connect()
         do { _ = try bus.handler(named: "page/1") }
-        await broker.awaitMessage(.remove(pattern("page/1")))
+        await broker.awaitMessage(.removeHandlers(pattern("page/1")))
     }
 
     @Test @MainActor func `nothing comes after a removal by name, though it was on its way`() async throws {
@@ -92,10 +92,10 @@ import Testing
         try handler.fetch(url, onMain: { _ in Issue.record("delivered") })
         await broker.answer(broker.fetch())
         // Occupies the main actor, so that the delivery is queued behind the removal.
-        while !broker.sent.current.value.contains(.acknowledge(1)) {}
+        while !broker.sent.versionedValue.value.contains(.acknowledge(1)) {}
         let removal = Answer<Int>()
-        bus.commands.put(.purge(pattern("page/"), removal))
-        while !broker.sent.current.value.contains(.remove(pattern("page/"))) {}
+        bus.commands.put(.purgePattern(pattern("page/"), removal))
+        while !broker.sent.versionedValue.value.contains(.removeHandlers(pattern("page/"))) {}
         for _ in 0..<10 { await Task { @MainActor in }.value }
         #expect(try await removal.value() == 0)
     }
@@ -110,7 +110,7 @@ import Testing
         // A second submission of a pending ID fails without a message.
         let twice = await #expect(throws: BusError.self) { try await bus.submit(url, under: "reports", id: "1") }
         #expect(twice?.code == .idInUse)
-        broker.send(.accepted(key.handler, key.request))
+        broker.send(.fetchAccepted(key.handler, key.request))
         try await submitted.value
         for (handler, id) in [("a b", "1"), ("reports/", "1"), ("reports", ""), ("reports", "a b")] {
             let error = await #expect(throws: BusError.self) { try await bus.submit(url, under: handler, id: id) }
@@ -126,7 +126,7 @@ import Testing
         let first = Task { try await bus.retry("1", under: "reports") }
         await broker.awaitMessage(.retry(key.handler, ids[0]))
         #expect(await #expect(throws: BusError.self) { try await bus.retry("1", under: "reports") }?.code == .idInUse)
-        broker.send(.accepted(key.handler, ids[0]))
+        broker.send(.fetchAccepted(key.handler, ids[0]))
         try await first.value
         let second = Task { try await bus.retry("2", under: "reports") }
         await broker.awaitMessage(.retry(key.handler, ids[1]))
@@ -136,11 +136,11 @@ import Testing
         await broker.awaitMessage(.retry(key.handler, ids[2]))
         third.cancel()
         await #expect(throws: CancellationError.self) { try await third.value }
-        broker.send(.accepted(key.handler, ids[2]))
+        broker.send(.fetchAccepted(key.handler, ids[2]))
         let last = Task { try await bus.retry("4", under: "reports") }
         await broker.awaitMessage(.retry(key.handler, ids[3]))
-        #expect(!broker.sent.current.value.contains(.removeRequest(key.handler, ids[2])))
-        broker.send(.accepted(key.handler, ids[3]))
+        #expect(!broker.sent.versionedValue.value.contains(.removeRequest(key.handler, ids[2])))
+        broker.send(.fetchAccepted(key.handler, ids[3]))
         try await last.value
         for (handler, id) in [("a b", "1"), ("reports/", "1"), ("reports", "")] {
             let error = await #expect(throws: BusError.self) { try await bus.retry(id, under: handler) }
@@ -182,7 +182,7 @@ import Testing
         for round in 1...500 {
             let submitted = Task { try await bus.submit(url, under: "reports", id: "\(round)") }
             let request = await broker.fetch(round).request
-            broker.send(.accepted(key.handler, request))
+            broker.send(.fetchAccepted(key.handler, request))
             submitted.cancel()
             guard case .failure(let error) = await submitted.result else { continue }
             #expect(error is CancellationError)
@@ -196,10 +196,10 @@ import Testing
             var answers = OpenAnswers()
             _ = answers.addSubmission(key, answer)
             if isFirst { answer.abandon() }
-            let isToBeWithdrawn = answers.accepted(key)
+            let isToBeWithdrawn = answers.requestAccepted(key)
             #expect(isToBeWithdrawn == isFirst)
             answer.abandon()
-            let isWithdrawnAgain = answers.withdraw(key, answer)
+            let isWithdrawnAgain = answers.withdrawSubmission(key, answer: answer)
             #expect(!isWithdrawnAgain)
             if isFirst {
                 await #expect(throws: CancellationError.self) { try await answer.value() }
@@ -217,7 +217,7 @@ import Testing
         await first.die()
         let second = try ScriptedBus(in: first.home, instance: 2)
         #expect(await second.fetch() == fetch)
-        second.send(.accepted(key.handler, key.request))
+        second.send(.fetchAccepted(key.handler, key.request))
         try await submitted.value
     }
 
@@ -234,9 +234,9 @@ import Testing
         #expect(first.request == "1")
         #expect(try await second.result.get().body.bytes() == [2])
         try await second.acknowledge()
-        #expect(!broker.sent.current.value.contains { if case .acknowledge = $0 { true } else { false } })
+        #expect(!broker.sent.versionedValue.value.contains { if case .acknowledge = $0 { true } else { false } })
         try await first.acknowledge()
-        #expect(broker.sent.current.value.contains(.acknowledge(2)))
+        #expect(broker.sent.versionedValue.value.contains(.acknowledge(2)))
     }
 
     @Test func `what was claimed of a broker that is gone comes again`() async throws {
@@ -299,7 +299,7 @@ import Testing
         (options.isWarm, options.bodyForm, options.progressInterval) = (true, .inFile, .seconds(2))
         _ = try handler.fetch(url, options, onMain: { _ in })
         let sent = await broker.fetch().options
-        #expect(sent.isWarm && sent.delivery == .file && sent.progressMilliseconds == 2_000)
+        #expect(sent.isCacheWarming && sent.delivery == .file && sent.progressIntervalMilliseconds == 2_000)
         options.progressInterval = .milliseconds(49)
         #expect(throws: BusError.self) { try handler.download(url, options) }
     }

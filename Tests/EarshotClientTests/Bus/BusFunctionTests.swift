@@ -31,7 +31,7 @@ import Testing
 
     /// Waits without suspending, so that the calling actor stays occupied.
     private static func spin(until message: ClientMessage, _ broker: ScriptedBus) {
-        while !broker.sent.current.value.contains(message) { sched_yield() }
+        while !broker.sent.versionedValue.value.contains(message) { sched_yield() }
     }
 
     @Test @MainActor func `a response comes once, on the main actor`() async throws {
@@ -46,7 +46,7 @@ import Testing
             })
         await broker.answer(broker.fetch())
         await delivered.changed(since: 0)
-        #expect(delivered.current.value == [200])
+        #expect(delivered.versionedValue.value == [200])
     }
 
     @Test func `a failure comes too, on an actor of the caller's choice`() async throws {

@@ -28,7 +28,7 @@ import Testing
         let folder = try RuntimeFolder(named: Endpoint().path)
         try folder.prepare()
         defer { PrivateFolder.remove(folder.path) }
-        let lock = try LockFile.take(folder.brokerLock)
+        let lock = try LockFile.acquire(folder.brokerLock)
         let error = await #expect(throws: BusError.self) {
             try await Bus.connect(to: .running(in: folder.path), patience: .milliseconds(20))
         }
@@ -93,9 +93,9 @@ import Testing
         let second = try ScriptedBus(in: first.home, instance: 2, answers: true)
         let last = bus.handler()
         #expect(try await last.fetch(url).status == 200)
-        let idle = second.sent.current.value.filter {
+        let idle = second.sent.versionedValue.value.filter {
             switch $0 {
-            case .remove, .removeRequest: true
+            case .removeHandlers, .removeRequest: true
             default: false
             }
         }
@@ -115,8 +115,8 @@ import Testing
         while await bus.tableSizes() != BusTableSizes(isDisconnected: true) { await Task.yield() }
         let second = try ScriptedBus(in: first.home, instance: 2, answers: true)
         #expect(try await bus.handler().fetch(url).status == 200)
-        let sent = second.sent.current.value
-        #expect(sent.count { $0 == .remove(.handler(HandlerID("page/1")!)) } == 1)
+        let sent = second.sent.versionedValue.value
+        #expect(sent.count { $0 == .removeHandlers(.handler(HandlerID("page/1")!)) } == 1)
         #expect(second.fetches.map(\.handler.description).filter { $0 == "page/1" }.isEmpty)
     }
 
@@ -168,7 +168,7 @@ import Testing
         await #expect(throws: BusError.self) { try await bus.watch("page/") }
         #expect(throws: BusError.self) { try handler.fetch(url, onMain: { _ in Issue.record("delivered") }) }
         #expect(await bus.tableSizes() == BusTableSizes())
-        #expect(broker.sent.current.value.last == .query(.ping), "all that was said is known to be heard")
+        #expect(broker.sent.versionedValue.value.last == .query(.ping), "all that was said is known to be heard")
     }
 
     @Test func `a request that may not be done twice is not asked again`() async throws {
@@ -195,6 +195,6 @@ import Testing
             await broker.answer(broker.fetch())
             _ = try await fetched.value
         }
-        while !hasEnded.current.value { await hasEnded.changed(since: 0) }
+        while !hasEnded.versionedValue.value { await hasEnded.changed(since: 0) }
     }
 }

@@ -80,8 +80,8 @@ import Testing
         let fetched = Task { try await handler.fetch(url) }
         var failure = Terminal.Failure(code: "http-status")
         failure.status = 503
-        failure.response = Terminal.Response(url: url)
-        failure.response?.length = 2
+        failure.errorPageResponse = Terminal.Response(url: url)
+        failure.errorPageResponse?.bodyByteCount = 2
         await broker.end(broker.fetch(), .failed(failure), [7, 8])
         let error = await #expect(throws: BusError.self) { try await fetched.value }
         #expect(error?.code == .httpStatus)
@@ -117,7 +117,7 @@ import Testing
         }
         await #expect(throws: CancellationError.self) { try await late.value }
         #expect(broker.fetches.count == 1)
-        #expect(await handler.bus.tableSizes() == BusTableSizes(handlers: 1, names: 1))
+        #expect(await handler.bus.tableSizes() == BusTableSizes(handlers: 1, handlerNames: 1))
     }
 
     @Test func `a removed handler ends what is awaited, and takes nothing more`() async throws {
@@ -128,7 +128,7 @@ import Testing
         handler.remove()
         let error = await #expect(throws: BusError.self) { try await fetched.value }
         #expect(error?.code == .removed)
-        await broker.awaitMessage(.remove(.handler(fetch.handler)))
+        await broker.awaitMessage(.removeHandlers(.handler(fetch.handler)))
         await #expect(throws: BusError.self) { try await handler.fetch(url) }
         #expect(throws: BusError.self) { try handler.download(url) }
         #expect(await handler.bus.tableSizes() == BusTableSizes())
@@ -143,9 +143,9 @@ import Testing
         _ = bus.handler()
         _ = await broker.fetch()
         handler = nil
-        await broker.awaitMessage(.remove(.handler(name)))
+        await broker.awaitMessage(.removeHandlers(.handler(name)))
         #expect(await bus.tableSizes() == BusTableSizes())
-        let removals = broker.sent.current.value.filter { if case .remove = $0 { true } else { false } }
+        let removals = broker.sent.versionedValue.value.filter { if case .removeHandlers = $0 { true } else { false } }
         #expect(removals.count == 1)
     }
 
@@ -200,7 +200,7 @@ import Testing
         let again = await broker.fetch(3)
         #expect(again.request == fetch.request)
         #expect(!again.options.replacesHandler)
-        #expect(!broker.sent.current.value.contains(.remove(.handler(fetch.handler))))
+        #expect(!broker.sent.versionedValue.value.contains(.removeHandlers(.handler(fetch.handler))))
         broker.answer(again)
         broker.answer(secondFetch)
         #expect(try await first.value.status == 200)
@@ -227,7 +227,7 @@ import Testing
         broker.answer(thirdFetch)
         #expect(try await third.value.status == 200)
         new.remove()
-        await broker.awaitMessage(.remove(.handler(firstFetch.handler)))
+        await broker.awaitMessage(.removeHandlers(.handler(firstFetch.handler)))
     }
 
     @Test func `a file is acknowledged at once and can be read as long as its response is held`() async throws {
@@ -272,8 +272,8 @@ import Testing
         let fetched = Task { try await handler.fetch(url) }
         let fetch = await broker.fetch()
         handler.setPriority(.low)
-        await broker.awaitMessage(.priority(fetch.handler, fetch.request, .low))
-        broker.refuse(.priority(fetch.handler, fetch.request, .low), ErrorReply(code: "unknown-request"))
+        await broker.awaitMessage(.setPriority(fetch.handler, fetch.request, .low))
+        broker.refuse(.setPriority(fetch.handler, fetch.request, .low), ErrorReply(code: "unknown-request"))
         broker.refuse(.fetch(fetch), ErrorReply(code: "id-in-use", detail: "choose another"))
         let error = await #expect(throws: BusError.self) { try await fetched.value }
         #expect(error?.code.name == "id-in-use")
@@ -308,7 +308,7 @@ import Testing
         var options = FetchOptions()
         func request(_ bytes: Int) throws -> Fetch {
             options.fields = [HeaderField("a", String(repeating: "b", count: bytes))]
-            return try options.request(key("1"), url, .normal, streams: true)
+            return try options.makeFetch(key("1"), url: url, priority: .normal, streams: true)
         }
         var (longest, refused) = (65_200, WireLimits.headBytes)
         while refused - longest > 1 {

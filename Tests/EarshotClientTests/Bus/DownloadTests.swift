@@ -11,8 +11,9 @@ import Testing
     private func progress(
         _ fetch: Fetch, _ received: Int, of total: Int? = nil, _ file: String? = nil, _ generation: String? = nil
     ) -> BrokerMessage {
-        var progress = Progress(handler: fetch.handler, request: fetch.request, received: received, total: total)
-        progress.file = file
+        var progress = Progress(
+            handler: fetch.handler, request: fetch.request, receivedBytes: received, totalBytes: total)
+        progress.filePath = file
         progress.generation = generation.flatMap { Generation($0) }
         return .progress(progress)
     }
@@ -105,7 +106,7 @@ import Testing
         let download = try handler.download(url)
         let fetch = await broker.fetch()
         broker.send(progress(fetch, 2, of: 9, broker.file("part", [1, 2]), "1.1"))
-        while download.state.current.version == 0 { await download.state.changed(since: 0) }
+        while download.state.versionedValue.version == 0 { await download.state.changed(since: 0) }
         // The main actor runs this while the piece is read on another thread.
         let removal = Task { @MainActor in handler.remove() }
         var pieces = download.pieces.makeAsyncIterator()
@@ -124,7 +125,7 @@ import Testing
         let download = try handler.download(url)
         let fetch = await broker.fetch()
         broker.send(progress(fetch, 1, of: 9))
-        while download.state.current.version == 0 { await download.state.changed(since: 0) }
+        while download.state.versionedValue.version == 0 { await download.state.changed(since: 0) }
         var reported = download.progress.makeAsyncIterator()
         handler.remove()
         #expect(await reported.next() == nil)
@@ -149,7 +150,7 @@ import Testing
         let fetch = await broker.fetch()
         var pieces: DownloadPieces? = download?.pieces
         download = nil
-        #expect(!broker.sent.current.value.contains(.removeRequest(fetch.handler, fetch.request)))
+        #expect(!broker.sent.versionedValue.value.contains(.removeRequest(fetch.handler, fetch.request)))
         #expect(pieces != nil)
         pieces = nil
         await broker.awaitMessage(.removeRequest(fetch.handler, fetch.request))

@@ -15,14 +15,15 @@ import Testing
 
     private func response(_ fetch: Fetch, _ length: Int, generation: String? = nil) -> Terminal.Response {
         var response = Terminal.Response(url: fetch.url)
-        response.length = length
+        response.bodyByteCount = length
         response.isPulled = true
         response.generation = generation.flatMap { Generation($0) }
         return response
     }
 
     private func progress(_ fetch: Fetch, _ received: Int, _ generation: String) -> BrokerMessage {
-        var progress = Progress(handler: fetch.handler, request: fetch.request, received: received, total: nil)
+        var progress = Progress(
+            handler: fetch.handler, request: fetch.request, receivedBytes: received, totalBytes: nil)
         progress.generation = Generation(generation)
         return .progress(progress)
     }
@@ -34,7 +35,7 @@ import Testing
     ) async -> BodyRead {
         let read = await broker.read(number)
         let data = BodyData(read.body, offset: read.offset, generation: read.generation)
-        broker.send(.data(data), body: Array(content[read.offset...].prefix(min(read.length, short))))
+        broker.send(.bodyData(data), body: Array(content[read.offset...].prefix(min(read.maximumBytes, short))))
         return read
     }
 
@@ -68,7 +69,7 @@ import Testing
         #expect(try await pieces.next() == .bytes(Array(Self.content[..<3])))
         broker.end(fetch, .result(status: 200, response(fetch, 10, generation: "1.1")))
         let read = await answer(broker, 2)
-        #expect((read.body, read.offset, read.length) == (.terminal(1), 3, 7))
+        #expect((read.body, read.offset, read.maximumBytes) == (.terminal(1), 3, 7))
         #expect(try await pieces.next() == .bytes(Array(Self.content[3..<10])))
         #expect(try await pieces.next() == nil)
         #expect(try await download.response().body.bytes() == Array(Self.content[..<10]))
@@ -99,8 +100,8 @@ import Testing
             broker.end(fetch, .result(status: 200, response(fetch, 10)))
             let read = await broker.read(number)
             var data = BodyData(read.body, offset: read.offset)
-            data.error = "unknown-body"
-            broker.send(.data(data))
+            data.errorCode = "unknown-body"
+            broker.send(.bodyData(data))
         }
         guard case .failure(let error as BusError) = await result else {
             Issue.record("a body without bytes was delivered")
@@ -116,7 +117,7 @@ import Testing
         let fetch = await broker.fetch()
         var failure = Terminal.Failure(code: "http-status")
         failure.status = 404
-        failure.response = response(fetch, 5)
+        failure.errorPageResponse = response(fetch, 5)
         broker.end(fetch, .failed(failure))
         await answer(broker, 1, from: [1, 2, 3, 4, 5])
         guard case .failure(let error as BusError) = await result else {
@@ -139,13 +140,16 @@ import Testing
     }
 
     @Test func `a body that cannot be stored fails with the reason`() throws {
-        let file = ReceivedFile(in: nil)
-        #expect(file.obstacle == 0)
+        let file = ReceivedFile(preferredFolder: nil)
+        #expect(file.creationErrno == 0)
         #expect(file.write([1, 2, 3], count: 3, at: 0) == 0)
         #expect(try SystemFile.bytes(file.path) == [1, 2, 3])
         let delivery = DeliveredTerminal(
-            id: DeliveredTerminal.ID(link: 1, sequence: 1), result("1", sequence: 1), of: nil)
-        guard case .failed(let error) = DeliveredEnding(delivery.with(file, ENOSPC), []) else {
+            id: DeliveredTerminal.ID(sessionNumber: 1, sequence: 1), result("1", sequence: 1), of: nil)
+        guard
+            case .failed(let error) = DeliveredEnding(
+                delivery: delivery.withReceivedFile(file, storeFailure: ENOSPC), bodyBytes: [])
+        else {
             Issue.record("delivered")
             return
         }

@@ -176,7 +176,7 @@ import Testing
             }
             try await group.waitForAll()
         }
-        #expect(watch.state.count <= 2 * WatchState.mostUnread)
+        #expect(watch.state.unreadCount <= 2 * WatchState.maximumUnreadResults)
         var seen: Set<String> = []
         for try await ended in watch {
             #expect(try ended.result.get().status == 200)

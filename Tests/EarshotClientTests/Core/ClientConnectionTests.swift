@@ -114,7 +114,7 @@ private let patience = Duration.seconds(60)
             case .hello: try broker.send(welcome(1))
             case .fetch:
                 try broker.send(.terminal(result("1", sequence: 1, file: "/spool/1")))
-            case .query(let query, _): try broker.send(.answer(query), body: Array("{}".utf8))
+            case .query(let query, _): try broker.send(.queryAnswer(query), body: Array("{}".utf8))
             default: break
             }
         }
@@ -123,7 +123,7 @@ private let patience = Duration.seconds(60)
         connection.query(.ping)
         #expect(try loop.run(for: patience) { broker.sent.last == .query(.ping) })
         #expect(!broker.sent.contains(.acknowledge(1)))
-        connection.finish(try #require(held))
+        connection.finishDelivery(try #require(held))
         #expect(try loop.run(for: patience) { broker.sent.last == .acknowledge(1) })
         broker.die()
     }

@@ -15,7 +15,7 @@ import Testing
         #expect(core.fetch(fetch("3")) == [])
         #expect(
             core.received(welcome(1)) == [
-                .report(.state(.connected(BrokerInstance(rawValue: 1)))),
+                .report(.stateChanged(.connected(BrokerInstance(rawValue: 1)))),
                 .send(.subscribe(pattern("others/"))),
                 .send(.fetch(fetch("1"))), .send(.fetch(fetch("2"))), .send(.fetch(fetch("3"))),
                 .send(.query(.status)),
@@ -42,7 +42,7 @@ import Testing
         let actions = core.received(welcome(2))
         #expect(sent(actions) == [.fetch(put), .fetch(late)])
         let lost = actions.compactMap { action in
-            if case .report(.refused(let reply)) = action { "\(reply.key!.request) \(reply.code)" } else { nil }
+            if case .report(.messageRefused(let reply)) = action { "\(reply.key!.request) \(reply.code)" } else { nil }
         }
         #expect(lost == ["2 connection-lost", "1 connection-lost"])
         reconnect(&core)
@@ -69,11 +69,11 @@ import Testing
         _ = core.linkLost()
         _ = core.linkOpened()
         #expect(sent(core.received(welcome(2))) == [message])
-        #expect(core.received(.accepted(handler, key.request)) == [.report(.accepted(key))])
+        #expect(core.received(.fetchAccepted(handler, key.request)) == [.report(.accepted(key))])
         reconnect(&core)
         _ = core.retry(key)
         let reply = ErrorReply(code: "unknown-request")
-        #expect(core.refused(message, reply) == [.report(.refused(RefusedMessage(.retry(key), reply)))])
+        #expect(core.refused(message, reply) == [.report(.messageRefused(RefusedMessage(.retry(key), reply)))])
         _ = core.retry(key)
         let failure = Terminal.Outcome.failed(Terminal.Failure(code: "not-stored"))
         let refusal = Terminal(handler: handler, request: key.request, sequence: 0, outcome: failure)
@@ -81,7 +81,7 @@ import Testing
         reconnect(&core)
         _ = core.retry(key)
         #expect(core.cancel(key) == [.send(.removeRequest(handler, key.request))])
-        #expect(core.received(.accepted(handler, key.request)) == [], "it precedes the answer to the removal")
+        #expect(core.received(.fetchAccepted(handler, key.request)) == [], "it precedes the answer to the removal")
     }
 
     @Test func `a terminal is delivered once and acknowledged at the end of the pass`() {
@@ -105,9 +105,9 @@ import Testing
             }
         }
         #expect(core.passEnded() == [.send(.acknowledge(2))])
-        core.finish(held[1].id)
+        core.finishDelivery(held[1].id)
         #expect(core.passEnded() == [])
-        core.finish(held[0].id)
+        core.finishDelivery(held[0].id)
         #expect(core.passEnded() == [.send(.acknowledge(6))])
     }
 
@@ -115,7 +115,7 @@ import Testing
         var core = ready()
         for name in ["1", "2", "3"] { _ = core.fetch(fetch(name)) }
         _ = core.received(.terminal(result("2", sequence: 1)))
-        #expect(core.linkLost() == [.report(.state(.disconnected))])
+        #expect(core.linkLost() == [.report(.stateChanged(.disconnected))])
         #expect(core.linkLost() == [])
         #expect(core.linkOpened() == [.send(.hello(hello))])
         #expect(sent(core.received(welcome(2))) == [.fetch(fetch("1")), .fetch(fetch("3"))])
@@ -132,7 +132,7 @@ import Testing
         reconnect(&core)
         _ = core.fetch(fetch("2"))
         _ = core.received(.terminal(result("2", sequence: 1, file: "/spool/2")))
-        core.finish(late.id)
+        core.finishDelivery(late.id)
         #expect(core.passEnded() == [])
     }
 
@@ -143,11 +143,11 @@ import Testing
         _ = core.query(.status)
         _ = core.fetch(fetch("1"))
         let commandError = BrokerMessage.error(ErrorReply(code: "hello-required"))
-        #expect(core.received(NumberedAnswer(commandError, to: 2)) == [.send(.hello(hello))])
-        #expect(core.received(NumberedAnswer(commandError, to: 3)) == [])
+        #expect(core.messageReceived(NumberedAnswer(commandError, answeredNumber: 2)) == [.send(.hello(hello))])
+        #expect(core.messageReceived(NumberedAnswer(commandError, answeredNumber: 3)) == [])
         #expect(core.fetch(fetch("2")) == [])
         let messages: [ClientMessage] = [
-            .remove(.handler(handler)), .fetch(fetch("1")), .fetch(fetch("2")), .query(.status),
+            .removeHandlers(.handler(handler)), .fetch(fetch("1")), .fetch(fetch("2")), .query(.status),
         ]
         #expect(sent(core.received(welcome(2))) == messages)
     }
@@ -158,8 +158,8 @@ import Testing
         _ = core.linkOpened()
         let refusal = ErrorReply(code: "limit")
         // Of a message that the connection carried to this broker before HELLO.
-        #expect(core.received(NumberedAnswer(.error(refusal), to: 1)) == [])
-        #expect(core.received(.error(refusal)) == [.report(.refused(RefusedMessage(.hello, refusal)))])
+        #expect(core.messageReceived(NumberedAnswer(.error(refusal), answeredNumber: 1)) == [])
+        #expect(core.received(.error(refusal)) == [.report(.messageRefused(RefusedMessage(.hello, refusal)))])
     }
 
     @Test func `what was cancelled is not delivered, what is asked anew after it is`() {
@@ -176,12 +176,12 @@ import Testing
     @Test func `a removal outlives the connection and takes its requests along`() {
         var core = ready()
         _ = core.fetch(fetch("1"))
-        #expect(core.remove(.handler(handler)) == [.send(.remove(.handler(handler)))])
+        #expect(core.remove(.handler(handler)) == [.send(.removeHandlers(.handler(handler)))])
         #expect(core.received(.progress(progress("1"))) == [])
         _ = core.linkLost()
         _ = core.linkOpened()
-        #expect(sent(core.received(welcome(2))) == [.remove(.handler(handler))])
-        let removed = BrokerMessage.removed(.handler(handler), count: 0)
+        #expect(sent(core.received(welcome(2))) == [.removeHandlers(.handler(handler))])
+        let removed = BrokerMessage.handlersRemoved(.handler(handler), count: 0)
         #expect(core.received(removed) == [.report(.removed(.handler(handler), count: 0))])
         #expect(core.received(removed) == [])
     }
@@ -192,7 +192,7 @@ import Testing
         let first = try #require(delivery(core.received(.terminal(result("1", sequence: 1, file: "/spool/1")))))
         #expect(core.fetch(fetch("1")) == [])
         #expect(core.passEnded() == [])
-        core.finish(first.id)
+        core.finishDelivery(first.id)
         #expect(core.passEnded() == [.send(.acknowledge(1)), .send(.fetch(fetch("1")))])
     }
 
@@ -201,18 +201,18 @@ import Testing
         _ = core.fetch(fetch("1"))
         for sequence in UInt64(1)...3 {
             let lost = try #require(delivery(core.received(.terminal(result("1", sequence: sequence, file: "/gone")))))
-            #expect(core.resubmit(lost) == [])
+            #expect(core.resubmitRequest(of: lost) == [])
             #expect(core.passEnded() == [.send(.acknowledge(sequence)), .send(.fetch(fetch("1")))])
         }
         let last = try #require(delivery(core.received(.terminal(result("1", sequence: 4, file: "/gone")))))
-        #expect(core.resubmit(last) == nil)
+        #expect(core.resubmitRequest(of: last) == nil)
         #expect(core.passEnded() == [.send(.acknowledge(4))])
     }
 
     @Test func `a broker that drains is asked for nothing new, and what it refuses is the next one's`() {
         var core = ready()
         _ = core.fetch(fetch("1"))
-        #expect(core.received(.goodbye(reason: "draining")) == [.report(.state(.draining))])
+        #expect(core.received(.goodbye(reason: "draining")) == [.report(.stateChanged(.draining))])
         #expect(core.fetch(fetch("2")) == [])
         let refusal = Terminal(
             handler: handler, request: key("1").request, sequence: 1,
@@ -234,7 +234,10 @@ import Testing
         var core = ready()
         _ = core.fetch(fetch("1"))
         let reply = ErrorReply(code: "id-in-use")
-        #expect(core.refused(.fetch(fetch("1")), reply) == [.report(.refused(RefusedMessage(.fetch(key("1")), reply)))])
+        #expect(
+            core.refused(.fetch(fetch("1")), reply) == [
+                .report(.messageRefused(RefusedMessage(.fetch(key("1")), reply)))
+            ])
         reconnect(&core)
         #expect(core.passEnded() == [])
         _ = core.linkLost()
@@ -249,13 +252,17 @@ import Testing
         _ = verb == "cancel" ? core.cancel(key("1")) : core.remove(.handler(handler))
         _ = core.fetch(fetch("1"))
         let refusal = ErrorReply(code: "too-many-handlers")
-        #expect(core.received(NumberedAnswer(.error(refusal), to: 1)) == [], "it names the removed request")
+        #expect(
+            core.messageReceived(NumberedAnswer(.error(refusal), answeredNumber: 1)) == [],
+            "it names the removed request")
         _ = core.received(
-            verb == "cancel" ? requestRemoved("1") : .removed(.handler(handler), count: 1))
+            verb == "cancel" ? requestRemoved("1") : .handlersRemoved(.handler(handler), count: 1))
         #expect(deliveries(core.received(.terminal(result("1", sequence: 1)))) == [result("1", sequence: 1)])
         _ = core.fetch(fetch("2"))
         #expect(
-            core.refused(.fetch(fetch("2")), refusal) == [.report(.refused(RefusedMessage(.fetch(key("2")), refusal)))])
+            core.refused(.fetch(fetch("2")), refusal) == [
+                .report(.messageRefused(RefusedMessage(.fetch(key("2")), refusal)))
+            ])
     }
 
     @Test(arguments: ["cancel", "remove"])
@@ -267,9 +274,10 @@ import Testing
         _ = core.fetch(submission)
         _ = verb == "cancel" ? core.cancel(key("1")) : core.remove(.handler(handler))
         _ = core.fetch(submission)
-        #expect(core.received(NumberedAnswer(.accepted(handler, key("1").request), to: 1)) == [])
+        #expect(
+            core.messageReceived(NumberedAnswer(.fetchAccepted(handler, key("1").request), answeredNumber: 1)) == [])
         _ = core.received(
-            verb == "cancel" ? requestRemoved("1") : .removed(.handler(handler), count: 1))
+            verb == "cancel" ? requestRemoved("1") : .handlersRemoved(.handler(handler), count: 1))
         _ = core.linkLost()
         _ = core.linkOpened()
         #expect(sent(core.received(welcome(2))) == [.fetch(submission)])
@@ -284,19 +292,19 @@ import Testing
         _ = core.remove(.handler(handler))
         _ = core.linkLost()
         _ = core.linkOpened()
-        #expect(sent(core.received(welcome(2))) == [.remove(.handler(handler))])
+        #expect(sent(core.received(welcome(2))) == [.removeHandlers(.handler(handler))])
     }
 
     @Test func `a question about a page is answered as one about the table is`() {
         var core = ready()
-        let page = QueryPage(after: "a", limit: 3)
+        let page = QueryPage(cursor: "a", limit: 3)
         #expect(core.query(.handlers, page) == [.send(.query(.handlers, page))])
         #expect(core.query(.handlers) == [.send(.query(.handlers))])
         // The query is unanswered and is sent to the next broker.
         reconnect(&core)
-        #expect(core.received(.answer(.handlers)) == [.report(.answered(.handlers))])
-        #expect(core.received(.answer(.handlers)) == [.report(.answered(.handlers))])
-        #expect(core.received(.answer(.handlers)) == [])
+        #expect(core.received(.queryAnswer(.handlers)) == [.report(.queryAnswered(.handlers))])
+        #expect(core.received(.queryAnswer(.handlers)) == [.report(.queryAnswered(.handlers))])
+        #expect(core.received(.queryAnswer(.handlers)) == [])
     }
 
     @Test func `settings are answered in their order and said again to a new broker`() throws {
@@ -305,17 +313,19 @@ import Testing
         let third = try #require(SettingWords(["slots", "3"]))
         let normal = try #require(SettingWords(["cool-down", "30"]))
         var core = ready()
-        #expect(core.set(first) == [.send(.set(first))])
-        _ = core.set(second)
-        _ = core.set(third)
-        #expect(core.received(.changed(normal)) == [.report(.changed(normal))])
+        #expect(core.changeSetting(first) == [.send(.changeSetting(first))])
+        _ = core.changeSetting(second)
+        _ = core.changeSetting(third)
+        #expect(core.received(.settingChanged(normal)) == [.report(.settingChanged(normal))])
         let refusal = ErrorReply(code: "bad-setting", detail: "slots is 1 to 10000")
-        #expect(core.refused(.set(second), refusal) == [.report(.refused(RefusedMessage(.other, refusal)))])
+        #expect(
+            core.refused(.changeSetting(second), refusal) == [.report(.messageRefused(RefusedMessage(.other, refusal)))]
+        )
         _ = core.linkLost()
         _ = core.linkOpened()
-        #expect(sent(core.received(welcome(2))) == [.set(third)])
-        #expect(core.received(.changed(third)) == [.report(.changed(third))])
-        #expect(core.received(.changed(third)) == [])
+        #expect(sent(core.received(welcome(2))) == [.changeSetting(third)])
+        #expect(core.received(.settingChanged(third)) == [.report(.settingChanged(third))])
+        #expect(core.received(.settingChanged(third)) == [])
     }
 
     @Test func `a submission is sent again until OK answers it`() {
@@ -327,7 +337,7 @@ import Testing
         _ = core.linkLost()
         _ = core.linkOpened()
         #expect(sent(core.received(welcome(2))) == [.fetch(submission), .query(.ping)])
-        #expect(core.received(.answer(.ping)) == [.report(.answered(.ping))])
+        #expect(core.received(.queryAnswer(.ping)) == [.report(.queryAnswered(.ping))])
         #expect(core.unansweredMessages.count == 1)
         #expect(core.received(.ok) == [])
         reconnect(&core)
@@ -345,14 +355,14 @@ import Testing
         two.request = RequestID("2")!
         for fetch in [one, two] { #expect(core.fetch(fetch) == [.send(.fetch(fetch))]) }
         _ = core.query(.ping)
-        _ = core.received(.answer(.ping))
+        _ = core.received(.queryAnswer(.ping))
         var refusal = result("2", sequence: 1)
         refusal.outcome = .failed(Terminal.Failure(code: "stopping"))
         #expect(deliveries(core.received(.terminal(refusal))).isEmpty, "the next broker is asked")
         _ = core.linkLost()
         _ = core.linkOpened()
         #expect(sent(core.received(welcome(2))) == [.fetch(one), .fetch(two)])
-        #expect(core.received(.accepted(handler, one.request)) == [.report(.accepted(key("1")))])
+        #expect(core.received(.fetchAccepted(handler, one.request)) == [.report(.accepted(key("1")))])
         refusal.outcome = .failed(Terminal.Failure(code: "not-stored"))
         #expect(deliveries(core.received(.terminal(refusal))).count == 1)
         _ = core.linkLost()
@@ -369,8 +379,8 @@ import Testing
         _ = core.query(.ping)
         var refusal = result("1", sequence: 0)
         refusal.outcome = .failed(Terminal.Failure(code: "stopping"))
-        #expect(core.received(.terminal(refusal)) == [.report(.state(.draining))])
-        #expect(core.received(.answer(.ping)) == [.report(.answered(.ping))])
+        #expect(core.received(.terminal(refusal)) == [.report(.stateChanged(.draining))])
+        #expect(core.received(.queryAnswer(.ping)) == [.report(.queryAnswered(.ping))])
         #expect(core.areRequestsHeld)
         _ = core.linkLost()
         _ = core.linkOpened()

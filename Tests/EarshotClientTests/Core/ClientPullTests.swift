@@ -9,7 +9,7 @@ import Testing
 
     private func core(lease: Bool = false) -> ClientCore {
         var hello = hello
-        hello.isPulling = true
+        hello.pullsBodies = true
         hello.leaseMilliseconds = lease ? 5_000 : 0
         var core = ClientCore(hello: hello)
         _ = core.linkOpened()
@@ -19,9 +19,9 @@ import Testing
 
     private func greeting(_ instance: UInt64, lease: Bool = false, lastReceived: UInt64? = nil) -> BrokerMessage {
         var welcome = Welcome(broker: BrokerInstance(rawValue: instance), window: 256)
-        welcome.isPulling = true
+        welcome.pullsBodies = true
         welcome.token = lease ? token : nil
-        welcome.lastReceived = lastReceived
+        welcome.lastReceivedNumber = lastReceived
         return .welcome(welcome)
     }
 
@@ -30,7 +30,7 @@ import Testing
     ) -> BrokerMessage {
         var response = Terminal.Response(url: "http://127.0.0.1/\(request)")
         response.isPulled = true
-        response.length = length
+        response.bodyByteCount = length
         response.generation = generation.flatMap { Generation($0) }
         return .terminal(
             Terminal(
@@ -45,49 +45,50 @@ import Testing
     }
 
     private func grown(_ request: String, _ received: Int, _ generation: String = "1.1") -> BrokerMessage {
-        var progress = Progress(handler: handler, request: RequestID(request)!, received: received, total: nil)
+        var progress = Progress(
+            handler: handler, request: RequestID(request)!, receivedBytes: received, totalBytes: nil)
         progress.generation = Generation(generation)
         // A path in a session that pulls is ignored.
-        progress.file = "/etc/passwd"
+        progress.filePath = "/etc/passwd"
         return .progress(progress)
     }
 
     private func read(_ sequence: UInt64, _ offset: Int, _ length: Int) -> ClientMessage {
-        .read(BodyRead(.terminal(sequence), offset: offset, length: length))
+        .readBody(BodyRead(.terminal(sequence), offset: offset, maximumBytes: length))
     }
 
     private func read(_ request: String, _ offset: Int, _ length: Int, _ generation: String = "1.1") -> ClientMessage {
-        .read(
+        .readBody(
             BodyRead(
-                .request(handler, RequestID(request)!), offset: offset, length: length,
+                .request(handler, RequestID(request)!), offset: offset, maximumBytes: length,
                 generation: Generation(generation)))
     }
 
     private func data(_ sequence: UInt64, _ offset: Int) -> BrokerMessage {
-        .data(BodyData(.terminal(sequence), offset: offset))
+        .bodyData(BodyData(.terminal(sequence), offset: offset))
     }
 
     private func refusal(
         _ body: BodyReference, _ offset: Int = 0, code: String = "unknown-body"
     ) -> BrokerMessage {
         var data = BodyData(body, offset: offset)
-        data.error = code
-        return .data(data)
+        data.errorCode = code
+        return .bodyData(data)
     }
 
     private func data(_ request: String, _ offset: Int, _ generation: String = "1.1") -> BrokerMessage {
-        .data(
+        .bodyData(
             BodyData(
                 .request(handler, RequestID(request)!), offset: offset, generation: Generation(generation)))
     }
 
     private func reports(_ actions: [ClientAction]) -> [Int] {
-        actions.compactMap { if case .reportGrowth(let progress, _) = $0 { progress.received } else { nil } }
+        actions.compactMap { if case .reportGrowth(let progress, _) = $0 { progress.receivedBytes } else { nil } }
     }
 
     private func isLost(_ action: ClientAction?) -> Bool {
         guard case .deliver(let delivery)? = action else { return false }
-        return delivery.terminal.response?.file == BodyFile.missingFile
+        return delivery.terminal.response?.bodyFilePath == BodyFile.missingFilePath
     }
 
     @Test func `a body is read with four READs at a time, and acknowledged when the consumer has finished`() throws {
@@ -108,13 +109,13 @@ import Testing
             return
         }
         #expect(core.passEnded() == [])
-        core.finish(delivery.id)
+        core.finishDelivery(delivery.id)
         #expect(core.passEnded() == [.send(.acknowledge(1))])
     }
 
     @Test func `a keeper gets the start of a body and its bytes without a gap`() throws {
         var core = core()
-        core.pulls.reportsArrival = true
+        core.pulls.reportsBodyArrival = true
         _ = core.fetch(fetch("1"))
         guard case .beginBody(let begun, file: 1)? = core.received(pulled("1", 1, 3 * piece)).first else {
             Issue.record("no start")
@@ -147,7 +148,7 @@ import Testing
 
     @Test(arguments: [4, 32]) func `a session has a bounded number of READs without an answer`(most: Int) {
         var core = core(lease: true)
-        core.pulls.mostReads = most
+        core.pulls.maximumReads = most
         _ = core.fetch(fetch("1"))
         _ = core.received(pulled("1", 1, 100 * piece))
         #expect(sent(core.passEnded()).count == most)
@@ -166,8 +167,8 @@ import Testing
             var reads = [[Int]](repeating: [], count: 3)
             for action in core.passEnded() {
                 switch action {
-                case .send(.read(let read)): reads[0].append(read.offset / piece)
-                case .read(let read, let connection): reads[connection].append(read.offset / piece)
+                case .send(.readBody(let read)): reads[0].append(read.offset / piece)
+                case .sendRead(let read, let connection): reads[connection].append(read.offset / piece)
                 default: break
                 }
             }
@@ -177,14 +178,14 @@ import Testing
         _ = core.received(pulled("1", 1, 17 * piece))
         #expect(reads(&core) == [[0, 1, 2, 3], [], []])
         // Connection 2 opens first. Connection 1 is not open, so it gets no READ.
-        core.pulls.open(2, reads: 3)
+        core.pulls.openConnection(2, maximumReads: 3)
         #expect(reads(&core) == [[], [], [4, 5, 6]])
-        core.pulls.open(1, reads: 2)
+        core.pulls.openConnection(1, maximumReads: 2)
         #expect(reads(&core) == [[], [7, 8], []])
         // The answer makes room on the connection of its READ.
         _ = core.received(data(1, 5 * piece), count: piece)
         #expect(reads(&core) == [[], [], [9]])
-        core.pulls.close(2)
+        core.pulls.closeConnection(2)
         #expect(reads(&core) == [[], [], []])
         for offset in [0, 1, 2, 3, 7] { _ = core.received(data(1, offset * piece), count: piece) }
         #expect(reads(&core) == [[4, 6, 9, 10], [11], []])
@@ -199,15 +200,15 @@ import Testing
         var core = core(lease: true)
         _ = core.fetch(streaming("1"))
         _ = core.received(grown("1", 100 * piece))
-        #expect(!core.pulls.wantsConnections, "growing bodies use the session's connection")
+        #expect(!core.pulls.wantsMoreConnections, "growing bodies use the session's connection")
         for number in 2...5 {
-            #expect(!core.pulls.wantsConnections)
+            #expect(!core.pulls.wantsMoreConnections)
             _ = core.fetch(fetch("\(number)"))
             _ = core.received(pulled("\(number)", UInt64(number), 4 * piece))
         }
-        #expect(core.pulls.wantsConnections)
+        #expect(core.pulls.wantsMoreConnections)
         _ = core.passEnded()
-        #expect(!core.pulls.wantsConnections)
+        #expect(!core.pulls.wantsMoreConnections)
     }
 
     @Test func `bodies take turns, and many of them do not have more than eight files`() {
@@ -221,11 +222,11 @@ import Testing
         var open: Set<Int> = []
         while true {
             let reads = sent(core.passEnded()).compactMap { message -> UInt64? in
-                guard case .read(let read) = message, case .terminal(let sequence) = read.body else { return nil }
+                guard case .readBody(let read) = message, case .terminal(let sequence) = read.body else { return nil }
                 return sequence
             }
             guard !reads.isEmpty else { break }
-            #expect(reads.count <= core.pulls.mostReads)
+            #expect(reads.count <= core.pulls.maximumReads)
             requested += reads
             for sequence in reads {
                 for action in core.received(data(sequence, 0), count: 1) {
@@ -304,7 +305,7 @@ import Testing
         _ = core.received(refusal(.terminal(1), piece))
         _ = core.received(data(1, 2 * piece), count: piece)
         #expect(sent(core.passEnded()) == [read(2, piece, piece), read(2, 2 * piece, piece)])
-        core.finish(lost.id)
+        core.finishDelivery(lost.id)
         #expect(sent(core.passEnded()) == [.acknowledge(1), read(2, 3 * piece, piece)])
     }
 
@@ -336,7 +337,7 @@ import Testing
         #expect(isLost(actions.first))
         #expect(core.received(refusal(.terminal(1))) == [], "one answer is sufficient")
         let lost = try #require(delivery(actions))
-        #expect(core.resubmit(lost) == [])
+        #expect(core.resubmitRequest(of: lost) == [])
         // The ID is free after the acknowledgement.
         #expect(sent(core.passEnded()) == [.acknowledge(1), .fetch(fetch("1"))])
     }
@@ -414,13 +415,13 @@ import Testing
         _ = core.received(pulled("1", 1, 100))
         _ = core.passEnded()
         let actions = core.linkLost()
-        #expect(actions.first == .report(.state(.disconnected)))
+        #expect(actions.first == .report(.stateChanged(.disconnected)))
         guard case .deliver(let lost)? = actions.last else {
             Issue.record("not delivered: \(actions)")
             return
         }
         #expect(isLost(actions.last))
-        #expect(core.resubmit(lost) == [])
+        #expect(core.resubmitRequest(of: lost) == [])
         _ = core.linkOpened()
         let messages = sent(core.received(greeting(2)))
         #expect(messages.count == 1)

@@ -30,7 +30,7 @@ import Testing
         _ = core.linkLost()
         var next = hello
         next.token = token
-        next.unanswered = 1
+        next.firstUnansweredNumber = 1
         #expect(core.linkOpened() == [.send(.hello(next))])
         // Another broker does not know the session.
         #expect(sent(core.received(welcome(2))) == [.fetch(fetch("1"))])
@@ -48,8 +48,8 @@ import Testing
         _ = core.setPriority(key("1"), .high)
         _ = core.fetch(fetch("3"))
         let unreceived: [ClientMessage] = [
-            .unsubscribe(pattern("others/")), .remove(.handler(HandlerID("gone")!)),
-            .priority(handler, key("1").request, .high), .fetch(fetch("3")),
+            .unsubscribe(pattern("others/")), .removeHandlers(.handler(HandlerID("gone")!)),
+            .setPriority(handler, key("1").request, .high), .fetch(fetch("3")),
         ]
         #expect(sent(resume(&core, lastReceived: 3)) == unreceived)
         // They have new consecutive numbers.
@@ -82,7 +82,7 @@ import Testing
         #expect(deliveries(core.received(.terminal(result("3", sequence: 3)))).count == 1)
         #expect(core.passEnded() == [])
         // Delivered over the previous connection.
-        core.finish(held.id)
+        core.finishDelivery(held.id)
         #expect(core.passEnded() == [.send(.acknowledge(3))])
     }
 
@@ -92,7 +92,7 @@ import Testing
         let held = try #require(delivery(core.received(.terminal(result("1", sequence: 1, file: "/spool/1")))))
         #expect(core.fetch(fetch("1")) == [])
         #expect(sent(resume(&core, lastReceived: 1)) == [])
-        core.finish(held.id)
+        core.finishDelivery(held.id)
         #expect(core.passEnded() == [.send(.acknowledge(1)), .send(.fetch(fetch("1")))])
     }
 
@@ -113,7 +113,7 @@ import Testing
         _ = core.linkLost()
         _ = core.linkOpened()
         let lost = core.received(welcome(2, lastReceived: nil)).compactMap { action in
-            if case .report(.refused(let reply)) = action { "\(reply.key!.request) \(reply.code)" } else { nil }
+            if case .report(.messageRefused(let reply)) = action { "\(reply.key!.request) \(reply.code)" } else { nil }
         }
         #expect(lost == ["1 connection-lost", "2 connection-lost"], "the submission was heard, and is the handler's")
     }
@@ -123,7 +123,7 @@ import Testing
         _ = core.fetch(fetch("1"))
         _ = core.fetch(fetch("2"))
         _ = core.query(.ping)
-        _ = core.received(.answer(.ping))
+        _ = core.received(.queryAnswer(.ping))
         _ = core.received(.progress(progress("1")))
         _ = core.cancel(key("2"))
         _ = core.remove(.handler(HandlerID("gone")!))
@@ -138,25 +138,27 @@ import Testing
             Issue.record("no HELLO")
             return
         }
-        #expect(hello.unanswered == 4)
+        #expect(hello.firstUnansweredNumber == 4)
         // Only the last query did not arrive.
         #expect(sent(core.received(welcome(1, lastReceived: 7))) == [.query(.status), .query(.ledger)])
         #expect(core.received(requestRemoved("2")) == [.report(.cancelled(key("2"), wasOpen: true))])
-        let removed = BrokerMessage.removed(.handler(HandlerID("gone")!), count: 3)
+        let removed = BrokerMessage.handlersRemoved(.handler(HandlerID("gone")!), count: 3)
         #expect(core.received(removed) == [.report(.removed(.handler(HandlerID("gone")!), count: 3))])
-        #expect(core.received(.answer(.status)) == [.report(.answered(.status))])
-        #expect(core.received(.accepted(handler, key("3").request)) == [.report(.accepted(key("3")))])
-        #expect(core.received(.answer(.ledger)) == [.report(.answered(.ledger))])
+        #expect(core.received(.queryAnswer(.status)) == [.report(.queryAnswered(.status))])
+        #expect(core.received(.fetchAccepted(handler, key("3").request)) == [.report(.accepted(key("3")))])
+        #expect(core.received(.queryAnswer(.ledger)) == [.report(.queryAnswered(.ledger))])
         // A refusal ends the request.
         let refusal = ErrorReply(code: "too-many-handlers")
         #expect(
-            core.refused(.fetch(fetch("1")), refusal) == [.report(.refused(RefusedMessage(.fetch(key("1")), refusal)))])
+            core.refused(.fetch(fetch("1")), refusal) == [
+                .report(.messageRefused(RefusedMessage(.fetch(key("1")), refusal)))
+            ])
         _ = core.linkLost()
         guard case .send(.hello(let next))? = core.linkOpened().first else {
             Issue.record("no HELLO")
             return
         }
-        #expect(next.unanswered == 10)
+        #expect(next.firstUnansweredNumber == 10)
         #expect(sent(core.received(welcome(1, lastReceived: 9))) == [])
         // A new session counts from zero.
         _ = core.linkLost()
@@ -192,7 +194,7 @@ import Testing
             sent(core.fetch(replacing("1"))) == [.removeRequest(handler, key("1").request), .fetch(replacing("1"))])
         #expect(core.received(.terminal(result("1", sequence: 1))) == [])
         let refusal = BrokerMessage.error(ErrorReply(code: "id-in-use"))
-        #expect(core.received(NumberedAnswer(refusal, to: 1)) == [], "also of the old one")
+        #expect(core.messageReceived(NumberedAnswer(refusal, answeredNumber: 1)) == [], "also of the old one")
         #expect(core.received(.progress(progress("1"))) == [])
         #expect(core.received(requestRemoved("1")) == [])
         #expect(deliveries(core.received(.terminal(result("1", sequence: 2)))) == [result("1", sequence: 2)])
@@ -242,9 +244,9 @@ import Testing
         let held = try #require(delivery(core.received(.terminal(result("1", sequence: 1, file: "/spool/1")))))
         var replacing = fetch("1")
         replacing.options.replacesHandler = true
-        #expect(sent(core.fetch(replacing)) == [.remove(.handler(handler))])
+        #expect(sent(core.fetch(replacing)) == [.removeHandlers(.handler(handler))])
         _ = core.received(.goodbye(reason: "draining"))
-        core.finish(held.id)
+        core.finishDelivery(held.id)
         #expect(sent(core.passEnded()) == [.acknowledge(1)])
         #expect(sent(resume(&core, lastReceived: 3)) == [.acknowledge(1), .fetch(fetch("1"))])
     }
@@ -252,7 +254,7 @@ import Testing
     @Test func `a session whose connection still stands is asked for again, and given up at last`() {
         var core = leased()
         let refusal = ErrorReply(code: "session-in-use")
-        for _ in 1..<ClientCore.mostRefusals {
+        for _ in 1..<ClientCore.maximumResumptionRefusals {
             _ = core.linkLost()
             _ = core.linkOpened()
             #expect(core.received(.error(refusal)) == [.reconnect])
@@ -260,7 +262,7 @@ import Testing
         _ = core.linkLost()
         var next = hello
         next.token = token
-        next.unanswered = 1
+        next.firstUnansweredNumber = 1
         #expect(core.linkOpened() == [.send(.hello(next))])
         #expect(core.received(.error(refusal)) == [.reconnect])
         _ = core.linkLost()
@@ -269,62 +271,65 @@ import Testing
 
     @Test func `of more that may be lost than is remembered the session is not gone on with`() {
         var core = leased()
-        for number in 0...NoticeLog.mostEntries { _ = core.subscribe(pattern("h/\(number)")) }
+        for number in 0...NoticeLog.maximumEntries { _ = core.subscribe(pattern("h/\(number)")) }
         _ = core.linkLost()
         #expect(core.linkOpened() == [.send(.hello(hello))])
         core = leased()
-        for number in 0...NoticeLog.mostEntries {
+        for number in 0...NoticeLog.maximumEntries {
             _ = core.subscribe(pattern("h/\(number)"))
             #expect(core.received(.ok) == [])
         }
-        #expect(core.notices.isEmpty)
-        #expect(core.token != nil)
+        #expect(core.noticeLog.isEmpty)
+        #expect(core.sessionToken != nil)
     }
 
     @Test func `more than 256 messages without an answer wait for answers, and an acknowledgement does not`() {
         var core = leased()
         _ = sent(core.fetch(fetch("0"))).map { core.numbered($0) }
-        let count = SentNumbers.mostUnanswered + 300
+        let count = SentNumbers.maximumUnanswered + 300
         var messages: [ClientMessage] = []
         for number in 1...count { messages += sent(core.subscribe(pattern("h/\(number)"))) }
         messages += sent(core.fetch(fetch("1")))
-        #expect(messages == (1...SentNumbers.mostUnanswered).map { .subscribe(pattern("h/\($0)")) })
+        #expect(messages == (1...SentNumbers.maximumUnanswered).map { .subscribe(pattern("h/\($0)")) })
         _ = core.received(.terminal(result("0", sequence: 1)))
         #expect(core.passEnded() == [.send(.acknowledge(1))])
         for _ in 1...count { messages += sent(core.received(.ok)) }
         #expect(messages == (1...count).map { .subscribe(pattern("h/\($0)")) } + [.fetch(fetch("1"))])
         // The numbers are those of the order on the wire.
         let numbered = messages.map { core.numbered($0).number }
-        #expect(numbered.last == core.numbers.lastNumber)
+        #expect(numbered.last == core.sentNumbers.lastAssignedNumber)
         #expect(sent(core.fetch(fetch("2"))) == [.fetch(fetch("2"))])
         #expect(
-            sent(resume(&core, lastReceived: core.numbers.lastNumber - 1)) == [.acknowledge(1), .fetch(fetch("2"))])
+            sent(resume(&core, lastReceived: core.sentNumbers.lastAssignedNumber - 1)) == [
+                .acknowledge(1), .fetch(fetch("2")),
+            ])
     }
 
     @Test func `a submission that was held back and then sent is not repeated in a new session`() {
         var core = leased()
-        for number in 0...NoticeLog.mostEntries { _ = core.subscribe(pattern("h/\(number)")) }
+        for number in 0...NoticeLog.maximumEntries { _ = core.subscribe(pattern("h/\(number)")) }
         var post = fetch("1")
         post.options.method = "POST"
         post.options.coalesces = false
         post.options.subscribes = false
         #expect(core.fetch(post) == [])
         var messages: [ClientMessage] = []
-        while !core.notices.isEmpty { messages += sent(core.received(.ok)) }
+        while !core.noticeLog.isEmpty { messages += sent(core.received(.ok)) }
         #expect(messages.contains(.fetch(post)))
         _ = core.linkLost()
         _ = core.linkOpened()
         let actions = core.received(welcome(2, lastReceived: nil))
         #expect(!sent(actions).contains(.fetch(post)))
         let isLoss = { (action: ClientAction) in
-            if case .report(.refused(let reply)) = action { reply.code == "connection-lost" } else { false }
+            if case .report(.messageRefused(let reply)) = action { reply.code == "connection-lost" } else { false }
         }
         #expect(actions.contains(where: isLoss))
     }
 
     @Test func `cookies are stored again in the jars of another broker, before the requests`() {
         var core = ready()
-        let cookies = ClientMessage.cookies(handler, url: "https://a.example/", fields: Array("set-cookie: a=1".utf8))
+        let cookies = ClientMessage.storeCookies(
+            handler, url: "https://a.example/", fields: Array("set-cookie: a=1".utf8))
         _ = core.subscribe(.handler(handler))
         let given = core.storeCookies(Array("set-cookie: a=1".utf8), from: "https://a.example/", for: handler)
         #expect(given == [.send(cookies)])
@@ -348,7 +353,7 @@ import Testing
         _ = core.linkLost()
         #expect(core.storeCookies([], from: "https://a.example/", for: handler) == [])
         _ = core.linkOpened()
-        let cookies = ClientMessage.cookies(handler, url: "https://a.example/", fields: [])
+        let cookies = ClientMessage.storeCookies(handler, url: "https://a.example/", fields: [])
         #expect(sent(core.received(welcome(1, lastReceived: 0))) == [cookies])
         #expect(sent(resume(&core, lastReceived: 1)) == [])
     }
@@ -358,14 +363,14 @@ import Testing
         var messages: [ClientMessage] = []
         var submission = fetch("1")
         submission.options.subscribes = false
-        for number in 1...SentNumbers.mostUnanswered + 2 {
+        for number in 1...SentNumbers.maximumUnanswered + 2 {
             submission.request = key("\(number)").request
             messages += sent(core.fetch(submission))
         }
-        #expect(messages.count == SentNumbers.mostUnanswered)
+        #expect(messages.count == SentNumbers.maximumUnanswered)
         #expect(sent(core.received(.ok)).count == 1)
         #expect(sent(core.received(.ok)) == [.fetch(submission)])
-        for _ in 1...SentNumbers.mostUnanswered { #expect(core.received(.ok) == []) }
+        for _ in 1...SentNumbers.maximumUnanswered { #expect(core.received(.ok) == []) }
         #expect(core.unansweredMessages.isEmpty)
     }
 
@@ -373,7 +378,7 @@ import Testing
         var core = leased()
         _ = core.linkLost()
         _ = core.linkOpened()
-        for number in 0...NoticeLog.mostEntries { _ = core.subscribe(pattern("h/\(number)")) }
+        for number in 0...NoticeLog.maximumEntries { _ = core.subscribe(pattern("h/\(number)")) }
         #expect(core.received(welcome(1, lastReceived: 0)) == [.reconnect])
         _ = core.linkLost()
         #expect(core.linkOpened() == [.send(.hello(hello))])

@@ -18,10 +18,12 @@ import Testing
         return core
     }
 
-    private func result(_ request: String, _ sequence: UInt64, length: Int = ClientCore.leastTakenBytes) -> Terminal {
+    private func result(_ request: String, _ sequence: UInt64, length: Int = ClientCore.minimumTakenFileBytes)
+        -> Terminal
+    {
         var terminal = EarshotClientTests.result(request, sequence: sequence, file: Self.path)
         guard case .result(_, var response) = terminal.outcome else { return terminal }
-        response.length = length
+        response.bodyByteCount = length
         terminal.outcome = .result(status: 200, response)
         return terminal
     }
@@ -39,46 +41,46 @@ import Testing
 
     @Test func `a terminal waits for the answer, with which its file is the consumer's own`() {
         var core = taker()
-        #expect(fetchAndReceive(&core) == [.send(.take(1))])
-        let delivered = delivery(core.received(.taken(1, path: Self.ownPath)))
-        #expect(delivered?.isOwn == true && delivered?.terminal.response?.file == Self.ownPath)
-        #expect(core.taking.isEmpty && core.unansweredMessages.isEmpty)
+        #expect(fetchAndReceive(&core) == [.send(.takeFile(1))])
+        let delivered = delivery(core.received(.fileTaken(1, path: Self.ownPath)))
+        #expect(delivered?.ownsFile == true && delivered?.terminal.response?.bodyFilePath == Self.ownPath)
+        #expect(core.terminalsAwaitingTaken.isEmpty && core.unansweredMessages.isEmpty)
         #expect(core.passEnded() == [], "the file is needed until the delivery is finished")
-        core.finish(delivered!.id)
+        core.finishDelivery(delivered!.id)
         #expect(core.passEnded() == [.send(.acknowledge(1))])
     }
 
     @Test func `a file that is not given away is delivered as any other`() {
         var core = taker()
         _ = fetchAndReceive(&core)
-        let delivered = delivery(core.received(.taken(1, path: nil)))
-        #expect(delivered?.isOwn == false && delivered?.terminal.response?.file == Self.path)
+        let delivered = delivery(core.received(.fileTaken(1, path: nil)))
+        #expect(delivered?.ownsFile == false && delivered?.terminal.response?.bodyFilePath == Self.path)
         _ = fetchAndReceive(&core, "2", 2)
-        let refused = core.refused(.take(2), ErrorReply(code: "unknown-body"))
-        #expect(delivery(refused)?.terminal.response?.file == Self.path)
+        let refused = core.refused(.takeFile(2), ErrorReply(code: "unknown-body"))
+        #expect(delivery(refused)?.terminal.response?.bodyFilePath == Self.path)
         _ = fetchAndReceive(&core, "3", 3)
         let fragment = BrokerFragment(head: Array("TAKEN 3 relative\nto: 6\n".utf8))
-        let actions = core.received(malformed: fragment, WireError(.badMessage, "malformed"))
-        #expect(delivery(actions)?.isOwn == false)
-        #expect(core.taking.isEmpty && core.unansweredMessages.isEmpty)
+        let actions = core.malformedMessageReceived(fragment, WireError(.badMessage, "malformed"))
+        #expect(delivery(actions)?.ownsFile == false)
+        #expect(core.terminalsAwaitingTaken.isEmpty && core.unansweredMessages.isEmpty)
     }
 
     @Test func `small files, durable ones, those of others and of a copying consumer are not asked for`() {
         var core = taker()
-        let small = fetchAndReceive(&core, "1", 1) { $0 = result("1", 1, length: ClientCore.leastTakenBytes - 1) }
+        let small = fetchAndReceive(&core, "1", 1) { $0 = result("1", 1, length: ClientCore.minimumTakenFileBytes - 1) }
         #expect(deliveries(small).count == 1)
         #expect(deliveries(fetchAndReceive(&core, "2", 2) { $0.isDurable = true }).count == 1)
         #expect(deliveries(core.received(.terminal(result("stranger", 3)))).count == 1)
         core.takesFiles = false
         #expect(deliveries(fetchAndReceive(&core, "4", 4)).count == 1)
-        #expect(core.taking.isEmpty)
+        #expect(core.terminalsAwaitingTaken.isEmpty)
     }
 
     @Test func `a request that is cancelled meanwhile has no delivery`() {
         var core = taker()
         _ = fetchAndReceive(&core)
         #expect(core.cancel(key("1")) == [.send(.removeRequest(handler, key("1").request))])
-        #expect(core.received(.taken(1, path: Self.ownPath)) == [])
+        #expect(core.received(.fileTaken(1, path: Self.ownPath)) == [])
         #expect(core.passEnded() == [.send(.acknowledge(1))])
     }
 
@@ -86,10 +88,10 @@ import Testing
         var core = taker()
         _ = fetchAndReceive(&core)
         let lost = core.linkLost().compactMap { if case .deliver(let delivery) = $0 { delivery } else { nil } }
-        #expect(lost.map(\.isOwn) == [false])
+        #expect(lost.map(\.ownsFile) == [false])
         _ = core.linkOpened()
         #expect(sent(core.received(welcome(2))) == [])
-        let actions = core.resubmit(lost[0])
+        let actions = core.resubmitRequest(of: lost[0])
         #expect(sent(try #require(actions)) == [.fetch(fetch("1"))])
     }
 
@@ -100,9 +102,9 @@ import Testing
             #expect(deliveries(core.linkLost()).isEmpty)
             _ = core.linkOpened()
             let actions = sent(core.received(welcome(1, lastReceived: lastReceived)))
-            #expect(actions == (lastReceived == 1 ? [.take(1)] : []))
+            #expect(actions == (lastReceived == 1 ? [.takeFile(1)] : []))
             #expect(core.received(.terminal(result("1", 1))) == [], "a repetition")
-            #expect(delivery(core.received(.taken(1, path: Self.ownPath)))?.isOwn == true)
+            #expect(delivery(core.received(.fileTaken(1, path: Self.ownPath)))?.ownsFile == true)
         }
     }
 }

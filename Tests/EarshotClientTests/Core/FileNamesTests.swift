@@ -38,7 +38,7 @@ import Testing
         (String(repeating: "%C3%A4", count: 500) + ".c", String(repeating: "\u{e4}", count: 126) + ".c"),
     ])
     func `a name is whole up to 255 bytes, and a longer one keeps its extension`(used: String, name: String) {
-        #expect(FileNames.name(of: "http://h/" + used) == name)
+        #expect(FileNames.fileName(ofURL: "http://h/" + used) == name)
     }
 
     @Test func `the number of a repeated name fits, too`() {
@@ -46,9 +46,10 @@ import Testing
         let long = "http://h/d/" + String(repeating: "%C3%A4", count: 125) + ".txt"
         #expect(names.name(for: long).utf8.count == 254)
         #expect(names.name(for: long) == String(repeating: "\u{e4}", count: 124) + "-2.txt")
-        #expect(names.unique("x/" + String(repeating: "a", count: 255)).utf8.count == 257)
+        #expect(names.uniqueName("x/" + String(repeating: "a", count: 255)).utf8.count == 257)
         #expect(
-            names.unique("x/" + String(repeating: "a", count: 255)) == "x/" + String(repeating: "a", count: 253) + "-2")
+            names.uniqueName("x/" + String(repeating: "a", count: 255)) == "x/" + String(repeating: "a", count: 253)
+                + "-2")
     }
 
     @Test(

@@ -7,16 +7,16 @@ import Testing
 /// Messages of the broker that violate the grammar.
 @Suite struct MalformedTests {
     private let error = WireError(.badMessage, "malformed")
-    private var log: ClientAction { .report(.refused(RefusedMessage(.other, ErrorReply(error)))) }
+    private var log: ClientAction { .report(.messageRefused(RefusedMessage(.other, ErrorReply(error)))) }
 
     private func receive(_ core: inout ClientCore, _ head: String) -> [ClientAction] {
-        core.received(malformed: BrokerFragment(head: Array(head.utf8)), error)
+        core.malformedMessageReceived(BrokerFragment(head: Array(head.utf8)), error)
     }
 
-    private var query: ClientAction { .report(.refused(RefusedMessage(.query, ErrorReply(error)))) }
+    private var query: ClientAction { .report(.messageRefused(RefusedMessage(.query, ErrorReply(error)))) }
 
     private func ended(_ request: String) -> ClientAction {
-        .report(.refused(RefusedMessage(.fetch(key(request)), code: "internal", detail: error.detail)))
+        .report(.messageRefused(RefusedMessage(.fetch(key(request)), code: "internal", detail: error.detail)))
     }
 
     @Test func `a malformed answer ends the question that it names`() throws {
@@ -27,7 +27,7 @@ import Testing
         _ = core.remove(.handler(handler))
         _ = core.query(.status)
         _ = core.query(.ledger)
-        _ = core.set(setting)
+        _ = core.changeSetting(setting)
         var submission = fetch("3")
         (submission.options.subscribes, submission.options.isDurable) = (false, true)
         _ = core.fetch(submission)
@@ -38,7 +38,7 @@ import Testing
         #expect(receive(&core, "CHANGED\nto: 6\n") == [log])
         #expect(receive(&core, "ACCEPTED\nto: 7\n") == [ended("3")])
         #expect(receive(&core, "ERROR a b\n") == [log])
-        #expect(core.received(.answer(.ledger)) == [.report(.answered(.ledger))])
+        #expect(core.received(.queryAnswer(.ledger)) == [.report(.queryAnswered(.ledger))])
         #expect(core.unansweredMessages.isEmpty)
         for verb in ["REMOVED", "ANSWER", "CHANGED", "ACCEPTED"] { #expect(receive(&core, "\(verb)\nto: 1") == [log]) }
     }
@@ -70,19 +70,19 @@ import Testing
         var events: [String] = []
         let connection = try ClientConnection(endpoint: endpoint.name, lease: .seconds(7), loop: loop) { event in
             switch event {
-            case .refused(let reply): events.append("\(reply.subject) \(reply.code)")
+            case .messageRefused(let reply): events.append("\(reply.subject) \(reply.code)")
             case .removed(let pattern, let count): events.append("\(pattern) \(count)")
-            case .answer: events.append("answer")
+            case .queryAnswer: events.append("answer")
             default: break
             }
         }
         let broker = try ScriptedBroker(endpoint.name, loop) { broker, message in
             switch message {
             case .hello: try broker.send(welcome(1, lastReceived: nil))
-            case .remove: try broker.send(head: "REMOVED\nto: \(broker.number)\n")
+            case .removeHandlers: try broker.send(head: "REMOVED\nto: \(broker.number)\n")
             case .query(let query, _):
                 try broker.send(head: "NOVELTY a b\n")
-                try broker.send(.answer(query), body: Array("{}".utf8))
+                try broker.send(.queryAnswer(query), body: Array("{}".utf8))
             default: break
             }
         }

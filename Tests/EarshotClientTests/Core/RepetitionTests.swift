@@ -16,7 +16,7 @@ import Testing
         let setting = try #require(SettingWords(["slots", "3"]))
         _ = core.query(.status)
         _ = core.fetch(fetch("1"))
-        _ = core.set(setting)
+        _ = core.changeSetting(setting)
         _ = core.fetch(fetch("gone"))
         _ = core.cancel(key("gone"))
         _ = core.remove(pattern("page/1"))
@@ -24,16 +24,17 @@ import Testing
         _ = core.query(.ping)
         #expect(
             repeated(&core) == [
-                .removeRequest(handler, key("gone").request), .remove(pattern("page/1")), .subscribe(pattern("page/")),
-                .fetch(fetch("1")), .query(.status), .set(setting), .query(.ping),
+                .removeRequest(handler, key("gone").request), .removeHandlers(pattern("page/1")),
+                .subscribe(pattern("page/")),
+                .fetch(fetch("1")), .query(.status), .changeSetting(setting), .query(.ping),
             ])
         // The answers match in the new order.
         #expect(core.received(requestRemoved("gone")) == [.report(.cancelled(key("gone"), wasOpen: true))])
-        #expect(core.received(.answer(.status)) == [.report(.answered(.status))])
-        #expect(core.received(.changed(setting)) == [.report(.changed(setting))])
+        #expect(core.received(.queryAnswer(.status)) == [.report(.queryAnswered(.status))])
+        #expect(core.received(.settingChanged(setting)) == [.report(.settingChanged(setting))])
         #expect(
             repeated(&core) == [
-                .remove(pattern("page/1")), .subscribe(pattern("page/")), .fetch(fetch("1")), .query(.ping),
+                .removeHandlers(pattern("page/1")), .subscribe(pattern("page/")), .fetch(fetch("1")), .query(.ping),
             ])
     }
 
@@ -48,13 +49,15 @@ import Testing
         _ = core.linkOpened()
         #expect(core.remove(.handler(handler)) == nil)
         var messages = sent(core.received(welcome(2)))
-        #expect(messages.count == SentNumbers.mostUnanswered)
+        #expect(messages.count == SentNumbers.maximumUnanswered)
         #expect(core.remove(.handler(handler)) == [], "it waits for answers")
-        while let removal = core.unansweredMessages.first, case .remove(let pattern) = removal.what {
-            messages += sent(core.received(NumberedAnswer(.removed(pattern, count: 0), to: removal.number)))
+        while let removal = core.unansweredMessages.first, case .remove(let pattern) = removal.content {
+            messages += sent(
+                core.messageReceived(
+                    NumberedAnswer(.handlersRemoved(pattern, count: 0), answeredNumber: removal.messageNumber)))
         }
         #expect(messages.count == ClientCore.mostUnsentRemovals + 2)
-        #expect(messages.suffix(2) == [.fetch(fetch("1")), .remove(.handler(handler))])
+        #expect(messages.suffix(2) == [.fetch(fetch("1")), .removeHandlers(.handler(handler))])
     }
 
     @Test func `requests with and without a subscription are repeated in their original order`() {
@@ -73,10 +76,10 @@ import Testing
         var core = ready()
         for name in ["page/1", "page/2", "page/2/", "other"] { _ = core.subscribe(pattern(name)) }
         _ = core.remove(pattern("page/1"))
-        _ = core.received(.removed(pattern("page/1"), count: 0))
+        _ = core.received(.handlersRemoved(pattern("page/1"), count: 0))
         #expect(repeated(&core) == ["page/2", "page/2/", "other"].map { .subscribe(pattern($0)) })
         _ = core.remove(pattern("page/"))
-        _ = core.received(.removed(pattern("page/"), count: 0))
+        _ = core.received(.handlersRemoved(pattern("page/"), count: 0))
         #expect(core.subscribe(pattern("page/2")) == [.send(.subscribe(pattern("page/2")))], "it can be renewed")
         #expect(repeated(&core) == ["page/2/", "other", "page/2"].map { .subscribe(pattern($0)) })
     }

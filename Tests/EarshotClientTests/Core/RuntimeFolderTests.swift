@@ -8,7 +8,7 @@ import Testing
 @Suite struct RuntimeFolderTests {
     @Test func `a folder is made for one user alone, and removed with all that is in it`() throws {
         let folder = try RuntimeFolder(named: Endpoint().path + "/deep/run//")
-        #expect(try !folder.isServed())
+        #expect(try !folder.hasBroker())
         try folder.prepare()
         try folder.prepare()
         var status = stat()
@@ -16,13 +16,13 @@ import Testing
         #expect(status.st_mode & 0o777 == 0o700)
         #expect(folder.busEndpoint == "ipc://\(folder.path)/bus")
         PrivateFolder.remove(String(folder.path.dropLast("/deep/run".count)))
-        #expect(try !folder.isServed())
+        #expect(try !folder.hasBroker())
     }
 
     @Test func `the removal of a link leaves the folder that it names`() throws {
         let folder = Endpoint().path
         defer { PrivateFolder.remove(folder) }
-        try Folder.make("\(folder)/inner", mode: 0o700)
+        try Folder.makeDirectory("\(folder)/inner", mode: 0o700)
         let link = Endpoint().path
         defer { unsafe unlink(link) }
         try #require(unsafe symlink(folder, link) == 0)
@@ -34,21 +34,21 @@ import Testing
         let folder = try RuntimeFolder(named: Endpoint().path)
         try folder.prepare()
         defer { PrivateFolder.remove(folder.path) }
-        #expect(try !folder.isServed())
+        #expect(try !folder.hasBroker())
         for path in [folder.brokerLock, folder.supervisorLock] {
-            let lock = try LockFile.take(path)
-            #expect(try folder.isServed())
+            let lock = try LockFile.acquire(path)
+            #expect(try folder.hasBroker())
             withExtendedLifetime(lock) {}
         }
-        #expect(try !folder.isServed())
+        #expect(try !folder.hasBroker())
     }
 
     @Test func `the folder of a session is used if no other user can change it`() throws {
         let base = Endpoint().path
         defer { PrivateFolder.remove(base) }
-        try Folder.make(base, mode: 0o755)
+        try Folder.makeDirectory(base, mode: 0o755)
         #expect(try RuntimeFolder.ofSession(in: base) == nil)
-        try Folder.make("\(base)/\(geteuid())", mode: 0o700)
+        try Folder.makeDirectory("\(base)/\(geteuid())", mode: 0o700)
         #expect(try RuntimeFolder.ofSession(in: base)?.path == "\(base)/\(geteuid())/earshot")
         unsafe chmod("\(base)/\(geteuid())", 0o777)
         #expect(try RuntimeFolder.ofSession(in: base) == nil)
@@ -64,7 +64,7 @@ import Testing
         defer { PrivateFolder.remove(folder.path) }
         let error = #expect(throws: ClientError.self) { try folder.prepare() }
         #expect(error?.code == .folder)
-        #expect(throws: ClientError.self) { try folder.isServed() }
+        #expect(throws: ClientError.self) { try folder.hasBroker() }
     }
 
     @Test func `the folder of a bus for several users can be read by all`() throws {
@@ -74,7 +74,7 @@ import Testing
         defer { PrivateFolder.remove(folder.path) }
         try folder.prepare(isShared: true)
         #expect(throws: ClientError.self) { try folder.prepare() }
-        #expect(try folder.check() && !folder.isForeign && !folder.isServed())
+        #expect(try folder.check() && !folder.isOwnedByOtherUser && !folder.hasBroker())
     }
 
     @Test func `a path too long for a socket is refused with the number`() throws {
@@ -87,11 +87,11 @@ import Testing
     }
 
     @Test func `partial bodies lie beside the cache`() throws {
-        #expect(RuntimeFolder.parts(besideCache: "/a/cache/") == "/a/parts")
-        #expect(RuntimeFolder.parts(besideCache: "/cache") == "/parts")
-        #expect(RuntimeFolder.parts(besideCache: "") == nil)
-        let cache = try RuntimeFolder.usualCache()
-        #expect(RuntimeFolder.parts(besideCache: nil) == cache.dropLast("cache".count) + "parts")
+        #expect(RuntimeFolder.partsPath(besideCache: "/a/cache/") == "/a/parts")
+        #expect(RuntimeFolder.partsPath(besideCache: "/cache") == "/parts")
+        #expect(RuntimeFolder.partsPath(besideCache: "") == nil)
+        let cache = try RuntimeFolder.userCachePath()
+        #expect(RuntimeFolder.partsPath(besideCache: nil) == cache.dropLast("cache".count) + "parts")
     }
 
     @Test func `the spool of a private bus lies beside the partial bodies, and ends with the bus`() throws {
@@ -111,11 +111,11 @@ import Testing
         let folder = try RuntimeFolder(named: Endpoint().path)
         let open = Endpoint().path
         defer { PrivateFolder.remove(open) }
-        try Folder.make(open, mode: 0o700)
+        try Folder.makeDirectory(open, mode: 0o700)
         unsafe chmod(open, 0o777)
         // No user can create folders in the second one, not even root.
         for parts in [nil, "/proc/earshot/parts", "\(open)/earshot/parts"] {
-            #expect(folder.makePrivateSpool(besideParts: parts) == folder.ownSpool)
+            #expect(folder.makePrivateSpool(besideParts: parts) == folder.innerSpoolPath)
         }
         #expect(unsafe access("\(open)/earshot", F_OK) != 0)
     }

@@ -50,16 +50,16 @@ import Testing
     @Test func `a server key is given as its text or as a file that anybody may read`() throws {
         let home = try Home()
         defer { withExtendedLifetime(home) {} }
-        #expect(try BusKey.serverKey(CurveKeys.server) == CurveKeys.server)
+        #expect(try BusKey.readServerKey(CurveKeys.server) == CurveKeys.server)
         let path = try CurveKeys.file("server", in: home, mode: 0o644, ["public-key = \"\(CurveKeys.server)\""])
-        #expect(try BusKey.serverKey(path) == CurveKeys.server)
+        #expect(try BusKey.readServerKey(path) == CurveKeys.server)
         let shown = try CurveKeys.file("shown", in: home, mode: 0o644, [CurveKeys.server])
-        #expect(try BusKey.serverKey(shown) == CurveKeys.server)
+        #expect(try BusKey.readServerKey(shown) == CurveKeys.server)
         let two = try CurveKeys.file("two", in: home, mode: 0o644, [CurveKeys.server, CurveKeys.client])
-        #expect(commandError { _ = try BusKey.serverKey(two) }.contains("public-key"))
-        #expect(commandError { _ = try BusKey.serverKey("short") }.contains("40 characters"))
+        #expect(commandError { _ = try BusKey.readServerKey(two) }.contains("public-key"))
+        #expect(commandError { _ = try BusKey.readServerKey("short") }.contains("40 characters"))
         let empty = try CurveKeys.file("empty", in: home, mode: 0o644, [])
-        #expect(commandError { _ = try BusKey.serverKey(empty) }.contains("public-key"))
+        #expect(commandError { _ = try BusKey.readServerKey(empty) }.contains("public-key"))
     }
 
     @Test func `addresses have a host and a port`() throws {

@@ -13,8 +13,8 @@ enum CurveKeys {
 
     /// Makes the socket a server of CURVE.
     static func serve(_ socket: borrowing Socket) throws {
-        try socket.handle.set(ZMQ_CURVE_SERVER, 1 as Int32)
-        try socket.handle.set(ZMQ_CURVE_SECRETKEY, text: serverSecret)
+        try socket.handle.setOption(ZMQ_CURVE_SERVER, 1 as Int32)
+        try socket.handle.setOption(ZMQ_CURVE_SECRETKEY, text: serverSecret)
     }
 
     /// Writes a key file.
@@ -62,7 +62,7 @@ final class Doorkeeper {
                     for text in ["400", "refused", ""] { _ = try socket.send(Array(text.utf8), more: true) }
                     _ = try socket.send([])
                 }
-                return try socket.readiness().contains(.readable) ? .none : .untilEvent
+                return try socket.readiness().contains(.readable) ? .noSleep : .untilEvent
             } catch {
                 preconditionFailure("the authentication failed: \(error)")
             }

@@ -18,7 +18,7 @@ import Testing
         var pauses: [Int64] = []
         for _ in 0..<24 {
             ports.append(port(list))
-            guard case .connect(let pause) = list.failed(.unreachable, at: 0, random: .max) else { break }
+            guard case .connect(let pause) = list.connectionFailed(.unreachable, at: 0, random: .max) else { break }
             pauses.append(pause)
         }
         #expect(ports == Array(repeating: ["1", "2"], count: 12).flatMap(\.self))
@@ -29,84 +29,89 @@ import Testing
 
     @Test func `half of a pause is random`() throws {
         var list = try list(1)
-        #expect(list.failed(.unreachable, at: 0, random: 0) == .connect(after: 25_000_000))
+        #expect(list.connectionFailed(.unreachable, at: 0, random: 0) == .connect(after: 25_000_000))
     }
 
     @Test func `a lost bus is tried alone for three seconds`() throws {
         var list = try list(2)
         list.connected()
         for milliseconds in [1_000, 2_000, 3_999] {
-            _ = list.failed(.lost, at: milliseconds, random: 0)
-            #expect(port(list) == "1" && !list.isAway)
+            _ = list.connectionFailed(.connectionLost, at: milliseconds, random: 0)
+            #expect(port(list) == "1" && !list.isSessionElsewhere)
         }
-        #expect(list.failed(.lost, at: 3_990, random: 0) == .connect(after: 10_000_000))
-        _ = list.failed(.lost, at: 4_000, random: 0)
-        #expect(port(list) == "2" && list.isAway)
+        #expect(list.connectionFailed(.connectionLost, at: 3_990, random: 0) == .connect(after: 10_000_000))
+        _ = list.connectionFailed(.connectionLost, at: 4_000, random: 0)
+        #expect(port(list) == "2" && list.isSessionElsewhere)
         list.sessionEnded()
-        #expect(!list.isAway)
+        #expect(!list.isSessionElsewhere)
         list.connected()
-        _ = list.failed(.lost, at: 9_000, random: 0)
+        _ = list.connectionFailed(.connectionLost, at: 9_000, random: 0)
         #expect(port(list) == "2")
     }
 
     @Test func `a bus that refuses the key is left at once, and with the last one the client gives up`() throws {
         var list = try list(2)
         list.connected()
-        _ = list.failed(.refused, at: 0, random: 0)
+        _ = list.connectionFailed(.refused, at: 0, random: 0)
         #expect(port(list) == "2")
         let last = list.currentEndpoint
-        #expect(list.failed(.handshakeInvalid, at: 0, random: 0) == .fail(last, .handshakeInvalid))
+        #expect(list.connectionFailed(.handshakeInvalid, at: 0, random: 0) == .noEndpointLeft(last, .handshakeInvalid))
     }
 
     @Test func `a bus that drained is left at once, also for one whose last attempt failed`() throws {
         var list = try list(2)
-        _ = list.failed(.unreachable, at: 0, random: 0)
+        _ = list.connectionFailed(.unreachable, at: 0, random: 0)
         list.connected()
-        #expect(list.hasOthers)
+        #expect(list.hasAlternativeBus)
         list.busDrained()
-        _ = list.failed(.lost, at: 1_000, random: 0)
-        #expect(port(list) == "1" && list.isAway)
+        _ = list.connectionFailed(.connectionLost, at: 1_000, random: 0)
+        #expect(port(list) == "1" && list.isSessionElsewhere)
     }
 
     @Test func `a bus without another one that may accept the client is not left`() throws {
-        #expect(try !list(1).hasOthers)
+        #expect(try !list(1).hasAlternativeBus)
         var list = try list(2)
-        _ = list.failed(.refused, at: 0, random: 0)
+        _ = list.connectionFailed(.refused, at: 0, random: 0)
         list.connected()
-        #expect(!list.hasOthers)
-        #expect(!EndpointList([BusEndpoint(socket: "/run/bus"), BusEndpoint(socket: "/run/other")]).hasOthers)
+        #expect(!list.hasAlternativeBus)
+        #expect(!EndpointList([BusEndpoint(socket: "/run/bus"), BusEndpoint(socket: "/run/other")]).hasAlternativeBus)
     }
 
     @Test func `three failed handshakes mean a wrong server key, unless the bus has answered before`() throws {
         var list = try list(1)
         let bus = list.currentEndpoint
-        for _ in 0..<2 { #expect(list.failed(.handshakeFailed, at: 0, random: 0) != .fail(bus, .handshakeFailed)) }
-        #expect(list.failed(.handshakeFailed, at: 0, random: 0) == .fail(bus, .handshakeFailed))
+        for _ in 0..<2 {
+            #expect(list.connectionFailed(.handshakeFailed, at: 0, random: 0) != .noEndpointLeft(bus, .handshakeFailed))
+        }
+        #expect(list.connectionFailed(.handshakeFailed, at: 0, random: 0) == .noEndpointLeft(bus, .handshakeFailed))
         var known = try self.list(1)
         known.connected()
-        for _ in 0..<9 { #expect(known.failed(.handshakeFailed, at: 0, random: 0) != .fail(bus, .handshakeFailed)) }
+        for _ in 0..<9 {
+            #expect(
+                known.connectionFailed(.handshakeFailed, at: 0, random: 0) != .noEndpointLeft(bus, .handshakeFailed))
+        }
     }
 
     @Test func `failed handshakes count only in a row`() throws {
         var list = try list(1)
         let bus = list.currentEndpoint
         for ending in [.handshakeFailed, .handshakeFailed, .unreachable, .handshakeFailed] as [LinkEnding] {
-            #expect(list.failed(ending, at: 0, random: 0) != .fail(bus, ending))
+            #expect(list.connectionFailed(ending, at: 0, random: 0) != .noEndpointLeft(bus, ending))
         }
     }
 
     @Test func `the families of addresses take turns`() throws {
         var list = try list(1)
         #expect(!list.usesIPv6)
-        _ = list.failed(.unreachable, at: 0, random: 0)
+        _ = list.connectionFailed(.unreachable, at: 0, random: 0)
         #expect(list.usesIPv6)
-        _ = list.failed(.unreachable, at: 0, random: 0)
+        _ = list.connectionFailed(.unreachable, at: 0, random: 0)
         #expect(!list.usesIPv6)
     }
 
     @Test func `a bus of this machine is tried every 10 to 100 ms`() {
         var list = EndpointList([BusEndpoint(socket: "/run/bus")])
-        let pauses = (0..<6).map { _ in list.failed(nil, at: 0, random: .max) }
+        let pauses = (0..<6).map { _ in list.connectionFailed(nil, at: 0, random: .max) }
         #expect(pauses == [10, 20, 40, 80, 100, 100].map { .connect(after: $0 * 1_000_000) })
     }
 
@@ -122,16 +127,16 @@ import Testing
         _ = core.linkOpened()
         _ = core.received(welcome(1, lastReceived: nil))
         _ = core.fetch(request)
-        #expect(!core.mayMove)
+        #expect(!core.canChangeBus)
         _ = core.received(.goodbye(reason: "draining"))
-        #expect(core.mayMove == (kind == "GET"))
+        #expect(core.canChangeBus == (kind == "GET"))
         // Made after the farewell, so that the bus has never received it.
         var later = fetch("2")
         later.options.method = "POST"
         _ = core.fetch(later)
-        #expect(core.mayMove == (kind == "GET"))
+        #expect(core.canChangeBus == (kind == "GET"))
         _ = core.linkLost()
-        #expect(!core.mayMove)
+        #expect(!core.canChangeBus)
     }
 
     @Test func `a session does not leave a bus that drains while it reads a body there`() {
@@ -141,7 +146,7 @@ import Testing
         _ = core.fetch(fetch("1"))
         _ = core.received(.goodbye(reason: "draining"))
         _ = core.pulls.bodyGrew(progress("1"))
-        #expect(!core.mayMove)
+        #expect(!core.canChangeBus)
     }
 
     @Test func `a session that stays behind gives up its token, its lost and its durable requests`() {
@@ -159,7 +164,7 @@ import Testing
         _ = core.fetch(later)
         let reports = core.busChanged()
         #expect(reports.count == 1)
-        guard case .report(.refused(let reply))? = reports.first else {
+        guard case .report(.messageRefused(let reply))? = reports.first else {
             Issue.record("no refusal")
             return
         }
@@ -168,7 +173,7 @@ import Testing
             Issue.record("no HELLO")
             return
         }
-        #expect(hello.token == nil && hello.unanswered == nil)
+        #expect(hello.token == nil && hello.firstUnansweredNumber == nil)
         let requests = sent(core.received(welcome(2, lastReceived: nil))).compactMap { message in
             if case .fetch(let fetch) = message { fetch.request.description } else { nil }
         }

@@ -90,7 +90,7 @@ private let anyPort = "tcp://127.0.0.1:*"
             return
         }
         let link = try CurveLink(address, key, serverKey: serverKey, usesIPv6: false, Network(), loop: loop)
-        #expect(try loop.run(for: patience) { link.advance() })
+        #expect(try loop.run(for: patience) { link.readConnectionEvents() })
         let message = ZMTP.Message(head: ClientMessage.bye.encoded(), body: nil)
         var sent = 0
         while link.send(message) { sent += 1 }
@@ -120,7 +120,7 @@ private let anyPort = "tcp://127.0.0.1:*"
         let broker = try ScriptedBroker(anyPort, loop) { broker, _ in try broker.send(welcome(1, lastReceived: nil)) }
         let tunnel = WorkerTunnel([try CurveKeys.endpoint(broker.endpoint)], loop: loop) { Issue.record($0) }
         let worker = try MessageStream(
-            tunnel.connect(), as: .dealer, frameBytes: 10_000, mostMessages: 16, loop: loop
+            tunnel.connectWorker(), as: .dealer, frameBytes: 10_000, mostMessages: 16, loop: loop
         ) {}
         defer { withExtendedLifetime((tunnel, worker)) {} }
         let message = ZMTP.Message(head: ClientMessage.hello(Hello()).encoded(), body: nil)
@@ -191,8 +191,8 @@ private let anyPort = "tcp://127.0.0.1:*"
         let loop = try EventLoop()
         let endpoint = try closedPort(loop)
         let connection = try connect([CurveKeys.endpoint(endpoint)], loop)
-        #expect(try loop.run(for: patience) { connection.faultText != nil })
-        #expect(connection.faultText?.contains("no bus answers at \(endpoint)") == true)
+        #expect(try loop.run(for: patience) { connection.connectionFaultText != nil })
+        #expect(connection.connectionFaultText?.contains("no bus answers at \(endpoint)") == true)
         #expect(connection.failure == nil)
         var isConnected = false
         let broker = try ScriptedBroker(endpoint, loop) { broker, _ in
@@ -263,7 +263,7 @@ private let anyPort = "tcp://127.0.0.1:*"
         let connection = try connect(endpoints, loop) { event in
             switch event {
             case .terminal(let delivery, _): delivered.append(delivery.key)
-            case .refused(let reply): refusals.append(reply)
+            case .messageRefused(let reply): refusals.append(reply)
             default: break
             }
         }

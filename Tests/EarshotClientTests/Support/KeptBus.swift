@@ -36,7 +36,7 @@ final class KeptBus {
 
     /// Sends a signal to a child, and waits for its end.
     static func end(_ child: ChildProcess, _ signal: Int32) {
-        child.send(signal)
+        child.sendSignal(signal)
         var entry = pollfd(fd: child.descriptor, events: Int16(POLLIN), revents: 0)
         while unsafe poll(&entry, 1, -1) != 1 {}
         _ = child.reap()

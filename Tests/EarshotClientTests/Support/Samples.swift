@@ -21,20 +21,20 @@ func fetch(_ request: String) -> Fetch {
 
 func welcome(_ instance: UInt64, isPulling: Bool = false) -> BrokerMessage {
     var welcome = Welcome(broker: BrokerInstance(rawValue: instance), window: 256)
-    welcome.isPulling = isPulling
+    welcome.pullsBodies = isPulling
     return .welcome(welcome)
 }
 
 func result(_ request: String, sequence: UInt64, file: String? = nil) -> Terminal {
     var response = Terminal.Response(url: "http://127.0.0.1/\(request)")
-    response.file = file
+    response.bodyFilePath = file
     return Terminal(
         handler: handler, request: RequestID(request)!, sequence: sequence,
         outcome: .result(status: 200, response))
 }
 
 func progress(_ request: String) -> Progress {
-    Progress(handler: handler, request: RequestID(request)!, received: 1, total: 2)
+    Progress(handler: handler, request: RequestID(request)!, receivedBytes: 1, totalBytes: 2)
 }
 
 /// Returns a core after WELCOME.
@@ -64,7 +64,7 @@ func deliveries(_ actions: [ClientAction]) -> [Terminal] {
     actions.compactMap { if case .deliver(let delivery) = $0 { delivery.terminal } else { nil } }
 }
 
-let token = SessionToken(high: 1, low: 2)
+let token = SessionToken(highBits: 1, lowBits: 2)
 
 /// Returns the WELCOME of a broker that grants a lease.
 ///
@@ -73,20 +73,20 @@ func welcome(_ instance: UInt64, lastReceived: UInt64?) -> BrokerMessage {
     var welcome = Welcome(broker: BrokerInstance(rawValue: instance), window: 256)
     welcome.leaseMilliseconds = 5_000
     welcome.token = token
-    welcome.lastReceived = lastReceived
+    welcome.lastReceivedNumber = lastReceived
     return .welcome(welcome)
 }
 
 /// Returns whether a broker message is an answer to a message of this kind.
 func isAnswer(_ answer: BrokerMessage, to message: ClientMessage) -> Bool {
     switch (answer, message) {
-    case (.removed(let pattern, _), .remove(let requested)): pattern == requested
+    case (.handlersRemoved(let pattern, _), .removeHandlers(let requested)): pattern == requested
     case (.requestRemoved(let handler, let request, _), .removeRequest(let requested, let of)):
         handler == requested && request == of
-    case (.answer(let query), .query(let requested, _)): query == requested
-    case (.changed, .set): true
-    case (.taken(let sequence, _), .take(let requested)): sequence == requested
-    case (.accepted(let handler, let request), _): isAbout(handler, request, message)
+    case (.queryAnswer(let query), .query(let requested, _)): query == requested
+    case (.settingChanged, .changeSetting): true
+    case (.fileTaken(let sequence, _), .takeFile(let requested)): sequence == requested
+    case (.fetchAccepted(let handler, let request), _): isAbout(handler, request, message)
     case (.terminal(let terminal), _) where terminal.sequence == 0:
         isAbout(terminal.handler, terminal.request, message)
     case (.ok, _): message.isAnsweredByOK
@@ -112,23 +112,23 @@ func isSame(_ message: ClientMessage, _ refused: ClientMessage) -> Bool {
 
 extension ClientCore {
     private var openMessages: [(number: UInt64, message: ClientMessage)] {
-        let questions = unansweredMessages.map { ($0.number, $0.what.message) }
-        let sent = requests.values.filter { $0.number < .max }
-        let fetches = sent.map { ($0.number, ClientMessage.fetch($0.fetch.value)) }
-        let others = notices.entries.map { ($0.number, $0.message) }
+        let questions = unansweredMessages.map { ($0.messageNumber, $0.content.message) }
+        let sent = requests.values.filter { $0.messageNumber < .max }
+        let fetches = sent.map { ($0.messageNumber, ClientMessage.fetch($0.fetch.value)) }
+        let others = noticeLog.entries.map { ($0.number, $0.message) }
         return (questions + fetches + others).sorted { $0.0 < $1.0 }
     }
 
     /// Handles the answer to the first message of its kind, or another message.
     mutating func received(_ message: BrokerMessage, count: Int = 0) -> [ClientAction] {
         let to = message.isReply ? openMessages.first { isAnswer(message, to: $0.message) }?.number : nil
-        return received(NumberedAnswer(message, to: to), count: count)
+        return messageReceived(NumberedAnswer(message, answeredNumber: to), count: count)
     }
 
     /// Handles the refusal of an open message.
     mutating func refused(_ message: ClientMessage, _ reply: ErrorReply) -> [ClientAction] {
         let to = openMessages.first { isSame($0.message, message) }?.number
-        return received(NumberedAnswer(.error(reply), to: to))
+        return messageReceived(NumberedAnswer(.error(reply), answeredNumber: to))
     }
 
     mutating func fetch(_ fetch: Fetch) -> [ClientAction] { self.fetch(Shared(fetch)) }

@@ -53,7 +53,7 @@ final class ScriptedBroker {
                     sent.append(message)
                     try answer(self, message)
                 }
-                return try socket.readiness().contains(.readable) ? .none : .untilEvent
+                return try socket.readiness().contains(.readable) ? .noSleep : .untilEvent
             } catch {
                 preconditionFailure("the scripted broker failed: \(error)")
             }
@@ -69,7 +69,7 @@ final class ScriptedBroker {
         if message.isReply, let index = open.firstIndex(where: { isAnswer(message, to: $0.message) }) {
             to = open.remove(at: index).number
         }
-        try send(head: NumberedAnswer(message, to: to).encoded(), body: body)
+        try send(head: NumberedAnswer(message, answeredNumber: to).encoded(), body: body)
     }
 
     /// Refuses an open message.
@@ -77,7 +77,8 @@ final class ScriptedBroker {
         guard let index = open.firstIndex(where: { isSame($0.message, message) }) else {
             preconditionFailure("\(message) is not open")
         }
-        try send(head: NumberedAnswer(.error(reply), to: open.remove(at: index).number).encoded(), body: nil)
+        try send(
+            head: NumberedAnswer(.error(reply), answeredNumber: open.remove(at: index).number).encoded(), body: nil)
     }
 
     private func send(head: [UInt8], body: [UInt8]?) throws {

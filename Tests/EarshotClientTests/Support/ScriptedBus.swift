@@ -38,7 +38,7 @@ final class ScriptedBus: Sendable {
         let folder = self.home.folder
         try folder.prepare()
         scripts = try Mailbox()
-        let lock = try LockFile.take(folder.brokerLock)
+        let lock = try LockFile.acquire(folder.brokerLock)
         let (scripts, sent, isDying, isDead) = (scripts, sent, isDying, isDead)
         try BackgroundThread.run {
             do {
@@ -59,10 +59,10 @@ final class ScriptedBus: Sendable {
         let broker = try ScriptedBroker(folder.busEndpoint, loop) { broker, message in
             switch message {
             case .hello: try broker.send(welcome(instance, isPulling: isPulling))
-            case .remove(let pattern): try broker.send(.removed(pattern, count: 0))
+            case .removeHandlers(let pattern): try broker.send(.handlersRemoved(pattern, count: 0))
             case .removeRequest(let handler, let request):
                 try broker.send(.requestRemoved(handler, request, wasOpen: true))
-            case .query(let query, _): try broker.send(.answer(query), body: Array("{}".utf8))
+            case .query(let query, _): try broker.send(.queryAnswer(query), body: Array("{}".utf8))
             case .fetch(let fetch) where answers:
                 let outcome = Terminal.Outcome.result(status: 200, Terminal.Response(url: fetch.url))
                 let terminal = Terminal(
@@ -77,7 +77,7 @@ final class ScriptedBus: Sendable {
                 do { try script(broker) } catch { preconditionFailure("a script failed: \(error)") }
             }
         }
-        _ = try loop.run { isDying.current.value }
+        _ = try loop.run { isDying.versionedValue.value }
         loop.remove(registration)
         broker.die()
     }
@@ -99,7 +99,7 @@ final class ScriptedBus: Sendable {
         isDying.change { $0 = true }
         scripts.put { _ in }
         while true {
-            let (isOver, version) = isDead.current
+            let (isOver, version) = isDead.versionedValue
             if isOver { return }
             await isDead.changed(since: version)
         }
@@ -120,8 +120,8 @@ final class ScriptedBus: Sendable {
         _ fetch: Fetch, _ body: [UInt8] = [], file: String? = nil, length: Int? = nil, generation: String? = nil
     ) {
         var response = Terminal.Response(url: fetch.url)
-        response.length = length ?? body.count
-        response.file = file
+        response.bodyByteCount = length ?? body.count
+        response.bodyFilePath = file
         response.generation = generation.flatMap { Generation($0) }
         response.httpFields = Array("content-type: text/plain\nx-a: 1\nX-A: 2".utf8)
         end(fetch, .result(status: 200, response), body)
@@ -141,7 +141,7 @@ final class ScriptedBus: Sendable {
     /// Waits until `find` returns a value for the messages so far, and returns it.
     func awaitMessage<Found: Sendable>(_ find: (ClientMessage) -> Found?) async -> Found {
         while true {
-            let (messages, version) = sent.current
+            let (messages, version) = sent.versionedValue
             if let found = messages.lazy.compactMap(find).first { return found }
             await change(since: version)
         }
@@ -150,7 +150,7 @@ final class ScriptedBus: Sendable {
     /// Waits for the `number`th FETCH, counted from 1.
     func fetch(_ number: Int = 1) async -> Fetch {
         while true {
-            let version = sent.current.version
+            let version = sent.versionedValue.version
             if fetches.count >= number { return fetches[number - 1] }
             await change(since: version)
         }
@@ -160,14 +160,14 @@ final class ScriptedBus: Sendable {
     /// return immediately.
     private func change(since version: UInt64) async {
         await sent.changed(since: version)
-        precondition(!Task.isCancelled, "what is waited for was not said, but \(sent.current.value.suffix(10))")
+        precondition(!Task.isCancelled, "what is waited for was not said, but \(sent.versionedValue.value.suffix(10))")
     }
 
     /// Waits for the `number`th READ, counted from 1.
     func read(_ number: Int) async -> BodyRead {
         while true {
-            let (messages, version) = sent.current
-            let reads = messages.compactMap { if case .read(let read) = $0 { read } else { nil } }
+            let (messages, version) = sent.versionedValue
+            let reads = messages.compactMap { if case .readBody(let read) = $0 { read } else { nil } }
             if reads.count >= number { return reads[number - 1] }
             await change(since: version)
         }
@@ -175,7 +175,7 @@ final class ScriptedBus: Sendable {
 
     /// All FETCHes so far.
     var fetches: [Fetch] {
-        sent.current.value.compactMap { if case .fetch(let fetch) = $0 { fetch } else { nil } }
+        sent.versionedValue.value.compactMap { if case .fetch(let fetch) = $0 { fetch } else { nil } }
     }
 
     /// Waits until a client has sent a message.

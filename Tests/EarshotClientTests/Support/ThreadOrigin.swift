@@ -71,7 +71,7 @@ final class ThreadOrigin: Sendable {
     /// Waits until the journal satisfies a condition.
     func await(_ isSo: (Journal) -> Bool) async {
         while true {
-            let (value, version) = journal.current
+            let (value, version) = journal.versionedValue
             if isSo(value) { return }
             await journal.changed(since: version)
         }

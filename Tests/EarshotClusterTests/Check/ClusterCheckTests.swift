@@ -16,12 +16,13 @@ import Testing
             port: port,
             [
                 "user default off", "user admin on >a ~* &* +@all",
-                "user node on >n \(EngineRules.node(of: "test"))", "user sentinel on >s \(EngineRules.sentinel)",
+                "user node on >n \(EngineRules.nodeRules(cluster: "test"))",
+                "user sentinel on >s \(EngineRules.sentinelRules)",
             ] + lines)
     }
 
     private func call(_ server: RedisServer, _ words: String...) throws {
-        let admin = try ServerConnection(.local(path: server.socket))
+        let admin = try ServerConnection(.unixSocket(path: server.socket))
         try admin.send("AUTH", "admin", "a")
         var command = Command()
         for word in words { command.append(word) }
@@ -41,12 +42,13 @@ import Testing
         address: [UInt8] = [127, 0, 0, 1],
         clockIsAheadBy seconds: Int = 0
     ) throws -> [ClusterFinding] {
-        let node = ClusterCheck.Node(place: place, address: .four(address), listensElsewhere: false, members: members)
+        let node = ClusterCheck.Node(
+            advertisedAddress: place, address: .ipv4(address), listensAtOtherAddress: false, members: members)
         return try ClusterCheck(options, node: node) { (time(nil) + seconds) * 1_000 }.run()
     }
 
     private func findings(_ server: RedisServer, members: Int = 1) throws -> [ClusterFinding] {
-        try findings(options(.servers([.local(path: server.socket)])), members: members)
+        try findings(options(.servers([.unixSocket(path: server.socket)])), members: members)
     }
 
     private func expect(_ findings: [ClusterFinding], _ level: ClusterFinding.Level, _ part: String) {
@@ -60,11 +62,11 @@ import Testing
         #expect(found.filter { $0.level == .fault } == [])
         expect(found, .warning, "no node is a member")
         let rig = try ClientRig()
-        let listener = try TCPSocket.listen(.four([127, 0, 0, 1]), port: 0, backlog: 1)
+        let listener = try TCPSocket.listen(.ipv4([127, 0, 0, 1]), port: 0, backlog: 1)
         defer { close(listener.descriptor) }
-        var member = options(.servers([.local(path: server.socket)]))
+        var member = options(.servers([.unixSocket(path: server.socket)]))
         member = EngineOptions(
-            place: member.place, cluster: "test", keys: member.keys, publicKey: "key",
+            place: member.engineLocation, cluster: "test", keys: member.keys, publicKey: "key",
             description: "alpha 127.0.0.1:\(listener.port)")
         member.login = Self.login
         try rig.join(member)
@@ -87,11 +89,11 @@ import Testing
             (["CONFIG", "SET", "min-replicas-to-write", "1"], "it refuses writes (NOREPLICAS)"),
             (["REPLICAOF", "127.0.0.1", "1"], "no server is a primary"),
             (["SET", "{test}:version", "99 0"], "the members run scripts of version 99"),
-            (["SET", "{test}:version", "\(EngineScript.version) 0"], "another secret or key pair"),
+            (["SET", "{test}:version", "\(EngineScript.scriptVersion) 0"], "another secret or key pair"),
         ])
     func mistake(command: [String], sentence: String) throws {
         let server = try server()
-        let admin = try ServerConnection(.local(path: server.socket))
+        let admin = try ServerConnection(.unixSocket(path: server.socket))
         try admin.send("AUTH", "admin", "a")
         var words = Command()
         for word in command { words.append(word) }
@@ -101,14 +103,14 @@ import Testing
 
     @Test func `a policy that a limit would apply, and a server without a password, are warnings`() throws {
         let server = try RedisServer(["maxmemory-policy allkeys-lru"])
-        let found = try findings(options(.servers([.local(path: server.socket)]), login: nil))
+        let found = try findings(options(.servers([.unixSocket(path: server.socket)]), login: nil))
         expect(found, .warning, "its policy is allkeys-lru")
         expect(found, .warning, "it answers without a password")
     }
 
     @Test func `a clock that is off by a minute is named`() throws {
         let server = try server()
-        let options = options(.servers([.local(path: server.socket)]))
+        let options = options(.servers([.unixSocket(path: server.socket)]))
         #expect(try !findings(options).contains { $0.sentence.contains("clock is") })
         expect(try findings(options, clockIsAheadBy: 60), .fault, "s behind that of this machine")
         expect(try findings(options, clockIsAheadBy: -60), .fault, "s ahead of that of this machine")
@@ -117,8 +119,8 @@ import Testing
     @Test func `one address twice, and too small a number of members, are named`() throws {
         let server = try server()
         let prefix = EngineNames(cluster: "test").prefix
-        let own = options(.servers([.local(path: server.socket)]))
-        try call(server, "SET", "{test}:version", EngineScript.check(own))
+        let own = options(.servers([.unixSocket(path: server.socket)]))
+        try call(server, "SET", "{test}:version", EngineScript.compatibilityText(own))
         for (id, machine) in [("a", "alpha"), ("b", "beta")] {
             try call(server, "ZADD", "\(prefix)nodes", "9999999999999", id)
             try call(server, "SET", "\(prefix)i:\(id)", "\(machine) 127.0.0.1:5767")
@@ -137,9 +139,10 @@ import Testing
         let found = try findings(options(.servers([address])), address: [192, 0, 2, 1])
         expect(found, .fault, "`node` is no address of this machine")
         #expect(found.contains { $0.advice?.contains("open tcp port \(port) in its firewall") == true })
-        let node = ClusterCheck.Node(place: "a", address: nil, listensElsewhere: false, members: 1)
+        let node = ClusterCheck.Node(advertisedAddress: "a", address: nil, listensAtOtherAddress: false, members: 1)
         let check = try ClusterCheck(options(.servers([address])), node: node) { 0 }
-        check.add(.unreachable("the host name x does not resolve: not known"), at: "x:1", of: "redis-server", login: "")
+        check.addFault(
+            .unreachable("the host name x does not resolve: not known"), at: "x:1", of: "redis-server", login: "")
         #expect(check.findings.first?.advice == "correct the name here or in DNS, or give the address")
     }
 
@@ -149,17 +152,17 @@ import Testing
         let sentinel = try RedisServer(
             port: ports[1], isSentinel: true,
             [
-                "user default off", "user node on >m \(EngineRules.nodeOfSentinels)",
+                "user default off", "user node on >m \(EngineRules.nodeRulesAtSentinels)",
                 "sentinel monitor shop 127.0.0.1 \(ports[0]) 2", "sentinel auth-user shop sentinel",
                 "sentinel auth-pass shop s",
             ])
-        var own = options(.sentinels([.local(path: sentinel.socket)], primary: "shop"))
+        var own = options(.sentinels([.unixSocket(path: sentinel.socket)], primary: "shop"))
         own.sentinelLogin = EngineOptions.Login(user: "node", password: "m")
         let found = try findings(own)
         expect(found, .fault, "it does not see enough sentinels")
         expect(found, .fault, "it has no replica")
         expect(found, .warning, "it accepts writes without a replica")
-        var other = options(.sentinels([.local(path: sentinel.socket)], primary: "other"))
+        var other = options(.sentinels([.unixSocket(path: sentinel.socket)], primary: "other"))
         other.sentinelLogin = own.sentinelLogin
         expect(try findings(other), .fault, "it watches no primary named other, but shop")
         own.sentinelLogin = EngineOptions.Login(user: "node", password: "wrong")

@@ -21,9 +21,9 @@ import Testing
     }
 
     @Test func `the name of a cluster has letters, digits and hyphens`() {
-        for name in ["a", "bus-1", "BUS"] { #expect(EngineOptions.isCluster(name), "\(name)") }
+        for name in ["a", "bus-1", "BUS"] { #expect(EngineOptions.isClusterName(name), "\(name)") }
         for name in ["", "a b", "a}", "a:b", String(repeating: "a", count: 33)] {
-            #expect(!EngineOptions.isCluster(name), "\(name)")
+            #expect(!EngineOptions.isClusterName(name), "\(name)")
         }
     }
 }

@@ -9,17 +9,20 @@ import Testing
 extension EngineSessionTests {
     // Valid literals.
     private static let sentinels = [EngineAddress("127.0.0.1:26379")!, EngineAddress("127.0.0.1:26380")!]
-    private static let address = Reply.array([.bytes(Array("127.0.0.1".utf8)), .bytes(Array("6379".utf8))])
+    private static let address = Reply.array([.bulkString(Array("127.0.0.1".utf8)), .bulkString(Array("6379".utf8))])
 
     private func found(_ rig: inout Rig) {
         _ = rig.start()
         _ = rig.open(.sentinel)
         #expect(opened(rig.receive(Self.address, .sentinel)) == [Self.server, Self.server])
-        _ = rig.receive(.array([.bytes(Array("subscribe".utf8)), .bytes([]), .integer(1)]), .sentinel)
+        _ = rig.receive(.array([.bulkString(Array("subscribe".utf8)), .bulkString([]), .integer(1)]), .sentinel)
     }
 
     private func switched(_ text: String) -> Reply {
-        .array([.bytes(Array("message".utf8)), .bytes(Array("+switch-master".utf8)), .bytes(Array(text.utf8))])
+        .array([
+            .bulkString(Array("message".utf8)), .bulkString(Array("+switch-master".utf8)),
+            .bulkString(Array(text.utf8)),
+        ])
     }
 
     @Test func `a sentinel names the primary, and its change moves the node at once`() {
@@ -44,10 +47,10 @@ extension EngineSessionTests {
     @Test func `a change during a pause ends the pause`() {
         var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
         found(&rig)
-        _ = rig.close(.calls)
+        _ = rig.close(.scripts)
         #expect(
             opened(rig.receive(switched("bus 127.0.0.1 6379 127.0.0.1 6380"), .sentinel)) == [Self.other, Self.other])
-        #expect(rig.session.phase == .greeting)
+        #expect(rig.session.phase == .connecting)
     }
 
     @Test func `a sentinel that is lost, slow or ignorant is replaced by the next`() {
@@ -86,7 +89,7 @@ extension EngineSessionTests {
         var rig = Rig(.sentinels(Self.sentinels, primary: "bus"))
         _ = rig.start()
         _ = rig.open(.sentinel)
-        let name = Reply.array([.bytes(Array("redis.example".utf8)), .bytes(Array("6379".utf8))])
+        let name = Reply.array([.bulkString(Array("redis.example".utf8)), .bulkString(Array("6379".utf8))])
         let address = try #require(EngineAddress("redis.example:6379"))
         #expect(opened(rig.receive(name, .sentinel)) == [address, address])
     }
@@ -96,7 +99,7 @@ extension EngineSessionTests {
         found(&rig)
         _ = rig.greet()
         _ = rig.receive(Rig.lease(1))
-        let pong = Reply.array([.bytes(Array("pong".utf8)), .bytes([])])
+        let pong = Reply.array([.bulkString(Array("pong".utf8)), .bulkString([])])
         func beat() -> [[String]] {
             let actions = rig.passTime()
             rig.answer(actions)

@@ -36,29 +36,29 @@ import Testing
         try rig.run("all results", for: .seconds(300)) {
             for event in rig.events[0] {
                 switch event {
-                case .result(let key, _):
+                case .resultReceived(let key, _):
                     if let flight = (1...20).first(where: { ClusterKey.flight($0) == key }) { open.remove(flight) }
-                case .wanted(let answers):
+                case .wantsAnswered(let answers):
                     for answer in answers {
                         guard case .ended = answer.state else { continue }
                         if let flight = (1...20).first(where: { ClusterKey.flight($0) == answer.key }) {
                             open.remove(flight)
                         }
                     }
-                case .joined: if !open.isEmpty { rig.submit(0, .want(open.map { .make($0, age: 60_000) })) }
+                case .joined: if !open.isEmpty { rig.submit(0, .wantFlights(open.map { .make($0, age: 60_000) })) }
                 default: break
                 }
             }
             for event in rig.events[1] {
                 switch event {
-                case .granted(let grants, _):
+                case .flightsGranted(let grants, _):
                     isBusy = false
-                    if !grants.isEmpty { rig.submit(1, .done(grants.map { $0.completed() })) }
+                    if !grants.isEmpty { rig.submit(1, .reportCompletions(grants.map { $0.completed() })) }
                 case .left, .joined: isBusy = false
                 default: break
                 }
             }
-            if !isKilled, open.count == 20 { rig.submit(0, .want(open.map { .make($0, age: 60_000) })) }
+            if !isKilled, open.count == 20 { rig.submit(0, .wantFlights(open.map { .make($0, age: 60_000) })) }
             if !isKilled, open.count <= 10 {
                 isKilled = true
                 primary.send(SIGKILL)
@@ -66,7 +66,7 @@ import Testing
             rig.forget()
             if !isBusy {
                 isBusy = true
-                rig.submit(1, .take(slots: 1))
+                rig.submit(1, .takeFlights(slots: 1))
             }
             return open.isEmpty
         }
@@ -85,8 +85,8 @@ import Testing
         let options = ClientRig.options(.sentinels(relays.map(\.address), primary: "bus"), patience: 1_500)
         let number = try rig.join(options)
         // Longer than twice the patience, so heartbeats are answered.
-        let start = LoopTime.read()
-        try rig.run("heartbeats") { LoopTime.read().since(start) > .milliseconds(4_000) }
+        let start = LoopTime.readClock()
+        try rig.run("heartbeats") { LoopTime.readClock().since(start) > .milliseconds(4_000) }
         #expect(relays.map(\.connectionCount) == [1, 0])
         sentinels[0].send(SIGSTOP)
         try rig.run("another sentinel") { relays[1].connectionCount > 0 }
@@ -98,8 +98,8 @@ import Testing
     private func awaitCompany(_ sentinel: EngineAddress) throws {
         let connection = try ServerConnection(sentinel)
         let loop = try EventLoop()
-        let end = LoopTime.read().advanced(by: .seconds(60))
-        while LoopTime.read() < end {
+        let end = LoopTime.readClock().advanced(by: .seconds(60))
+        while LoopTime.readClock() < end {
             // Sentinels report their progress in no other way. A question every 20 ms leaves them the processor.
             try loop.run(for: .milliseconds(20)) { false }
             let reply = try connection.send("SENTINEL", "master", "bus")

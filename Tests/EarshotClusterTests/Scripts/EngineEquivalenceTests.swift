@@ -17,7 +17,7 @@ import Testing
         let listener: ServerConnection
         let names: EngineNames
         let single: EngineNames
-        var simulated = SimulatedEngine(microseconds: 1_700_000_000_000_000)
+        var simulated = SimulatedEngine(clockMicroseconds: 1_700_000_000_000_000)
         private var digests: [EngineScript: String] = [:]
         private var history: [String] = []
         private var batchCount = 0
@@ -25,12 +25,12 @@ import Testing
         init(_ server: RedisServer, cluster: String) throws {
             names = EngineNames(cluster: cluster)
             single = EngineNames(cluster: "single")
-            connection = try ServerConnection(.local(path: server.socket))
-            listener = try ServerConnection(.local(path: server.socket))
+            connection = try ServerConnection(.unixSocket(path: server.socket))
+            listener = try ServerConnection(.unixSocket(path: server.socket))
             try listener.send("PSUBSCRIBE", "\(names.prefix)c:*")
             simulated.remembersOrigins = true
             for script in EngineScript.allCases {
-                var text = String(decoding: script.text, as: UTF8.self)
+                var text = String(decoding: script.scriptText, as: UTF8.self)
                 for (real, fake) in [
                     ("redis.call('TIME')", "{redis.call('GET', P .. 's'), redis.call('GET', P .. 'u')}"),
                     ("'PX', rest", "'PX', 100000000"),
@@ -44,8 +44,8 @@ import Testing
         }
 
         func pass(microseconds: Int) throws {
-            simulated.microseconds += microseconds
-            let time = simulated.microseconds
+            simulated.clockMicroseconds += microseconds
+            let time = simulated.clockMicroseconds
             for prefix in [names.prefix, single.prefix] {
                 try connection.send("SET", "\(prefix)s", String(time / 1_000_000))
                 try connection.send("SET", "\(prefix)u", String(time % 1_000_000))
@@ -85,13 +85,13 @@ import Testing
         /// the node has lost its lease.
         @discardableResult
         func call(_ calls: [EngineCall], _ node: NodeID) throws -> [EngineEvent]? {
-            for call in calls { history.append("\(simulated.microseconds) \(node) \(call)") }
+            for call in calls { history.append("\(simulated.clockMicroseconds) \(node) \(call)") }
             let batches = EngineBatch.batches(of: calls)
             guard let batch = batches.first else { return [] }
             try #require(batches.count == 1)
-            let reply = try run(batch.script, in: names) { batch.append(to: &$0, node: node) }
+            let reply = try run(batch.script, in: names) { batch.appendArguments(to: &$0, node: node) }
             for call in EngineBatch.each(calls) {
-                let reply = try run(call.script, in: single) { call.append(to: &$0, node: node) }
+                let reply = try run(call.script, in: single) { call.appendArguments(to: &$0, node: node) }
                 if case .error = reply { break }
             }
             // Reading them takes longer than all else, and a difference stays.
@@ -104,14 +104,14 @@ import Testing
             if case .error(let text) = reply {
                 try #require(text.hasPrefix("LOST"), "\(text)")
             } else {
-                let answers: [EngineEvent] = try #require(batch.answers(reply), "\(reply)")
+                let answers: [EngineEvent] = try #require(batch.events(forReply: reply), "\(reply)")
                 events = answers
             }
             var expected: [EngineEvent]? = []
             for call in batch.calls where expected != nil {
                 switch simulated.call(call, by: node) {
-                case .lost: expected = nil
-                case .silent: break
+                case .leaseLost: expected = nil
+                case .noReply: break
                 case .event(let event): expected?.append(event)
                 }
             }
@@ -121,7 +121,7 @@ import Testing
         }
 
         func renew(_ node: NodeID, isJoin: Bool) throws -> Bool {
-            history.append("\(simulated.microseconds) \(node) renew \(isJoin)")
+            history.append("\(simulated.clockMicroseconds) \(node) renew \(isJoin)")
             let reply = try run(.renew) { command in
                 for word in ["\(node)", "3000", isJoin ? "1" : "0", "1 x", "", "120000", "10000", "50000"] {
                     command.append(word)
@@ -135,12 +135,12 @@ import Testing
         }
 
         func reap() throws {
-            history.append("\(simulated.microseconds) reap")
+            history.append("\(simulated.clockMicroseconds) reap")
             let reply = try run(.reap) { command in
                 command.append("")
                 command.append("1000")
             }
-            let expected = simulated.reap()
+            let expected = simulated.reapDeadNode()
             try #require(
                 reply.elements?.compactMap(\.number) == [expected.count, expected.hasMore ? 1 : 0],
                 "\(history.suffix(12).joined(separator: "\n"))")
@@ -151,7 +151,7 @@ import Testing
             try connection.send("PUBLISH", "\(names.prefix)c:end", "")
             var real: [String] = []
             while let parts = try listener.next().elements, let channel = parts[2].text, !channel.hasSuffix(":end") {
-                guard case .bytes(let message) = parts[3] else { continue }
+                guard case .bulkString(let message) = parts[3] else { continue }
                 let events = try #require(EngineNotification.events(message))
                 for event in events where event != .workWaits { real.append("\(channel.suffix(16)) \(event)") }
             }
@@ -184,7 +184,7 @@ import Testing
     func `scripts and simulation choose the same flights of long queues`(seed: UInt64) throws {
         let server = try RedisServer()
         let pair = try Pair(server, cluster: "test")
-        var generator = SplitMix(seed: seed)
+        var generator = SplitMix64Generator(seed: seed)
         let nodes = (1...3 as ClosedRange<UInt64>).map { NodeID($0) }
         for node in nodes { _ = try pair.renew(node, isJoin: true) }
         let origins = (1...UInt64.random(in: 1...7, using: &generator)).map { EngineOrigin.make($0, limit: 40) }
@@ -202,15 +202,17 @@ import Testing
                         key: .flight(number), origin: origin, lane: .shared,
                         priority: number % 10 == 0 ? .high : .normal)
                 }
-                try pair.call([.want(wants)], node)
+                try pair.call([.wantFlights(wants)], node)
             case 2, 3:
                 let slots = [1, 3, 20, 64].randomElement(using: &generator) ?? 1
-                for case .granted(let taken, _) in try pair.call([.take(slots: slots)], node) ?? [] {
+                for case .flightsGranted(let taken, _) in try pair.call([.takeFlights(slots: slots)], node) ?? [] {
                     grants[node, default: []] += taken
                     starts += taken.count
                 }
             case 4:
-                try pair.call([.done((grants.removeValue(forKey: node) ?? []).prefix(64).map { $0.completed() })], node)
+                try pair.call(
+                    [.reportCompletions((grants.removeValue(forKey: node) ?? []).prefix(64).map { $0.completed() })],
+                    node)
             default: try pair.pass(microseconds: [1_000, 30_000, 400_000].randomElement(using: &generator) ?? 1)
             }
         }
@@ -221,7 +223,7 @@ import Testing
     private func compare(seed: UInt64, most: Int) throws {
         let server = try RedisServer()
         let pair = try Pair(server, cluster: "test")
-        var generator = SplitMix(seed: seed)
+        var generator = SplitMix64Generator(seed: seed)
         var nextID: UInt64 = 1
         var nodes: [Node] = []
         for _ in 0..<3 {
@@ -237,7 +239,7 @@ import Testing
                 let calls = (0..<Int.random(in: 1...most, using: &generator)).map { _ in
                     call(of: &nodes[index], &generator)
                 }
-                for case .granted(let grants, _) in try pair.call(calls, nodes[index].id) ?? [] {
+                for case .flightsGranted(let grants, _) in try pair.call(calls, nodes[index].id) ?? [] {
                     nodes[index].grants += grants
                     starts += grants.count
                 }
@@ -248,14 +250,15 @@ import Testing
                     nodes[index].id = NodeID(nextID)
                     nextID += 1
                     _ = try pair.renew(nodes[index].id, isJoin: true)
-                    try pair.call([.want(assertions(nodes[index], &generator))], nodes[index].id)
+                    try pair.call([.wantFlights(assertions(nodes[index], &generator))], nodes[index].id)
                 }
             case 21: try pair.reap()
             case 23:
                 // Running attempts are asserted again and again.
                 let wants = assertions(nodes[index], &generator)
-                try pair.call([.want(wants)], nodes[index].id)
-            case 22 where Int.random(in: 0..<10, using: &generator) == 0: try pair.call([.leave], nodes[index].id)
+                try pair.call([.wantFlights(wants)], nodes[index].id)
+            case 22 where Int.random(in: 0..<10, using: &generator) == 0:
+                try pair.call([.leaveCluster], nodes[index].id)
             default:
                 // The clock goes back now and then.
                 let forward = [1, 900, 20_000, 450_000, 1_700_000]
@@ -266,28 +269,29 @@ import Testing
         #expect(starts > 20)
     }
 
-    private func call(of node: inout Node, _ generator: inout SplitMix) -> EngineCall {
+    private func call(of node: inout Node, _ generator: inout SplitMix64Generator) -> EngineCall {
         switch Int.random(in: 0..<20, using: &generator) {
-        case 0..<7: return .want(wants(node, &generator))
-        case 7..<9: return .unwant(keys(node, &generator))
-        case 9..<13: return .take(slots: Int.random(in: 0...4, using: &generator))
-        case 13: return .takeWanted(slots: Int.random(in: 0...4, using: &generator))
-        case 14..<19: return .done(ends(&node, &generator) + kept(&generator))
+        case 0..<7: return .wantFlights(wants(node, &generator))
+        case 7..<9: return .withdrawWants(keys(node, &generator))
+        case 9..<13: return .takeFlights(slots: Int.random(in: 0...4, using: &generator))
+        case 13: return .takeWantedFlights(slots: Int.random(in: 0...4, using: &generator))
+        case 14..<19: return .reportCompletions(ends(&node, &generator) + kept(&generator))
         default:
             let origin = origins[Int.random(in: 0..<origins.count, using: &generator)]
             let requested = [0, 0, 700, 3_000].randomElement(using: &generator) ?? 0
-            return .cool(EngineRefusal(origin: origin, requestedMilliseconds: requested))
+            return .reportRefusal(EngineRefusal(origin: origin, requestedMilliseconds: requested))
         }
     }
 
     /// Results of attempts without the engine: none, or one.
-    private func kept(_ generator: inout SplitMix) -> [EngineCompletion] {
+    private func kept(_ generator: inout SplitMix64Generator) -> [EngineCompletion] {
         guard Int.random(in: 0..<3, using: &generator) == 0 else { return [] }
         let number = UInt64.random(in: 0..<9, using: &generator)
         let age = [0, 50, 3_000].randomElement(using: &generator) ?? 0
         return [
             EngineCompletion(
-                key: .flight(number), token: FencingToken(7), outcome: .kept([UInt8(number)], ageMilliseconds: age),
+                key: .flight(number), token: FencingToken(7),
+                outcome: .lateResult([UInt8(number)], ageMilliseconds: age),
                 isAnswered: false)
         ]
     }
@@ -297,7 +301,8 @@ import Testing
     ]
 
     private func want(
-        _ number: UInt64, _ generator: inout SplitMix, lane: EngineWant.Lane = .shared, token: FencingToken? = nil
+        _ number: UInt64, _ generator: inout SplitMix64Generator, lane: EngineWant.Lane = .shared,
+        token: FencingToken? = nil
     ) -> EngineWant {
         // Each flight has one origin; the third one has terms that nodes disagree about.
         let index = Int(number % 3)
@@ -309,7 +314,7 @@ import Testing
             isHosted: token != nil && Bool.random(using: &generator), record: [UInt8(number)])
     }
 
-    private func wants(_ node: Node, _ generator: inout SplitMix) -> [EngineWant] {
+    private func wants(_ node: Node, _ generator: inout SplitMix64Generator) -> [EngineWant] {
         // No flight twice in one call, as in a book.
         var numbers: Set<UInt64> = []
         return (0..<Int.random(in: 1...4, using: &generator)).compactMap { _ in
@@ -323,12 +328,12 @@ import Testing
         }
     }
 
-    private func keys(_ node: Node, _ generator: inout SplitMix) -> [ClusterKey] {
+    private func keys(_ node: Node, _ generator: inout SplitMix64Generator) -> [ClusterKey] {
         let number = UInt64.random(in: 0..<9, using: &generator)
         return [.flight(number), ClusterKey(broker: node.broker, flight: number % 2)]
     }
 
-    private func ends(_ node: inout Node, _ generator: inout SplitMix) -> [EngineCompletion] {
+    private func ends(_ node: inout Node, _ generator: inout SplitMix64Generator) -> [EngineCompletion] {
         var ends: [EngineCompletion] = []
         for _ in 0..<Int.random(in: 1...3, using: &generator) {
             guard !node.grants.isEmpty else { break }
@@ -345,7 +350,7 @@ import Testing
         return ends
     }
 
-    private func assertions(_ node: Node, _ generator: inout SplitMix) -> [EngineWant] {
+    private func assertions(_ node: Node, _ generator: inout SplitMix64Generator) -> [EngineWant] {
         var keys: Set<ClusterKey> = []
         return node.grants.filter { keys.insert($0.key).inserted }.compactMap { grant in
             guard let number = (0..<9 as Range<UInt64>).first(where: { .flight($0) == grant.key }) else { return nil }

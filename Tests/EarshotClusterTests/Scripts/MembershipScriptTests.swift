@@ -19,8 +19,8 @@ import Testing
         let other = try ScriptEngine(server, node: 0xc, lease: nil)
         let lost = "LOST the node has no lease; join again under another ID"
         for call in [
-            EngineCall.want([.make(1)]), .take(slots: 1),
-            .cool(EngineRefusal(origin: .make(), requestedMilliseconds: 0)),
+            EngineCall.wantFlights([.make(1)]), .takeFlights(slots: 1),
+            .reportRefusal(EngineRefusal(origin: .make(), requestedMilliseconds: 0)),
         ] {
             #expect(throws: ServerConnection.Failure(text: lost)) { try other.call(call) }
         }
@@ -40,9 +40,9 @@ import Testing
     @Test func `another version or secret may follow as soon as the last member has left`() throws {
         let other = try ScriptEngine(server, node: 0xc, lease: nil)
         let last = try ScriptEngine(server, node: 0xb)
-        _ = try a.call(.leave)
+        _ = try a.call(.leaveCluster)
         #expect(throws: ServerConnection.Failure(text: "VERSION 1 x")) { try other.renew(isJoin: true, version: "1 y") }
-        _ = try last.call(.leave)
+        _ = try last.call(.leaveCluster)
         #expect(try other.renew(isJoin: true, version: "1 y") == [1, 0])
     }
 
@@ -55,7 +55,7 @@ import Testing
         #expect(try b.counts() == [1, 1])
         #expect(try a.counts() == [2, 0])
         // Neither is counted for a node that is gone.
-        _ = try b.call(.leave)
+        _ = try b.call(.leaveCluster)
         #expect(try a.connection.send("ZCARD", "{test}:2:counts") == .integer(2))
         try a.connection.send("DEL", "{test}:2:counts")
         _ = try a.take(1)
@@ -150,7 +150,7 @@ import Testing
         let grants = try a.take()
         try expire(dead.node)
         _ = try a.reap()
-        #expect(try a.notices() == [.aborted(.flight(1), grants[0].token)])
+        #expect(try a.notices() == [.attemptAborted(.flight(1), grants[0].token)])
         #expect(try a.done(grants.map { $0.completed() }) == [true, true])
         #expect(try other.notices().count == 1)
     }
@@ -161,7 +161,7 @@ import Testing
         _ = try a.take(0)
         #expect(try leaving.take().count == 1)
         _ = try leaving.want([.make(2)])
-        _ = try leaving.call(.leave)
+        _ = try leaving.call(.leaveCluster)
         #expect(try a.take().map(\.key) == [.flight(1)])
         #expect(try a.renew() == [1, 0])
     }
@@ -197,11 +197,11 @@ import Testing
         let grants = try b.take(3)
         _ = try a.take(2)
         _ = try b.take()
-        _ = try b.call(.cool(EngineRefusal(origin: .make(2), requestedMilliseconds: 0)))
-        _ = try b.call(.cool(EngineRefusal(origin: .make(77), requestedMilliseconds: 0)))
+        _ = try b.call(.reportRefusal(EngineRefusal(origin: .make(2), requestedMilliseconds: 0)))
+        _ = try b.call(.reportRefusal(EngineRefusal(origin: .make(77), requestedMilliseconds: 0)))
         _ = try b.done([grants[0].completed(), grants[1].released()])
         #expect(try a.lastingKeys() == [])
-        _ = try b.call(.leave)
+        _ = try b.call(.leaveCluster)
         #expect(try a.lastingKeys() == [])
     }
 
@@ -244,7 +244,7 @@ import Testing
         for start in stride(from: 1 as UInt64, to: 151, by: 50) {
             _ = try leaving.want((start..<start + 50).map { .make($0) })
         }
-        _ = try leaving.call(.leave)
+        _ = try leaving.call(.leaveCluster)
         #expect(try a.renew() == [1, 1])
         #expect(try a.reap() == [64, 1])
         #expect(try a.reap() == [22, 0])
@@ -265,7 +265,7 @@ import Testing
     @Test func `after the clock went back pauses keep their length`() throws {
         _ = try a.want([.make(1, spacing: 50), .make(2, spacing: 50)])
         _ = try a.done(try a.take(1).map { $0.completed(isAnswered: false) })
-        _ = try a.call(.cool(EngineRefusal(origin: .make(), requestedMilliseconds: 60_000)))
+        _ = try a.call(.reportRefusal(EngineRefusal(origin: .make(), requestedMilliseconds: 60_000)))
         let id = "\(EngineOrigin.make().key)"
         var words = try #require(try a.field("o", id)).split(separator: " ").map(String.init)
         // Earliest next start, end and beginning of the cool-down.
@@ -352,10 +352,10 @@ import Testing
         #expect(try again.want(hosted) == [.held, .held])
         try expire(b.node)
         #expect(try again.reap() == [2, 0])
-        _ = try a.call(.unwant([.flight(1)]))
-        #expect(try again.notices() == [.aborted(.flight(1), grants[0].token)])
+        _ = try a.call(.withdrawWants([.flight(1)]))
+        #expect(try again.notices() == [.attemptAborted(.flight(1), grants[0].token)])
         #expect(try again.done([grants[0].released(), grants[1].completed("x")]) == [true, true])
-        #expect(try a.notices() == [.result(.flight(2), Array("x".utf8))])
+        #expect(try a.notices() == [.resultReceived(.flight(2), Array("x".utf8))])
         #expect(try a.take() == [])
     }
 
@@ -397,7 +397,7 @@ import Testing
             let arrival = String((Int(words[3]) ?? 0) + change)
             try b.connection.send("HSET", "{test}:2:f", name, text.replacing(words[3], with: arrival))
             #expect(try b.want([hosted]) == [.held])
-            #expect(try b.notices() == [.aborted(.flight(1), token)])
+            #expect(try b.notices() == [.attemptAborted(.flight(1), token)])
         }
         _ = try a.want([.make(1)])
         #expect(try b.want([hosted]) == [.held])
@@ -405,7 +405,7 @@ import Testing
     }
 
     @Test func `scripts that the server forgot are unknown, and their text works`() throws {
-        let command = try a.command(try #require(EngineBatch.batches(of: [.take(slots: 1)]).first))
+        let command = try a.command(try #require(EngineBatch.batches(of: [.takeFlights(slots: 1)]).first))
         try a.connection.send("SCRIPT", "FLUSH")
         let reply = try a.connection.send(command)
         #expect(reply == .error("NOSCRIPT No matching script. Please use EVAL."))

@@ -37,8 +37,8 @@ import Testing
         let (grants, wait) = try a.takeAndWait()
         #expect(grants == [] && wait == nil)
         let requested = EngineRefusal(origin: .make(3, limit: .max), requestedMilliseconds: .max)
-        guard case .cooled(let notice) = try a.call(.cool(requested)) else { return #expect(Bool(false)) }
-        #expect(notice.remainingMilliseconds == EngineLimits.intervalMilliseconds.upperBound)
+        guard case .cooled(let notice) = try a.call(.reportRefusal(requested)) else { return #expect(Bool(false)) }
+        #expect(notice.remainingMilliseconds == EngineLimits.intervalRangeMilliseconds.upperBound)
     }
 
     @Test func `a lowered limit ends no attempt, and a raised one admits more at once`() throws {
@@ -80,7 +80,7 @@ import Testing
 
     private func cool(_ engine: ScriptEngine, requested: Int = 0, origin: UInt64 = 1) throws -> CoolDownNotice {
         let refusal = EngineRefusal(origin: .make(origin), requestedMilliseconds: requested)
-        guard case .cooled(let notice) = try engine.call(.cool(refusal)) else {
+        guard case .cooled(let notice) = try engine.call(.reportRefusal(refusal)) else {
             throw ServerConnection.Failure(text: "no answer")
         }
         return notice

@@ -29,10 +29,10 @@ import Testing
     @Test func `a node that works for itself alone gets its own wants, and is not woken`() throws {
         _ = try a.want([.make(1), .make(2)])
         _ = try b.want([.make(2), .make(3, lane: .pinned)])
-        guard case .granted(let grants, _) = try b.call(.takeWanted(slots: 8)) else { throw Unexpected() }
+        guard case .flightsGranted(let grants, _) = try b.call(.takeWantedFlights(slots: 8)) else { throw Unexpected() }
         #expect(Set(grants.map(\.key)) == [.flight(2), .flight(3)])
         #expect(grants.allSatisfy { $0.record == nil })
-        #expect(try b.call(.takeWanted(slots: 8)) == .granted([], opensAfterMilliseconds: nil))
+        #expect(try b.call(.takeWantedFlights(slots: 8)) == .flightsGranted([], opensAfterMilliseconds: nil))
         #expect(try a.connection.send("ZCARD", "{test}:2:idle") == .integer(0))
         #expect(try a.take().map(\.key) == [.flight(1)])
     }
@@ -57,7 +57,7 @@ import Testing
             ).text.flatMap { Int($0) }
         }
         let first = try #require(scores[0])
-        #expect(scores[1] == first - 3 * EngineLimits.classMilliseconds)
+        #expect(scores[1] == first - 3 * EngineLimits.classAdvantageMilliseconds)
     }
 
     // MARK: Own flights
@@ -81,7 +81,7 @@ import Testing
     func `a flight of another node goes first if it is older by more than a second`(more: UInt64) throws {
         _ = try a.want([.make(1)])
         _ = try b.want([.make(2)])
-        let older = try #require(try score(2)) - EngineLimits.ownMilliseconds - Int(more)
+        let older = try #require(try score(2)) - EngineLimits.ownFlightAdvantageMilliseconds - Int(more)
         try a.connection.send("ZADD", queue, String(older), "\(ClusterKey.flight(1))")
         #expect(try b.take(1).map(\.key) == [.flight(2 - more)])
     }
@@ -116,7 +116,7 @@ import Testing
         _ = try a.want((1...5).map { .make($0) })
         _ = try b.want((1...6).map { .make($0) })
         #expect(try shares().count == 2)
-        _ = try b.call(.unwant([.flight(1), .flight(6)]))
+        _ = try b.call(.withdrawWants([.flight(1), .flight(6)]))
         _ = try b.want([.make(2, .high)])
         #expect(try b.take(1).map(\.key) == [.flight(2)])
         #expect(try a.want([.make(3, token: FencingToken(1))]) == [.held])
@@ -169,32 +169,35 @@ import Testing
     }
 
     private func grants(_ events: [EngineEvent]) -> [ClusterKey] {
-        events.flatMap { if case .granted(let grants, _) = $0 { grants.map(\.key) } else { [ClusterKey]() } }
+        events.flatMap { if case .flightsGranted(let grants, _) = $0 { grants.map(\.key) } else { [ClusterKey]() } }
     }
 
     @Test func `a place at a full origin is left to the waiting node with an older flight`() throws {
         let running = try fullOrigin()
         try setScore(of: 5, try #require(try score(3)) - 100)
-        let events = try a.calls([.done([running[0].completed()]), .take(slots: 1)])
+        let events = try a.calls([.reportCompletions([running[0].completed()]), .takeFlights(slots: 1)])
         #expect(grants(events) == [])
         #expect(
-            events.contains { if case .granted(_, let opens?) = $0 { opens <= 20 } else { false } }, "asks again soon")
+            events.contains { if case .flightsGranted(_, let opens?) = $0 { opens <= 20 } else { false } },
+            "asks again soon")
         #expect(try b.notices() == [.workWaits])
         #expect(try b.take(8).map(\.key) == [.flight(5)])
-        #expect(grants(try a.calls([.done([running[1].completed()]), .take(slots: 1)])) == [.flight(3)])
+        #expect(
+            grants(try a.calls([.reportCompletions([running[1].completed()]), .takeFlights(slots: 1)])) == [.flight(3)])
     }
 
     @Test func `a place that a waiting node does not take goes to the node that left it`() throws {
         let running = try fullOrigin()
         try setScore(of: 5, try #require(try score(3)) - 100)
-        #expect(grants(try a.calls([.done([running[0].completed()]), .take(slots: 1)])) == [])
+        #expect(grants(try a.calls([.reportCompletions([running[0].completed()]), .takeFlights(slots: 1)])) == [])
         #expect(try a.take(1).map(\.key) == [.flight(3)])
     }
 
     @Test func `a node keeps its place if the waiting node has no older flight there`() throws {
         let running = try fullOrigin()
         try setScore(of: 5, try #require(try score(3)))
-        #expect(grants(try a.calls([.done([running[0].completed()]), .take(slots: 1)])) == [.flight(3)])
+        #expect(
+            grants(try a.calls([.reportCompletions([running[0].completed()]), .takeFlights(slots: 1)])) == [.flight(3)])
         #expect(try b.notices() == [])
     }
 
@@ -203,7 +206,7 @@ import Testing
         let running = try a.take(1)
         _ = try b.want([.make(5, limit: 1)])
         #expect(try b.take(8) == [])
-        #expect(grants(try a.calls([.done([running[0].completed()]), .take(slots: 4)])) == [])
+        #expect(grants(try a.calls([.reportCompletions([running[0].completed()]), .takeFlights(slots: 4)])) == [])
         #expect(try b.notices() == [.workWaits])
         #expect(try b.take(8).map(\.key) == [.flight(5)])
     }
@@ -216,7 +219,7 @@ import Testing
         let lane = "{test}:2:q:\(EngineOrigin.make().key)/\(b.node)"
         let older = try #require(try score(2)) - 100
         try a.connection.send("ZADD", lane, "XX", String(older), "\(ClusterKey.flight(5))")
-        #expect(grants(try a.calls([.done([running[0].completed()]), .take(slots: 1)])) == [])
+        #expect(grants(try a.calls([.reportCompletions([running[0].completed()]), .takeFlights(slots: 1)])) == [])
         #expect(try b.take(8).map(\.key) == [.flight(5)])
     }
 
@@ -243,7 +246,7 @@ import Testing
         #expect(try b.want([.make(1)]) == [.running])
         #expect(try b.take() == [])
         #expect(try a.done([grant.completed("body")]) == [true])
-        #expect(try b.notices() == [.result(.flight(1), Array("body".utf8))])
+        #expect(try b.notices() == [.resultReceived(.flight(1), Array("body".utf8))])
         #expect(try a.notices() == [])
     }
 
@@ -270,10 +273,10 @@ import Testing
     @Test func `a withdrawn want removes queued work with the last node alone`() throws {
         _ = try a.want([.make(1)])
         _ = try b.want([.make(1)])
-        _ = try a.call(.unwant([.flight(1), .flight(7)]))
+        _ = try a.call(.withdrawWants([.flight(1), .flight(7)]))
         #expect(try b.take(0) == [])
         #expect(try a.keys().contains("f:\(ClusterKey.flight(1))"))
-        _ = try b.call(.unwant([.flight(1)]))
+        _ = try b.call(.withdrawWants([.flight(1)]))
         #expect(try a.take() == [])
         #expect(try !a.keys().contains("f:\(ClusterKey.flight(1))"))
     }
@@ -281,13 +284,13 @@ import Testing
     @Test func `the node that runs an unwanted flight is told to abort it, and a new want gets a new attempt`() throws {
         _ = try a.want([.make(1)])
         let grant = try #require(try b.take().first)
-        _ = try a.call(.unwant([.flight(1)]))
-        #expect(try b.notices() == [.aborted(.flight(1), grant.token)])
+        _ = try a.call(.withdrawWants([.flight(1)]))
+        #expect(try b.notices() == [.attemptAborted(.flight(1), grant.token)])
         #expect(try a.want([.make(1)]) == [.running])
         #expect(try b.done([grant.released()]) == [true])
         let next = try #require(try b.take().first)
         #expect(next.key == .flight(1) && next.token > grant.token)
-        _ = try a.call(.unwant([.flight(1)]))
+        _ = try a.call(.withdrawWants([.flight(1)]))
         #expect(try b.done([next.released()]) == [true])
         #expect(try a.take() == [])
     }
@@ -296,10 +299,10 @@ import Testing
         _ = try a.want([.make(1), .make(2), .make(3, lane: .pinned)])
         _ = try b.want([.make(2)])
         let grants = try a.take()
-        _ = try a.call(.unwant([.flight(1), .flight(2), .flight(3)]))
-        #expect(try a.notices() == [.aborted(.flight(1), grants[0].token)])
+        _ = try a.call(.withdrawWants([.flight(1), .flight(2), .flight(3)]))
+        #expect(try a.notices() == [.attemptAborted(.flight(1), grants[0].token)])
         #expect(try a.done(grants.map { $0.completed() }) == [true, true, true])
-        #expect(try b.notices() == [.result(.flight(2), Array("result".utf8))])
+        #expect(try b.notices() == [.resultReceived(.flight(2), Array("result".utf8))])
     }
 
     @Test func `a flight that its node returns is queued again with its age`() throws {
@@ -326,7 +329,7 @@ import Testing
     @Test func `a result without the engine is kept for older wants, unless the flight waits`() throws {
         func kept(_ result: String, age: Int) -> EngineCompletion {
             EngineCompletion(
-                key: .flight(1), token: FencingToken(5), outcome: .kept(Array(result.utf8), ageMilliseconds: age),
+                key: .flight(1), token: FencingToken(5), outcome: .lateResult(Array(result.utf8), ageMilliseconds: age),
                 isAnswered: false)
         }
         #expect(try a.done([kept("x", age: 10_000)]) == [true])
@@ -343,8 +346,8 @@ import Testing
         #expect(try a.want(wants) == [.queued, .queued])
         let grants = try a.take(1)
         #expect(try a.want(wants) == [.running, .queued])
-        _ = try a.call(.unwant([.flight(2)]))
-        _ = try a.call(.unwant([.flight(2)]))
+        _ = try a.call(.withdrawWants([.flight(2)]))
+        _ = try a.call(.withdrawWants([.flight(2)]))
         #expect(try a.done([grants[0].completed()]) == [true])
         #expect(try a.done([grants[0].completed()]) == [false])
     }
@@ -437,7 +440,7 @@ import Testing
                 .make(50, lane: .pinned), .make(51, lane: .credentialed),
             ])
         _ = try b.want((20...49).map { .make($0, origin: $0 % 7) })
-        _ = try b.call(.unwant((41...49).map { .flight($0) }))
+        _ = try b.call(.withdrawWants((41...49).map { .flight($0) }))
         let grants = try a.take()
         #expect(grants.count == 42)
         _ = try a.done(grants.map { $0.completed() })
@@ -453,7 +456,7 @@ import Testing
         }
         func answers(_ numbers: [UInt64]) throws -> [WantAnswer.State] {
             let answers = try b.want(numbers.map { .make($0, age: 60_000) })
-            _ = try b.call(.unwant(numbers.map { .flight($0) }))
+            _ = try b.call(.withdrawWants(numbers.map { .flight($0) }))
             return answers
         }
         func ended(_ number: UInt64) -> WantAnswer.State { .ended(Array("\(number)".utf8)) }

@@ -26,14 +26,14 @@ final class ClientRig {
         var options = EngineOptions(
             place: place, cluster: "test", keys: ClusterKeys(secret: secret), publicKey: "key", description: "test")
         options.login = login
-        options.patienceMilliseconds = patience
+        options.timeoutMilliseconds = patience
         return options
     }
 
     static func options(_ server: RedisServer, login: EngineOptions.Login? = nil, patience: Int = 20_000)
         -> EngineOptions
     {
-        options(.servers([.local(path: server.socket)]), login: login, patience: patience)
+        options(.servers([.unixSocket(path: server.socket)]), login: login, patience: patience)
     }
 
     /// Starts a client. Returns its number.
@@ -83,11 +83,11 @@ final class ClientRig {
         var failure: (any Error)?
         let isDone = try loop.run(for: limit) {
             for number in clients.indices {
-                clients[number].pass()
+                clients[number].runPass()
                 let new = clients[number].takeEvents()
                 for event in new {
                     switch event {
-                    case .joined, .granted, .wanted, .ended: lastAnswer[number] = loop.now
+                    case .joined, .flightsGranted, .wantsAnswered, .completionsAnswered: lastAnswer[number] = loop.now
                     default: break
                     }
                 }
@@ -106,7 +106,7 @@ final class ClientRig {
 extension EngineEvent {
     var isJoined: Bool { if case .joined = self { true } else { false } }
     var isLeft: Bool { if case .left = self { true } else { false } }
-    var isGranted: Bool { if case .granted = self { true } else { false } }
+    var isGranted: Bool { if case .flightsGranted = self { true } else { false } }
     var isCooled: Bool { if case .cooled = self { true } else { false } }
 }
 
@@ -132,10 +132,10 @@ final class FaultyServer {
         self.kind = kind
         self.loop = loop
         if case .relay(_, let count) = kind { rest = count } else { rest = -1 }
-        let host = TCPSocket.Address.four([127, 0, 0, 1])
+        let host = TCPSocket.Address.ipv4([127, 0, 0, 1])
         let (listener, port) = try TCPSocket.listen(host, port: 0, backlog: 16)
         self.listener = listener
-        address = .network(host, port: port)
+        address = .ipAddress(host, port: port)
         registrations.append(try loop.add(listener, .readable) { [unowned self] _ in accept() })
     }
 
@@ -177,9 +177,9 @@ final class FaultyServer {
             var bytes = [UInt8](repeating: 0, count: 65_536)
             let transfer = unsafe bytes.withUnsafeMutableBytes { unsafe UnixSocket.receive(descriptor, into: $0) }
             switch transfer {
-            case .bytes(let count): handler(Array(bytes[..<count]))
+            case .bytesTransferred(let count): handler(Array(bytes[..<count]))
             case .wouldBlock: break
-            case .ended: if let registration { loop.remove(registration) }
+            case .connectionEnded: if let registration { loop.remove(registration) }
             }
         }
         if let registration { registrations.append(registration) }

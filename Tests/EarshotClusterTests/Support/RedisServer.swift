@@ -82,7 +82,7 @@ final class RedisServer {
 
     /// Ports that were free at the same time.
     static func freePorts(_ count: Int) throws -> [UInt16] {
-        let address = TCPSocket.Address.four([127, 0, 0, 1])
+        let address = TCPSocket.Address.ipv4([127, 0, 0, 1])
         let listeners = try (0..<count).map { _ in try TCPSocket.listen(address, port: 0, backlog: 1) }
         defer { for listener in listeners { close(listener.descriptor) } }
         return listeners.map(\.port)

@@ -80,8 +80,8 @@ final class ScriptEngine {
     init(_ server: RedisServer, node: UInt64, lease: Int? = 60_000, cluster: String = "test") throws {
         self.node = NodeID(node)
         names = EngineNames(cluster: cluster)
-        connection = try ServerConnection(.local(path: server.socket))
-        listener = try ServerConnection(.local(path: server.socket))
+        connection = try ServerConnection(.unixSocket(path: server.socket))
+        listener = try ServerConnection(.unixSocket(path: server.socket))
         try listener.send("SUBSCRIBE", names.channel(of: self.node))
         if let lease { _ = try renew(isJoin: true, lease: lease) }
     }
@@ -94,12 +94,12 @@ final class ScriptEngine {
         let batches = EngineBatch.batches(of: calls)
         let replies = try batches.map { try connection.send(command($0)) }
         for case .error(let text) in replies { throw ServerConnection.Failure(text: text) }
-        return zip(batches, replies).flatMap { batch, reply in batch.answers(reply) ?? [] }
+        return zip(batches, replies).flatMap { batch, reply in batch.events(forReply: reply) ?? [] }
     }
 
     func command(_ batch: EngineBatch) throws -> Command {
         var command = try script(batch.script)
-        batch.append(to: &command, node: node)
+        batch.appendArguments(to: &command, node: node)
         return command
     }
 
@@ -137,19 +137,21 @@ final class ScriptEngine {
     // Shorter forms for tests.
 
     func want(_ wants: [EngineWant]) throws -> [WantAnswer.State] {
-        guard case .wanted(let answers) = try call(.want(wants)) else { return [] }
+        guard case .wantsAnswered(let answers) = try call(.wantFlights(wants)) else { return [] }
         return answers.map(\.state)
     }
 
     func take(_ slots: Int = 64) throws -> [EngineGrant] { try takeAndWait(slots).grants }
 
     func takeAndWait(_ slots: Int = 64) throws -> (grants: [EngineGrant], wait: Int?) {
-        guard case .granted(let grants, let wait) = try call(.take(slots: slots)) else { return ([], nil) }
+        guard case .flightsGranted(let grants, let wait) = try call(.takeFlights(slots: slots)) else {
+            return ([], nil)
+        }
         return (grants, wait)
     }
 
     func done(_ completions: [EngineCompletion]) throws -> [Bool] {
-        guard case .ended(let answers) = try call(.done(completions)) else { return [] }
+        guard case .completionsAnswered(let answers) = try call(.reportCompletions(completions)) else { return [] }
         return answers.map(\.isCurrent)
     }
 
@@ -159,7 +161,7 @@ final class ScriptEngine {
         try connection.send("PUBLISH", names.channel(of: node), "end")
         var events: [EngineEvent] = []
         while true {
-            guard case .bytes(let message) = try listener.next().elements?[2] else { return events }
+            guard case .bulkString(let message) = try listener.next().elements?[2] else { return events }
             if message == Array("end".utf8) { return events }
             guard let more = EngineNotification.events(message) else {
                 throw ServerConnection.Failure(text: String(decoding: message, as: UTF8.self))
@@ -206,7 +208,7 @@ final class ScriptEngine {
     private func script(_ script: EngineScript) throws -> Command {
         if digests[script] == nil {
             var load = Command("SCRIPT", "LOAD")
-            load.append(script.text)
+            load.append(script.scriptText)
             digests[script] = try connection.send(load).text
         }
         return Command("EVALSHA", digests[script] ?? "", "2", names.prefix, names.version)

@@ -7,7 +7,7 @@ import RESP
 /// A session with a clock, and replies of a server that works.
 struct SessionRig {
     var session: EngineSession
-    var now = Tick(nanoseconds: 0)
+    var now = MonotonicTime(nanoseconds: 0)
 
     /// Address that a session without another place has. A valid literal.
     static let server = EngineAddress("127.0.0.1:6379")!
@@ -30,13 +30,13 @@ struct SessionRig {
         return session.takeActions()
     }
 
-    mutating func receive(_ reply: Reply, _ link: EngineLink = .calls) -> [EngineAction] {
-        session.received(reply, from: link, now: now)
+    mutating func receive(_ reply: Reply, _ link: EngineLink = .scripts) -> [EngineAction] {
+        session.receivedReply(reply, from: link, now: now)
         return session.takeActions()
     }
 
-    mutating func close(_ link: EngineLink, _ fault: EngineFault = .closed) -> [EngineAction] {
-        session.closed(link, fault, now: now)
+    mutating func close(_ link: EngineLink, _ fault: EngineFault = .connectionClosed) -> [EngineAction] {
+        session.linkClosed(link, fault: fault, now: now)
         return session.takeActions()
     }
 
@@ -56,35 +56,36 @@ struct SessionRig {
     mutating func answer(_ commands: [EngineAction], members: Int = 1) {
         for command in commands {
             switch command {
-            case .send(.calls, let command) where command.words[0] == "INFO": _ = receive(Self.role)
-            case .send(.calls, _): _ = receive(Self.lease(members))
-            case .send(.notices, _): _ = receive(.array([.bytes(Array("pong".utf8)), .bytes([])]), .notices)
+            case .send(.scripts, let command) where command.words[0] == "INFO": _ = receive(Self.role)
+            case .send(.scripts, _): _ = receive(Self.lease(members))
+            case .send(.notifications, _):
+                _ = receive(.array([.bulkString(Array("pong".utf8)), .bulkString([])]), .notifications)
             case .send, .open, .close, .report: break
             }
         }
     }
 
-    static let role = Reply.bytes(Array("# Replication\r\nrole:master\r\nconnected_slaves:0\r\n".utf8))
+    static let role = Reply.bulkString(Array("# Replication\r\nrole:master\r\nconnected_slaves:0\r\n".utf8))
 
     /// Reply to a heartbeat: members, those whose lease has expired, and calls of and messages to this node.
     static func lease(_ members: Int, expired: Int = 0, calls: Int = 0, messages: Int = 0) -> Reply {
         .array([.integer(members), .integer(expired), .integer(calls), .integer(messages)])
     }
 
-    static let memory = Reply.bytes(Array("maxmemory:0\r\nmaxmemory_policy:noeviction\r\n".utf8))
+    static let memory = Reply.bulkString(Array("maxmemory:0\r\nmaxmemory_policy:noeviction\r\n".utf8))
 
     /// Brings a session that has opened both links to `joined`.
     mutating func greet() -> [EngineAction] {
-        _ = open(.calls)
-        _ = open(.notices)
+        _ = open(.scripts)
+        _ = open(.notifications)
         if session.options.login != nil {
             _ = receive(.status("OK"))
-            _ = receive(.status("OK"), .notices)
+            _ = receive(.status("OK"), .notifications)
         }
         _ = receive(Self.role)
         _ = receive(Self.memory)
-        for _ in EngineScript.allCases { _ = receive(.bytes(Array("digest".utf8))) }
-        return receive(.array([.bytes(Array("subscribe".utf8)), .bytes([]), .integer(1)]), .notices)
+        for _ in EngineScript.allCases { _ = receive(.bulkString(Array("digest".utf8))) }
+        return receive(.array([.bulkString(Array("subscribe".utf8)), .bulkString([]), .integer(1)]), .notifications)
     }
 
     mutating func join() -> [EngineAction] {

@@ -16,8 +16,8 @@ struct CacheTests {
     private let stale = "cache-control: max-age=0\netag: \"1\""
 
     init() {
-        rig.core.features.isCaching = true
-        rig.core.calendarSeconds = 1_000_000
+        rig.core.shellFeatures.isCaching = true
+        rig.core.unixTimeSeconds = 1_000_000
         client = rig.client(1)
         worker = rig.worker()
     }
@@ -32,7 +32,7 @@ struct CacheTests {
         let client = client
         rig.pass { rig in
             rig.fetch("h", request, url, by: client) { fetch in
-                fetch.options.cache = mode
+                fetch.options.cacheMode = mode
                 fetch.options.retries = 0
                 fetch.httpFields = Array(fields.utf8)
                 change(&fetch)
@@ -61,14 +61,14 @@ struct CacheTests {
 
     private var sources: [String] {
         rig.actions.compactMap { action in
-            guard case .client(.deliver(_, let terminal, _)) = action else { return nil }
-            if case .failed(let failure) = terminal.outcome, failure.response == nil { return failure.code }
+            guard case .client(.deliverTerminal(_, let terminal, _)) = action else { return nil }
+            if case .failed(let failure) = terminal.outcome, failure.errorPageResponse == nil { return failure.code }
             return terminal.response?.source.rawValue
         }
     }
 
     private var terminals: [Terminal] {
-        rig.actions.compactMap { if case .client(.deliver(_, let terminal, _)) = $0 { terminal } else { nil } }
+        rig.actions.compactMap { if case .client(.deliverTerminal(_, let terminal, _)) = $0 { terminal } else { nil } }
     }
 
     private var fieldsOfJob: [String] {
@@ -94,7 +94,7 @@ struct CacheTests {
             return
         }
         let fields = String(decoding: response.httpFields, as: UTF8.self).split(separator: "\n")
-        #expect(response.length == 2 && response.sha256 == "1-3")
+        #expect(response.bodyByteCount == 2 && response.sha256 == "1-3")
         #expect(fields.contains("content-range: bytes 1-2/3") && fields.contains("content-length: 2"))
     }
 
@@ -107,7 +107,7 @@ struct CacheTests {
             return
         }
         #expect(failure.code == "http-status" && failure.status == 416)
-        let fields = String(decoding: failure.response?.httpFields ?? [], as: UTF8.self)
+        let fields = String(decoding: failure.errorPageResponse?.httpFields ?? [], as: UTF8.self)
         #expect(fields.contains("content-range: bytes */3"))
     }
 
@@ -171,8 +171,8 @@ struct CacheTests {
         let worker = worker
         var completion = Completion(attempt: job.attempt, status: 404)
         completion.httpFields = Array(fresh.utf8)
-        completion.isCut = true
-        rig.pass { $0.core.received(.done(completion), body: nil, from: worker, now: $0.now) }
+        completion.isBodyOmitted = true
+        rig.pass { $0.core.workerMessageReceived(.completed(completion), body: nil, from: worker, now: $0.now) }
         runUntilIdle()
         #expect(sources == ["network"])
         #expect(cache.count == 0)
@@ -180,8 +180,8 @@ struct CacheTests {
 
     @Test(arguments: RedirectMode.allCases)
     mutating func `a job says whether a redirect is its result`(mode: RedirectMode) throws {
-        submit(url) { $0.options.redirect = mode }
-        #expect(try #require(rig.jobs.first).redirect == mode)
+        submit(url) { $0.options.redirectMode = mode }
+        #expect(try #require(rig.jobs.first).redirectMode == mode)
     }
 
     @Test mutating func `a 304 that makes the kept header fields too many is a failure`() throws {
@@ -203,9 +203,9 @@ struct CacheTests {
 
     @Test mutating func `explicit and default requests share a fetch, whichever came first`() throws {
         for modes in [[CacheMode.default, .explicit, .default], [.explicit, .default, .explicit]] {
-            let assigned = rig.core.ledger.flights.assigned
+            let assigned = rig.core.ledger.flights.assignedAttempts
             for mode in modes { submit("\(url)/\(modes[0])", as: mode) }
-            #expect(rig.core.ledger.flights.assigned == assigned + 1)
+            #expect(rig.core.ledger.flights.assignedAttempts == assigned + 1)
         }
     }
 
@@ -248,11 +248,11 @@ struct CacheTests {
     mutating func `no-store and reload are not looked up`(mode: CacheMode) throws {
         try keep(fresh)
         submit(url, as: mode, answered: false)
-        #expect(!rig.actions.contains { if case .cache(.lookUp) = $0 { true } else { false } })
+        #expect(!rig.actions.contains { if case .cache(.lookUpVariants) = $0 { true } else { false } })
         #expect(fieldsOfJob.contains("cache-control: no-cache"))
-        let before = cache.kept.values.joined().map(\.variant.entry)
+        let before = cache.kept.values.joined().map(\.variant.entryID)
         answer(try #require(rig.jobs.first), fresh)
-        #expect((before == cache.kept.values.joined().map(\.variant.entry)) == (mode == .noStore))
+        #expect((before == cache.kept.values.joined().map(\.variant.entryID)) == (mode == .noStore))
     }
 
     @Test(arguments: [(4, "store"), (3, "invalidate"), (0, nil)] as [(Int, String?)])
@@ -261,13 +261,13 @@ struct CacheTests {
     ) throws {
         try keep(fresh)
         let setting = try #require(SettingWords(["cache-size", "\(size)"]))
-        rig.send(.set(setting), by: client)
+        rig.send(.changeSetting(setting), by: client)
         submit(url, as: .reload)
         answer(try #require(rig.jobs.first), fresh)
         let changes = rig.actions.compactMap { action -> String? in
             switch action {
-            case .cache(.store): "store"
-            case .cache(.invalidate): "invalidate"
+            case .cache(.storeResponse): "store"
+            case .cache(.invalidateURLs): "invalidate"
             default: nil
             }
         }
@@ -278,7 +278,7 @@ struct CacheTests {
     mutating func `a request that chooses its answer goes past it`(field: String) throws {
         try keep(fresh)
         submit(url, fields: field, answered: false)
-        #expect(!rig.actions.contains { if case .cache(.lookUp) = $0 { true } else { false } })
+        #expect(!rig.actions.contains { if case .cache(.lookUpVariants) = $0 { true } else { false } })
         #expect(fieldsOfJob == [field])
     }
 
@@ -309,22 +309,22 @@ struct CacheTests {
     mutating func `an error page that is kept is a result only for a request that asks for one`(isKeptAsResult: Bool)
         throws
     {
-        submit(url) { $0.options.route.deliversErrors = isKeptAsResult }
+        submit(url) { $0.options.route.deliversErrorResponses = isKeptAsResult }
         answer(try #require(rig.jobs.first), status: 404, fresh)
         #expect(rig.terminals(for: client) == [isKeptAsResult ? "h q1 404" : "h q1 http-status"])
         #expect(cache.count == 1)
         submit(url) { $0.options.retries = 5 }
         #expect(rig.terminals(for: client) == ["h q2 http-status"])
-        submit(url) { $0.options.route.deliversErrors = true }
+        submit(url) { $0.options.route.deliversErrorResponses = true }
         #expect(rig.terminals(for: client) == ["h q3 404"] && sources == ["cache"])
     }
 
     @Test mutating func `a stale response takes the place of an error that would be a result`() throws {
         try keep(stale + "\ncache-control: stale-if-error=100")
-        submit(url) { $0.options.route.deliversErrors = true }
+        submit(url) { $0.options.route.deliversErrorResponses = true }
         answer(try #require(rig.jobs.first), status: 503, "")
         #expect(rig.terminals(for: client) == ["h q2 200"] && sources == ["cache"])
-        submit(url) { $0.options.route.deliversErrors = true }
+        submit(url) { $0.options.route.deliversErrorResponses = true }
         answer(try #require(rig.jobs.first), status: 404, "")
         #expect(rig.terminals(for: client) == ["h q3 404"] && sources == ["network"])
     }
@@ -484,13 +484,13 @@ struct CacheTests {
     }
 
     @Test mutating func `a broker without a cache asks none`() throws {
-        rig.core.features.isCaching = false
+        rig.core.shellFeatures.isCaching = false
         submit(url, answered: false)
-        #expect(rig.actions.allSatisfy { if case .cache(.lookUp) = $0 { false } else { true } })
+        #expect(rig.actions.allSatisfy { if case .cache(.lookUpVariants) = $0 { false } else { true } })
         let worker = worker
         let job = try #require(rig.jobs.first)
         rig.pass { [fresh] in $0.done(job, by: worker, fields: fresh) }
-        #expect(rig.actions.allSatisfy { if case .cache(.store) = $0 { false } else { true } })
+        #expect(rig.actions.allSatisfy { if case .cache(.storeResponse) = $0 { false } else { true } })
         submit(url, as: .onlyIfCached, answered: false)
         #expect(sources == ["not-cached"])
     }

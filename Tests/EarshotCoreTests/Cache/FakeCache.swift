@@ -21,27 +21,27 @@ struct FakeCache {
     /// Carries an action out, if it is one for the cache.
     ///
     /// - Returns: the report to the core.
-    mutating func carryOut(_ action: Action) -> ((inout BrokerCore, Tick) -> Void)? {
+    mutating func carryOut(_ action: Action) -> ((inout BrokerCore, MonotonicTime) -> Void)? {
         guard case .cache(let requested) = action else { return nil }
         switch requested {
-        case .lookUp(let flight, let key, _):
+        case .lookUpVariants(let flight, let key, _):
             let variants = kept[key, default: []].map(\.variant)
-            return { core, now in core.cacheAnswered(flight, variants, now: now) }
-        case .read(let flight, let entry, let range):
+            return { core, now in core.cacheLookupCompleted(flight, variants, now: now) }
+        case .readBody(let flight, let entry, let range):
             let body = read(entry, range)
             let sha256 = range.map { "\($0.lowerBound)-\($0.upperBound)" }
-            return { core, now in core.cacheRead(flight, body, sha256: sha256, now: now) }
-        case .store(let key, let variant, let body, _, let owner):
+            return { core, now in core.cachedBodyRead(flight, body, sha256: sha256, now: now) }
+        case .storeResponse(let key, let variant, let body, _, let owner):
             kept[key, default: []].removeAll { $0.variant.response.varyKey == variant.response.varyKey }
             let content = body.flatMap { contents[$0] } ?? ""
             kept[key, default: []].append(Kept(variant: variant, content: content, owner: owner))
-        case .refresh(let key, let entry, let response):
-            guard let index = kept[key, default: []].firstIndex(where: { $0.variant.entry == entry }) else {
+        case .updateStoredFields(let key, let entry, let response):
+            guard let index = kept[key, default: []].firstIndex(where: { $0.variant.entryID == entry }) else {
                 return nil
             }
             kept[key]?[index].variant.response = response
-        case .discard(let key, let entry): kept[key]?.removeAll { $0.variant.entry == entry }
-        case .invalidate(let urls):
+        case .discardEntry(let key, let entry): kept[key]?.removeAll { $0.variant.entryID == entry }
+        case .invalidateURLs(let urls):
             for key in kept.keys where urls.contains(key.url) {
                 kept[key] = kept[key]?.map {
                     var kept = $0
@@ -49,7 +49,7 @@ struct FakeCache {
                     return kept
                 }
             }
-        case .limit: break
+        case .setMaximumSize: break
         }
         return nil
     }
@@ -57,7 +57,7 @@ struct FakeCache {
     mutating func removeAll() { kept = [:] }
 
     private mutating func read(_ entry: CacheEntryID, _ range: Range<Int>?) -> CachedBody {
-        guard let found = kept.values.joined().first(where: { $0.variant.entry == entry }) else { return .missing }
+        guard let found = kept.values.joined().first(where: { $0.variant.entryID == entry }) else { return .missing }
         lastBody += 1
         let range = range ?? 0..<found.content.utf8.count
         contents[BodyID(rawValue: lastBody)] = String(found.content.dropFirst(range.lowerBound).prefix(range.count))

@@ -8,13 +8,13 @@ import Testing
 @Suite struct HeadTests {
     var rig = CoreRig()
     /// Bytes counted for `submit` with 1,000 bytes of fields, which are stored twice.
-    static let counted = "http://x/1".utf8.count + 2 * 1_000 - RequestHeads.freeBytes
+    static let counted = "http://x/1".utf8.count + 2 * 1_000 - RequestHeads.uncountedBytesPerHead
 
     private static let fields = Array(("x: " + String(repeating: "y", count: 997)).utf8)
 
     init() {
-        rig.core.limits.requestHeadBytesPerClient = 3 * Self.counted
-        rig.core.limits.requestHeadBytesOfAll = 5 * Self.counted
+        rig.core.limits.maximumRequestHeadBytesPerClient = 3 * Self.counted
+        rig.core.limits.maximumTotalRequestHeadBytes = 5 * Self.counted
     }
 
     private mutating func submit(
@@ -35,7 +35,7 @@ import Testing
         #expect(rig.terminals(for: a) == [])
         pass { rig in for n in 6...8 { rig.submit("i", "\(n)", by: b) } }
         #expect(rig.terminals(for: b) == ["i 8 queue-full"])
-        #expect(rig.core.records.requests.heads.byteCount == 5 * Self.counted)
+        #expect(rig.core.records.requests.requestHeads.totalCountedBytes == 5 * Self.counted)
     }
 
     @Test mutating func `a head is counted as long as its flight lives`() {
@@ -44,18 +44,19 @@ import Testing
             rig.submit("h", "1", by: a)
             rig.submit("i", "1", by: b)
         }
-        #expect(rig.core.records.requests.heads.bytes(of: a) == Self.counted, "who began it is charged")
-        #expect(rig.core.records.requests.heads.bytes(of: b) == 0)
+        #expect(
+            rig.core.records.requests.requestHeads.countedBytes(ofClient: a) == Self.counted, "who began it is charged")
+        #expect(rig.core.records.requests.requestHeads.countedBytes(ofClient: b) == 0)
         pass { $0.rig.core.clientLost(a, now: $0.rig.now) }
-        #expect(rig.core.records.requests.heads.byteCount == Self.counted)
+        #expect(rig.core.records.requests.requestHeads.totalCountedBytes == Self.counted)
         pass { $0.rig.remove("i", by: b) }
-        #expect(rig.core.records.requests.heads == RequestHeads())
+        #expect(rig.core.records.requests.requestHeads == RequestHeads())
     }
 
     @Test mutating func `requests without an owner count against who sent them`() {
         let a = rig.client(1)
         pass { rig in for n in 1...4 { rig.submit("h", "\(n)", by: a) { $0.options.subscribes = false } } }
-        #expect(rig.core.records.requests.heads.bytes(of: a) == 3 * Self.counted)
+        #expect(rig.core.records.requests.requestHeads.countedBytes(ofClient: a) == 3 * Self.counted)
     }
 
     @Test mutating func `a redirect goes on at the bound, and is counted`() {
@@ -65,27 +66,27 @@ import Testing
         let job = rig.jobs[0]
         pass { $0.rig.done(job, by: worker, status: 302, fields: "location: http://y/1") }
         #expect(rig.terminals(for: a) == [])
-        #expect(rig.core.records.requests.heads.bytes(of: a) == 4 * Self.counted)
+        #expect(rig.core.records.requests.requestHeads.countedBytes(ofClient: a) == 4 * Self.counted)
         pass { $0.rig.remove("h", by: a) }
-        #expect(rig.core.records.requests.heads == RequestHeads())
+        #expect(rig.core.records.requests.requestHeads == RequestHeads())
     }
 
     @Test mutating func `of a durable request it is counted from before it is on the disk`() {
-        rig.core.features.isKeeping = true
+        rig.core.shellFeatures.isStoringDurableRequests = true
         let a = rig.client(1)
         pass { rig in for n in 1...4 { rig.submit("h", "\(n)", by: a) { $0.options.isDurable = true } } }
         #expect(rig.refusals(to: a) == ["h 4 queue-full"])
-        #expect(rig.core.records.requests.heads.bytes(of: a) == 3 * Self.counted)
-        pass { $0.rig.core.durableStored(DurableID(rawValue: 1), now: $0.rig.now) }
-        #expect(rig.core.records.requests.heads.bytes(of: a) == 3 * Self.counted)
-        pass { $0.rig.core.durableRefused(DurableID(rawValue: 2), isFull: false, now: $0.rig.now) }
-        #expect(rig.core.records.requests.heads.bytes(of: a) == 2 * Self.counted)
+        #expect(rig.core.records.requests.requestHeads.countedBytes(ofClient: a) == 3 * Self.counted)
+        pass { $0.rig.core.durableRequestStored(DurableID(rawValue: 1), now: $0.rig.now) }
+        #expect(rig.core.records.requests.requestHeads.countedBytes(ofClient: a) == 3 * Self.counted)
+        pass { $0.rig.core.durableRequestStoreFailed(DurableID(rawValue: 2), isFull: false, now: $0.rig.now) }
+        #expect(rig.core.records.requests.requestHeads.countedBytes(ofClient: a) == 2 * Self.counted)
         pass { $0.rig.remove("h", by: a) }
-        #expect(rig.core.records.requests.heads == RequestHeads())
+        #expect(rig.core.records.requests.requestHeads == RequestHeads())
     }
 
     @Test mutating func `usual requests cost no budget`() {
-        rig.core.limits.requestHeadBytesPerClient = 0
+        rig.core.limits.maximumRequestHeadBytesPerClient = 0
         let a = rig.client(1)
         pass { rig in
             for n in 1...100 {
@@ -95,7 +96,7 @@ import Testing
             }
         }
         #expect(rig.terminals(for: a) == [])
-        #expect(rig.core.records.requests.heads == RequestHeads())
+        #expect(rig.core.records.requests.requestHeads == RequestHeads())
     }
 
     /// Runs a pass and audits all tables.

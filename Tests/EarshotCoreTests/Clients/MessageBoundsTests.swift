@@ -21,9 +21,9 @@ struct MessageBoundsTests {
         response.redirects = Array(
             repeating: Terminal.Redirect(status: 302, url: "http://h/" + String(repeating: "u", count: 190)), count: 10)
         response.source = .revalidated
-        response.length = .max
+        response.bodyByteCount = .max
         response.sha256 = digest
-        response.file = path
+        response.bodyFilePath = path
         response.generation = Generation(attempt)
         response.queuedMilliseconds = .max
         response.elapsedMilliseconds = .max
@@ -39,24 +39,25 @@ struct MessageBoundsTests {
     @Test func `each message to a client is within the bound of a head when all its parts are at theirs`() throws {
         var failure = Terminal.Failure(code: "http-status", detail: detail)
         failure.status = 999
-        failure.response = response
+        failure.errorPageResponse = response
         failure.attempts = .max
-        var welcome = Welcome(broker: BrokerInstance(rawValue: .max), window: WireLimits.window)
+        var welcome = Welcome(broker: BrokerInstance(rawValue: .max), window: WireLimits.maximumWindow)
         welcome.leaseMilliseconds = 3_599_999
-        welcome.token = SessionToken(high: .max, low: .max)
-        welcome.lastReceived = UInt64(Int.max)
-        welcome.spool = path
-        var progress = Progress(handler: handler, request: request, received: .max, total: .max)
-        progress.file = path
+        welcome.token = SessionToken(highBits: .max, lowBits: .max)
+        welcome.lastReceivedNumber = UInt64(Int.max)
+        welcome.spoolPath = path
+        var progress = Progress(handler: handler, request: request, receivedBytes: .max, totalBytes: .max)
+        progress.filePath = path
         progress.generation = Generation(attempt)
         let error = ErrorReply(code: identifier, detail: String(repeating: "d", count: 1_000))
         let pattern = String(repeating: "p", count: 300)
         let rule = try #require(SettingWords(["origin", pattern, "limit=10000", "spacing=86399.999"]))
         let messages: [BrokerMessage] = [
             .terminal(terminal(.result(status: 999, response))), .terminal(terminal(.failed(failure))),
-            .welcome(welcome), .progress(progress), .error(error), .changed(rule), .accepted(handler, request),
-            .removed(.handler(handler), count: .max), .requestRemoved(handler, request, wasOpen: false),
-            .answer(.why(handler, request)), .goodbye(reason: identifier),
+            .welcome(welcome), .progress(progress), .error(error), .settingChanged(rule),
+            .fetchAccepted(handler, request),
+            .handlersRemoved(.handler(handler), count: .max), .requestRemoved(handler, request, wasOpen: false),
+            .queryAnswer(.explainRequest(handler, request)), .goodbye(reason: identifier),
         ]
         for message in messages {
             let head = message.encoded()
@@ -75,7 +76,7 @@ struct MessageBoundsTests {
         var job = Job(attempt: attempt, url: url)
         job.method = identifier
         job.maxBytes = .max
-        job.progressMilliseconds = 86_399_999
+        job.progressIntervalMilliseconds = 86_399_999
         job.priority = .background
         job.streams = true
         job.route.proxy = url
@@ -87,7 +88,7 @@ struct MessageBoundsTests {
         job.httpFields += [0x0a] + Self.fields(of: 16 << 10, name: "cookie")
         job.httpFields += [0x0a] + Self.fields(of: 32 << 10, name: "if-none-match")
         let validator = String(decoding: Self.fields(of: WireLimits.responseFieldBytes), as: UTF8.self)
-        job.resume = Job.Resume(bytes: .max, total: .max, validator: validator)
+        job.resume = Job.Resume(availableBytes: .max, totalBytes: .max, validator: validator)
         let head = PoolMessage.job(job).encoded()
         #expect(head.count > WireLimits.headBytes)
         #expect(try PoolMessage(head: head) == .job(job))
@@ -106,12 +107,12 @@ struct MessageBoundsTests {
             #expect(rig.releasedBodies == excess)
             #expect(rig.actions.compactMap(Self.deliveredBytes).allSatisfy { $0 <= WireLimits.headBytes })
         }
-        #expect(rig.core.runningAttempts == 0)
+        #expect(rig.core.runningAttemptCount == 0)
         #expect(rig.core.audit() == [])
     }
 
     private static func deliveredBytes(_ action: Action) -> Int? {
-        guard case .client(.deliver(_, let terminal, _)) = action else { return nil }
+        guard case .client(.deliverTerminal(_, let terminal, _)) = action else { return nil }
         return BrokerMessage.terminal(terminal).encoded().count
     }
 }

@@ -47,7 +47,7 @@ struct NumberTests {
         var hello = Hello(window: window)
         hello.leaseMilliseconds = 1_000
         hello.token = session.map { CoreRig.token(of: $0) }
-        hello.unanswered = unanswered
+        hello.firstUnansweredNumber = unanswered
         bed.pass { rig in
             rig.connect(id)
             rig.send(.hello(hello), by: id)
@@ -62,7 +62,7 @@ struct NumberTests {
 
     /// Number of the last message according to the WELCOME of the last pass; nil for a new session.
     private func resumed(_ client: ClientID) -> UInt64? {
-        for case .welcome(let welcome) in bed.rig.replies(to: client) { return welcome.lastReceived }
+        for case .welcome(let welcome) in bed.rig.replies(to: client) { return welcome.lastReceivedNumber }
         return nil
     }
 
@@ -81,7 +81,7 @@ struct NumberTests {
 
     @Test mutating func `OK follows the removal that a submission begins with`() {
         var limits = CoreLimits()
-        (limits.removalsPerPass, limits.withdrawalsPerPass) = (1, 1)
+        (limits.maximumRequestRemovalsPerPass, limits.maximumWithdrawalChecksPerPass) = (1, 1)
         bed = DurableBed(limits: limits)
         let client = connect(1)
         bed.pass { rig in
@@ -89,7 +89,7 @@ struct NumberTests {
         }
         #expect(send("FETCH h new http://h/\nreplace: yes\nsubscribe: no", 71, by: client) == [])
         var answers: [String] = []
-        while bed.rig.core.isRemoving(client) {
+        while bed.rig.core.hasPendingRemoval(by: client) {
             bed.pass()
             answers += bed.rig.answers(to: client)
         }
@@ -108,7 +108,7 @@ struct NumberTests {
         // Its number has no answer yet. No refusal may name it.
         #expect(send("FETCH open 1 http://open/", 1, by: client) == [])
         for turn in Self.dialogue {
-            bed.pass { $0.core.received(Self.message(turn.head), from: client, now: $0.now) }
+            bed.pass { $0.core.clientMessageReceived(Self.message(turn.head), from: client, now: $0.now) }
             let codes = bed.rig.replies(to: client).map { if case .error(let reply) = $0 { reply.code } else { "" } }
             #expect(codes == ["bad-message"], "\(turn.head)")
             #expect(bed.rig.answers(to: client).isEmpty, "\(turn.head): the refusal names no message")
@@ -142,7 +142,7 @@ struct NumberTests {
                 do throws(WireError) {
                     _ = try NumberedMessage(head: head)
                 } catch {
-                    rig.core.receivedMalformed(error, from: client, now: rig.now)
+                    rig.core.malformedClientMessageReceived(error, from: client, now: rig.now)
                 }
             }
             #expect(bed.rig.answers(to: client) == answer)
@@ -153,7 +153,7 @@ struct NumberTests {
 
     @Test mutating func `too many unanswered numbers are refused, but for those that do not count`() {
         var limits = CoreLimits()
-        limits.keptReplies = 3
+        limits.maximumRepliesPerLeasedSession = 3
         bed = DurableBed(limits: limits)
         let client = connect(1)
         bed.rig.pass { rig in
@@ -257,7 +257,7 @@ struct NumberTests {
 
     @Test mutating func `a client that lacks answers that are gone, or names unknown numbers, gets a new session`() {
         var limits = CoreLimits()
-        limits.keptReplies = 3
+        limits.maximumRepliesPerLeasedSession = 3
         bed = DurableBed(limits: limits)
         let client = connect(1)
         for number in 1...5 { _ = send("SUBSCRIBE s\(number)", UInt64(number), by: client) }
@@ -278,7 +278,7 @@ struct NumberTests {
 
     @Test mutating func `queries do not displace answers that are kept`() {
         var limits = CoreLimits()
-        limits.keptReplies = 2
+        limits.maximumRepliesPerLeasedSession = 2
         bed = DurableBed(limits: limits)
         let client = connect(1)
         _ = send("REMOVE x", 1, by: client)

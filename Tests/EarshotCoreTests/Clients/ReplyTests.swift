@@ -17,7 +17,7 @@ struct ReplyTests {
         var hello = Hello(window: window)
         hello.leaseMilliseconds = lease
         hello.token = session.map { CoreRig.token(of: $0) }
-        hello.unanswered = unanswered
+        hello.firstUnansweredNumber = unanswered
         rig.pass { rig in
             rig.connect(id)
             rig.send(.hello(hello), by: id)
@@ -33,8 +33,8 @@ struct ReplyTests {
     private func sent(to client: ClientID) -> [String] {
         rig.actions.compactMap { action in
             switch action {
-            case .client(.deliver(client, let terminal, _)): "\(terminal.sequence)"
-            case .client(.send(client, let message)), .client(.reply(client, let message, _, _)):
+            case .client(.deliverTerminal(client, let terminal, _)): "\(terminal.sequence)"
+            case .client(.send(client, let message)), .client(.replyToNumberedMessage(client, let message, _, _)):
                 String(decoding: message.encoded().prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
             default: nil
             }
@@ -55,11 +55,11 @@ struct ReplyTests {
     mutating func `replies wait behind terminals for which a smaller window has no room, and later ones behind them`() {
         let a = connect(1, window: 4)
         answer(3, by: a)
-        rig.pass { $0.send(.take(9), by: a) }
+        rig.pass { $0.send(.takeFile(9), by: a) }
         lose(a)
         let b = connect(2, window: 1, resuming: a, unanswered: 4)
         #expect(sent(to: b) == ["WELCOME EAR/1", "1"])
-        rig.pass { $0.send(.remove(.handler(Self.handler)), by: b) }
+        rig.pass { $0.send(.removeHandlers(.handler(Self.handler)), by: b) }
         #expect(sent(to: b) == [])
         // No terminal of the handler follows REMOVED: those that were not repeated are withdrawn.
         rig.pass { $0.send(.acknowledge(1), by: b) }
@@ -70,11 +70,11 @@ struct ReplyTests {
 
     @Test mutating func `a client that lets too many replies wait behind terminals is closed`() {
         var limits = CoreLimits()
-        limits.keptReplies = 2
+        limits.maximumRepliesPerLeasedSession = 2
         rig = CoreRig(limits: limits)
         let a = connect(1, window: 4)
         answer(2, by: a)
-        rig.pass { $0.send(.take(9), by: a) }
+        rig.pass { $0.send(.takeFile(9), by: a) }
         lose(a)
         let b = connect(2, window: 1, resuming: a, unanswered: 3)
         rig.pass { $0.send(.query(.ping), by: b) }
@@ -87,11 +87,11 @@ struct ReplyTests {
     @Test mutating func `300 removals behind terminals for which a smaller window has no room are too slow`() {
         let a = connect(1, window: 4)
         answer(2, by: a)
-        rig.pass { $0.send(.take(9), by: a) }
+        rig.pass { $0.send(.takeFile(9), by: a) }
         lose(a)
         let b = connect(2, window: 1, resuming: a, unanswered: 3)
         for number in 1...300 {
-            rig.pass { $0.send(.remove(.handler(HandlerID("x\(number)")!)), by: b) }
+            rig.pass { $0.send(.removeHandlers(.handler(HandlerID("x\(number)")!)), by: b) }
             guard rig.actions.isEmpty else {
                 #expect(number == 256 && rig.actions == [.client(.close(b, reason: "too-slow"))])
                 return
@@ -103,7 +103,8 @@ struct ReplyTests {
     @Test mutating func `nothing is kept for a client without a lease`() {
         let a = connect(1, lease: 0)
         for _ in 0..<5 { rig.pass { $0.send(.query(.ping), by: a) } }
-        #expect(rig.core.records.clients.indices.allSatisfy { rig.core.records.clients[$0].replies.keptCount == 0 })
+        #expect(
+            rig.core.records.clients.handles.allSatisfy { rig.core.records.clients[$0].replies.keptReplyCount == 0 })
     }
 
     @Test mutating func `BYE ends the numbers`() {

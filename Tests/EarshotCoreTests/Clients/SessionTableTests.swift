@@ -6,7 +6,7 @@ import Testing
 /// The table of sessions in isolation: each event in each phase of a session, connections, tokens and leases.
 struct SessionTableTests {
     private static let id = ClientID(rawValue: 1)
-    private static let token = SessionToken(high: 7, low: 1)
+    private static let token = SessionToken(highBits: 7, lowBits: 1)
     private var table = SessionTable()
 
     /// Phase of the session before an event. One that has ended waits for its purge.
@@ -14,9 +14,9 @@ struct SessionTableTests {
         case joining, open, leased, away, ended
 
         static func of(_ table: SessionTable) -> Phase? {
-            guard let number = table.indices.first else { return nil }
+            guard let number = table.handles.first else { return nil }
             let session = table[number]
-            guard !session.isGone else { return .ended }
+            guard !session.hasEnded else { return .ended }
             return switch session.phase {
             case .joining: .joining
             case .open: session.leaseMilliseconds > 0 ? .leased : .open
@@ -36,8 +36,8 @@ struct SessionTableTests {
     }
 
     private static func connect(_ table: inout SessionTable, _ number: UInt64) {
-        table.connected(
-            ClientID(rawValue: number), token: SessionToken(high: 7, low: number), generation: number)
+        table.addConnectedSession(
+            ClientID(rawValue: number), token: SessionToken(highBits: 7, lowBits: number), generation: number)
     }
 
     private static func open(_ table: inout SessionTable, _ session: Handle<ClientSession>, lease: Int) {
@@ -46,7 +46,7 @@ struct SessionTableTests {
     }
 
     private static func suspend(_ table: inout SessionTable, _ session: Handle<ClientSession>, absence: UInt64 = 5) {
-        _ = table.disconnected(table[session].id)
+        _ = table.removeConnection(table[session].id)
         table.suspend(session, absence: absence)
         table[session].deliveries.detach()
     }
@@ -58,10 +58,10 @@ struct SessionTableTests {
         open(&table, 0, lease: phase == .open ? 0 : 100)
         if phase == .away { suspend(&table, 0) }
         if phase == .ended {
-            _ = table.disconnected(id)
+            _ = table.removeConnection(id)
             table.endLease(of: 0)
             table[0].deliveries.end()
-            table.depart(0)
+            table.enqueueForRemoval(0)
         }
         return table
     }
@@ -100,14 +100,14 @@ struct SessionTableTests {
             #expect(table.count == 1 && table.handle(of: ClientID(rawValue: 2)) == 0)
             #expect(table[0].id == ClientID(rawValue: 2) && table[0].token == Self.token)
         case .end:
-            _ = table.disconnected(Self.id)
+            _ = table.removeConnection(Self.id)
             table.endLease(of: 0)
             table[0].deliveries.end()
-            table.depart(0)
-        case .remove: table.removeDeparted()
+            table.enqueueForRemoval(0)
+        case .remove: table.removeFirstEndedSession()
         }
         #expect(Phase.of(table) == expected.phase)
-        #expect(Array(table.ended) == (expected.phase == .ended ? [0] : []))
+        #expect(Array(table.endedSessions) == (expected.phase == .ended ? [0] : []))
         #expect(Array(table.awaySessions) == (expected.phase == .away ? [0] : []))
         #expect(table.checkInvariants() == [])
     }
@@ -115,33 +115,33 @@ struct SessionTableTests {
     @Test mutating func `sessions that are away keep the order of their absence`() {
         for number in 1...3 as ClosedRange<UInt64> {
             Self.connect(&table, number)
-            Self.open(&table, Handle(index: Int(number) - 1), lease: 100)
+            Self.open(&table, Handle(slabIndex: Int(number) - 1), lease: 100)
         }
         for session in [1, 0, 2] as [Handle<ClientSession>] {
-            Self.suspend(&table, session, absence: UInt64(10 + session.index))
+            Self.suspend(&table, session, absence: UInt64(10 + session.slabIndex))
         }
-        #expect(Array(table.awaySessions) == [1, 0, 2] && table[0].absenceEpoch == 10)
+        #expect(Array(table.awaySessions) == [1, 0, 2] && table[0].disconnectEpoch == 10)
         table.endLease(of: 1)
         table[1].deliveries.end()
         table.remove(1)
         #expect(Array(table.awaySessions) == [0, 2])
-        #expect(table.handle(of: SessionToken(high: 7, low: 2)) == nil)
+        #expect(table.handle(of: SessionToken(highBits: 7, lowBits: 2)) == nil)
         #expect(table.checkInvariants() == [])
     }
 
     @Test mutating func `an ended session keeps its number, and its connection may begin another one`() {
         Self.connect(&table, 1)
         Self.open(&table, 0, lease: 0)
-        #expect(table.disconnected(Self.id) == 0)
-        #expect(table.disconnected(Self.id) == nil)
+        #expect(table.removeConnection(Self.id) == 0)
+        #expect(table.removeConnection(Self.id) == nil)
         table.endLease(of: 0)
         table[0].deliveries.end()
-        table.depart(0)
+        table.enqueueForRemoval(0)
         Self.connect(&table, 1)
         #expect(table.handle(of: Self.id) == 1 && table.count == 2)
         #expect(table.checkInvariants() == [])
-        table.removeDeparted()
-        #expect(table.indices == [1] && table.checkInvariants() == [])
+        table.removeFirstEndedSession()
+        #expect(table.handles == [1] && table.checkInvariants() == [])
     }
 
     @Test mutating func `a session that gives up its lease cannot be resumed`() {
@@ -151,18 +151,18 @@ struct SessionTableTests {
         Self.connect(&table, 2)
         table.resume(0, over: 1)
         Self.open(&table, 0, lease: 0)
-        #expect(table.handle(of: Self.token) == nil && table[0].absenceEpoch == nil)
+        #expect(table.handle(of: Self.token) == nil && table[0].disconnectEpoch == nil)
         #expect(table.checkInvariants() == [])
     }
 
     @Test mutating func `released memory changes nothing`() {
         for number in 1...100 as ClosedRange<UInt64> {
             Self.connect(&table, number)
-            Self.open(&table, Handle(index: Int(number) - 1), lease: 100)
+            Self.open(&table, Handle(slabIndex: Int(number) - 1), lease: 100)
         }
         for number in 3...100 as ClosedRange<UInt64> {
-            let session = Handle<ClientSession>(index: Int(number) - 1)
-            _ = table.disconnected(ClientID(rawValue: number))
+            let session = Handle<ClientSession>(slabIndex: Int(number) - 1)
+            _ = table.removeConnection(ClientID(rawValue: number))
             table.endLease(of: session)
             table[session].deliveries.end()
             table.remove(session)

@@ -26,7 +26,7 @@ struct SessionTests {
     /// The sequence numbers of terminals sent to a client in the last pass.
     private func sequences(for client: ClientID) -> [UInt64] {
         rig.actions.compactMap {
-            if case .client(.deliver(client, let terminal, _)) = $0 { terminal.sequence } else { nil }
+            if case .client(.deliverTerminal(client, let terminal, _)) = $0 { terminal.sequence } else { nil }
         }
     }
 
@@ -60,7 +60,7 @@ struct SessionTests {
         let welcomes = clients.map { welcome(of: $0) }
         #expect(welcomes.map { $0?.leaseMilliseconds } == [0, 7_000, 3_600_000])
         #expect(welcomes.map { $0?.token } == [nil, CoreRig.token(of: clients[1]), CoreRig.token(of: clients[2])])
-        #expect(welcomes.map { $0?.lastReceived } == [nil, nil, nil])
+        #expect(welcomes.map { $0?.lastReceivedNumber } == [nil, nil, nil])
     }
 
     @Test mutating func `who is away is removed when its lease is over, and not before`() {
@@ -101,7 +101,7 @@ struct SessionTests {
         _ = rig.core.takeActions()
         let b = connect(2, window: 3, token: CoreRig.token(of: a))
         rig.actions = rig.core.takeActions()
-        #expect(welcome(of: b)?.lastReceived == 4, "the number of the last message")
+        #expect(welcome(of: b)?.lastReceivedNumber == 4, "the number of the last message")
         #expect(welcome(of: b)?.token == CoreRig.token(of: a))
         #expect(sequences(for: b) == [1, 2, 3])
         rig.pass { $0.send(.acknowledge(3), by: b) }
@@ -119,11 +119,11 @@ struct SessionTests {
         lose(a)
         _ = rig.core.takeActions()
         let others = [
-            connect(4, token: SessionToken(high: 7, low: 99)), connect(5, lease: 0),
+            connect(4, token: SessionToken(highBits: 7, lowBits: 99)), connect(5, lease: 0),
         ]
         rig.actions = rig.core.takeActions()
         for other in others {
-            #expect(welcome(of: other)?.lastReceived == nil)
+            #expect(welcome(of: other)?.lastReceivedNumber == nil)
             #expect(error(to: other) == nil)
             #expect(sequences(for: other).isEmpty)
         }
@@ -146,7 +146,7 @@ struct SessionTests {
         lose(b)
         rig.pass { rig in for job in running + more { rig.done(job, by: worker) } }
         #expect(rig.core.ledger.deliveries.outstanding == 9)
-        #expect(!rig.actions.contains { if case .client(.deliver) = $0 { true } else { false } })
+        #expect(!rig.actions.contains { if case .client(.deliverTerminal) = $0 { true } else { false } })
         // Nothing starts for a full window. The rest starts when the client returns and reads.
         let watcher = connect(7)
         rig.pass { $0.fetch("g", "1", "http://g/", by: watcher) }
@@ -227,7 +227,7 @@ struct SessionTests {
 
     @Test mutating func `of too many that are away the one that went first is removed`() {
         var limits = CoreLimits()
-        limits.awayClients = 2
+        limits.maximumDisconnectedSessions = 2
         rig = CoreRig(limits: limits)
         let clients = (1...3).map { connect($0) }
         for client in clients { rig.pass { $0.fetch("h\(client.rawValue)", "1", "http://h/", by: client) } }
@@ -239,7 +239,7 @@ struct SessionTests {
 
     @Test mutating func `who goes hears as due of the removal of one that went before`() {
         var limits = CoreLimits()
-        limits.awayClients = 1
+        limits.maximumDisconnectedSessions = 1
         rig = CoreRig(limits: limits)
         let (first, second) = (connect(1), connect(2))
         rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: second) }
@@ -247,12 +247,12 @@ struct SessionTests {
         lose(first)
         lose(second)
         #expect(rig.core.ledger.deliveries.outstanding == 1)
-        #expect(!rig.actions.contains { if case .client(.deliver) = $0 { true } else { false } })
+        #expect(!rig.actions.contains { if case .client(.deliverTerminal) = $0 { true } else { false } })
     }
 
     @Test mutating func `who is owed too much while away is removed`() {
         var limits = CoreLimits()
-        limits.dueDeliveries = 3
+        limits.maximumDueTerminalsPerClient = 3
         rig = CoreRig(limits: limits)
         let a = connect(1)
         rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: a) }
@@ -268,7 +268,7 @@ struct SessionTests {
 
     @Test mutating func `who is owed too much while away is not removed in the same moment, whatever came last`() {
         var limits = CoreLimits()
-        limits.dueDeliveries = 3
+        limits.maximumDueTerminalsPerClient = 3
         rig = CoreRig(limits: limits)
         let worker = rig.worker()
         let a = connect(1)
@@ -294,39 +294,43 @@ struct SessionTests {
     @Test mutating func `whatever event may end requests tells the time from which an end is counted`() {
         let worker = rig.worker()
         let none = FlightName(reference: GenerationalHandle(record: 9, generation: 9))
-        let events: [(inout BrokerCore, Tick) -> Void] = [
+        let events: [(inout BrokerCore, MonotonicTime) -> Void] = [
             { core, now in core.dispatch(now: now) },
-            { core, now in core.receivedMalformed(WireError(.unknownVerb, "no such verb"), from: worker, now: now) },
-            { core, now in core.cacheAnswered(none, [], now: now) },
-            { core, now in core.cacheRead(none, .missing, now: now) },
+            { core, now in
+                core.malformedWorkerMessageReceived(WireError(.unknownVerb, "no such verb"), from: worker, now: now)
+            },
+            { core, now in core.cacheLookupCompleted(none, [], now: now) },
+            { core, now in core.cachedBodyRead(none, .missing, now: now) },
         ]
         for event in events {
             rig.now = rig.now.advanced(byMilliseconds: 1)
             event(&rig.core, rig.now)
-            #expect(rig.core.records.clock == rig.now)
+            #expect(rig.core.records.latestEventTime == rig.now)
         }
     }
 
     @Test mutating func `who was closed for reading too slowly does not come back to its session`() {
         var limits = CoreLimits()
-        limits.dueDeliveries = 3
+        limits.maximumDueTerminalsPerClient = 3
         rig = CoreRig(limits: limits)
         let a = connect(1, window: 1)
         rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: a) }
         let b = connect(2)
         answer(4, by: b)
-        #expect(rig.actions.contains(.client(.close(a, reason: "too-slow"))) || rig.core.records.clients[0].isClosing)
+        #expect(
+            rig.actions.contains(.client(.close(a, reason: "too-slow"))) || rig.core.records.clients[0].isCloseRequested
+        )
         lose(a)
         _ = rig.core.takeActions()
         let c = connect(3, token: CoreRig.token(of: a))
         rig.actions = rig.core.takeActions()
-        #expect(welcome(of: c) != nil && welcome(of: c)?.lastReceived == nil)
+        #expect(welcome(of: c) != nil && welcome(of: c)?.lastReceivedNumber == nil)
     }
 
     @Test mutating func `a watcher is not closed for a removal that it can read as it comes`() {
         var limits = CoreLimits()
-        limits.dueDeliveries = 50
-        limits.removalsPerPass = 5
+        limits.maximumDueTerminalsPerClient = 50
+        limits.maximumRequestRemovalsPerPass = 5
         rig = CoreRig(limits: limits)
         let watcher = connect(1, window: 10)
         rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: watcher) }
@@ -339,14 +343,14 @@ struct SessionTests {
             #expect(!rig.actions.contains { if case .client(.close) = $0 { true } else { false } })
             let upTo = UInt64(lastReceived)
             rig.pass { $0.send(.acknowledge(upTo), by: watcher) }
-        } while rig.core.isRemoving || !rig.terminals(for: watcher).isEmpty
+        } while rig.core.hasPendingRemovals || !rig.terminals(for: watcher).isEmpty
         #expect(lastReceived == 200)
     }
 
     @Test mutating func `a reader that takes nothing of very much is closed after a time, one that reads is not`() {
         var limits = CoreLimits()
-        limits.stalledBytes = 9
-        limits.stallMilliseconds = 1_000
+        limits.maximumStalledBodyBytesPerClient = 9
+        limits.maximumStallMilliseconds = 1_000
         rig = CoreRig(limits: limits)
         let (reader, stopped, small) = (connect(1), connect(2), connect(3))
         answer(2, under: "small", by: small)
@@ -402,7 +406,7 @@ struct SessionTests {
         let a = connect(1)
         answer(1, by: a)
         rig.pass { rig in
-            rig.core.deliveryRefused(1, by: a)
+            rig.core.socketRefusedTerminal(1, by: a)
             rig.fetch("h", "later", "http://later/", by: a)
         }
         #expect(rig.jobs.isEmpty)

@@ -5,7 +5,7 @@ import Testing
 
 /// A `ClusterBook` with a clock. Its invariants are checked after each event.
 struct BookRig {
-    static let start = Tick(nanoseconds: 5_000_000_000)
+    static let start = MonotonicTime(nanoseconds: 5_000_000_000)
     static let origin = EngineOrigin(key: ClusterKey(high: 2, low: 1), limit: 6, spacingMilliseconds: 0)
 
     var book: ClusterBook
@@ -13,12 +13,12 @@ struct BookRig {
 
     init(slots: Int = 2, isMember: Bool = true) {
         book = ClusterBook(now: now)
-        book.slots = slots
+        book.slotCount = slots
         guard isMember else { return }
         _ = joined()
         // The first question after a join.
         _ = calls(freeSlots: 1)
-        _ = receive(.granted([], opensAfterMilliseconds: nil))
+        _ = receive(.flightsGranted([], opensAfterMilliseconds: nil))
     }
 
     // MARK: Names
@@ -26,7 +26,7 @@ struct BookRig {
     static func key(_ number: UInt64) -> ClusterKey { ClusterKey(high: 1, low: number) }
 
     static func flight(_ number: UInt64) -> LocalFlight {
-        LocalFlight(GenerationalHandle(record: Handle(index: Int(number)), generation: number))
+        LocalFlight(GenerationalHandle(record: Handle(slabIndex: Int(number)), generation: number))
     }
 
     /// The want of a flight, and its key, have the number of the flight.
@@ -55,24 +55,24 @@ struct BookRig {
 
     mutating func receive(_ event: EngineEvent) -> [ClusterEffect] {
         defer { check() }
-        return book.received(event, now: now)
+        return book.engineEventReceived(event, now: now)
     }
 
     mutating func answer(_ number: UInt64, _ state: WantAnswer.State) -> [ClusterEffect] {
-        receive(.wanted([WantAnswer(key: Self.key(number), state: state)]))
+        receive(.wantsAnswered([WantAnswer(key: Self.key(number), state: state)]))
     }
 
     mutating func claim(_ number: UInt64, _ lane: EngineWant.Lane = .shared, key: UInt64? = nil) {
         var want = Self.want(number, lane)
         if let key { want.key = Self.key(key) }
-        book.claim(Self.flight(number), want, since: now, now: now)
+        book.addClaim(Self.flight(number), want, since: now, now: now)
         check()
     }
 
     mutating func grant(_ number: UInt64, token: UInt64 = 50, record: [UInt8]? = nil) -> [ClusterEffect] {
         let grant = EngineGrant(
             key: Self.key(number), token: FencingToken(token), priority: .normal, record: record)
-        return receive(.granted([grant], opensAfterMilliseconds: nil))
+        return receive(.flightsGranted([grant], opensAfterMilliseconds: nil))
     }
 
     /// A claim that the engine has granted.
@@ -80,7 +80,7 @@ struct BookRig {
         claim(number, lane)
         _ = calls()
         _ = answer(number, .queued)
-        #expect(grant(number) == [.start(Self.flight(number))])
+        #expect(grant(number) == [.startFlight(Self.flight(number))])
         _ = calls()
     }
 
@@ -91,17 +91,17 @@ struct BookRig {
     }
 
     /// Waits until each claim of this node is asserted again.
-    mutating func awaitAssertions() { _ = wait(milliseconds: EngineLimits.assertionMilliseconds) }
+    mutating func awaitAssertions() { _ = wait(milliseconds: EngineLimits.assertionIntervalMilliseconds) }
 
     /// The calls of a pass, without surveys.
     mutating func calls(freeSlots: Int = 0) -> [EngineCall] {
         defer { check() }
-        return book.takeCalls(freeSlots: freeSlots, now: now).filter { $0 != .survey }
+        return book.takeEngineCalls(freeSlots: freeSlots, now: now).filter { $0 != .survey }
     }
 
     /// The calls of a pass, without questions for flights and surveys.
     mutating func statements() -> [EngineCall] {
-        calls().filter { if case .take = $0 { false } else { true } }
+        calls().filter { if case .takeFlights = $0 { false } else { true } }
     }
 
     func phase(_ number: UInt64) -> ClusterBook.Phase? { book.claims[Self.flight(number)]?.phase }

@@ -4,7 +4,9 @@ import Testing
 
 /// The circuit breaker: closed, open, and its tries.
 @Suite struct CircuitBreakerTests {
-    private func tick(_ milliseconds: Int) -> Tick { Tick(nanoseconds: 0).advanced(byMilliseconds: milliseconds) }
+    private func tick(_ milliseconds: Int) -> MonotonicTime {
+        MonotonicTime(nanoseconds: 0).advanced(byMilliseconds: milliseconds)
+    }
 
     @Test func `it opens after three failures in a row, and a success between them resets it`() {
         var breaker = CircuitBreaker()
@@ -14,8 +16,8 @@ import Testing
         #expect(breaker.isClosed)
         #expect(breaker.failed(now: tick(1)) == true)
         #expect(!breaker.isClosed)
-        #expect(!breaker.permits(now: tick(2_000)))
-        #expect(breaker.permits(now: tick(2_001)))
+        #expect(!breaker.permitsTrial(now: tick(2_000)))
+        #expect(breaker.permitsTrial(now: tick(2_001)))
     }
 
     @Test func `each failed try doubles the pause, up to a minute, and a success closes it`() {
@@ -25,14 +27,14 @@ import Testing
         for _ in 0..<9 { #expect(breaker.failed(now: tick(5)) == false) }
         var now = 2_000
         for pause in [4_000, 8_000, 16_000, 32_000, 60_000, 60_000] {
-            #expect(breaker.permits(now: tick(now)))
-            breaker.tryBegan(now: tick(now))
-            #expect(!breaker.permits(now: tick(now)))
+            #expect(breaker.permitsTrial(now: tick(now)))
+            breaker.trialBegan(now: tick(now))
+            #expect(!breaker.permitsTrial(now: tick(now)))
             #expect(breaker.failed(now: tick(now)) == false)
-            #expect(!breaker.permits(now: tick(now + pause - 1)))
+            #expect(!breaker.permitsTrial(now: tick(now + pause - 1)))
             now += pause
         }
-        breaker.tryBegan(now: tick(now))
+        breaker.trialBegan(now: tick(now))
         #expect(breaker.succeeded() == true)
         #expect(breaker.isClosed && breaker == CircuitBreaker())
     }
@@ -40,8 +42,8 @@ import Testing
     @Test func `a try whose end is unknown is followed by another one after the pause`() {
         var breaker = CircuitBreaker()
         breaker.open(now: tick(0))
-        #expect(!breaker.permits(now: tick(1_999)))
-        breaker.tryBegan(now: tick(2_000))
-        #expect(!breaker.permits(now: tick(3_999)) && breaker.permits(now: tick(4_000)))
+        #expect(!breaker.permitsTrial(now: tick(1_999)))
+        breaker.trialBegan(now: tick(2_000))
+        #expect(!breaker.permitsTrial(now: tick(3_999)) && breaker.permitsTrial(now: tick(4_000)))
     }
 }

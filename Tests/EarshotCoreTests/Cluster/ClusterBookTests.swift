@@ -20,26 +20,26 @@ import Testing
         var rig = BookRig()
         rig.claim(1)
         #expect(rig.phase(1) == .wanted)
-        #expect(rig.calls(freeSlots: 2) == [.want([BookRig.want(1)]), .take(slots: 2)])
+        #expect(rig.calls(freeSlots: 2) == [.wantFlights([BookRig.want(1)]), .takeFlights(slots: 2)])
         #expect(rig.answer(1, .queued) == [])
-        #expect(rig.grant(1) == [.start(one)])
+        #expect(rig.grant(1) == [.startFlight(one)])
         #expect(rig.phase(1) == .running(FencingToken(50)))
-        rig.book.ended(one, [9], isAnswered: true, now: rig.now)
+        rig.book.endAttempt(of: one, result: [9], isAnswered: true, now: rig.now)
         #expect(rig.phase(1) == nil)
-        #expect(rig.statements() == [.done([BookRig.end(1)])])
-        #expect(rig.book.openClaims == 0)
+        #expect(rig.statements() == [.reportCompletions([BookRig.end(1)])])
+        #expect(rig.book.openClaimCount == 0)
     }
 
     @Test func `the window counts the slots of all members, and a start makes room`() {
         var rig = BookRig(slots: 2)
         for number in 1...24 as ClosedRange<UInt64> {
-            #expect(rig.book.hasRoom)
+            #expect(rig.book.hasRoomForClaim)
             rig.claim(number)
         }
-        #expect(!rig.book.hasRoom)
+        #expect(!rig.book.hasRoomForClaim)
         _ = rig.calls(freeSlots: 1)
         _ = rig.grant(3)
-        #expect(rig.book.hasRoom)
+        #expect(rig.book.hasRoomForClaim)
     }
 
     @Test func `a full window doubles while the engine has too few claims to start, and shrinks when slots are filled`()
@@ -50,18 +50,18 @@ import Testing
         _ = rig.grant(3)
         // One claim was started and there is room for another, so more are no use yet.
         rig.claim(25)
-        #expect(!rig.book.hasRoom)
+        #expect(!rig.book.hasRoomForClaim)
         _ = rig.wait(milliseconds: 2_000)
         _ = rig.calls(freeSlots: 1)
-        _ = rig.receive(.granted([], opensAfterMilliseconds: nil))
+        _ = rig.receive(.flightsGranted([], opensAfterMilliseconds: nil))
         for number in 26...49 as ClosedRange<UInt64> {
-            #expect(rig.book.hasRoom)
+            #expect(rig.book.hasRoomForClaim)
             rig.claim(number)
         }
-        #expect(!rig.book.hasRoom)
+        #expect(!rig.book.hasRoomForClaim)
         _ = rig.calls(freeSlots: 1)
         _ = rig.grant(4)
-        #expect(!rig.book.hasRoom)
+        #expect(!rig.book.hasRoomForClaim)
     }
 
     @Test(arguments: [true, false])
@@ -71,8 +71,9 @@ import Testing
         _ = rig.calls()
         let event =
             isPushed
-            ? EngineEvent.result(BookRig.key(1), [5]) : .wanted([.init(key: BookRig.key(1), state: .ended([5]))])
-        #expect(rig.receive(event) == [.result(one, [5])])
+            ? EngineEvent.resultReceived(BookRig.key(1), [5])
+            : .wantsAnswered([.init(key: BookRig.key(1), state: .ended([5]))])
+        #expect(rig.receive(event) == [.resultReceived(one, [5])])
         #expect(rig.receive(event) == [])
         #expect(rig.phase(1) == nil)
     }
@@ -81,29 +82,29 @@ import Testing
         var rig = BookRig()
         rig.claim(1)
         _ = rig.calls()
-        #expect(rig.receive(.result(BookRig.key(1), [5])) == [.result(one, [5])])
+        #expect(rig.receive(.resultReceived(BookRig.key(1), [5])) == [.resultReceived(one, [5])])
         rig.claim(2, key: 1)
         _ = rig.calls()
         #expect(rig.answer(1, .ended([5])) == [])
         #expect(rig.phase(2) == .wanted)
-        #expect(rig.answer(1, .ended([6])) == [.result(BookRig.flight(2), [6])])
+        #expect(rig.answer(1, .ended([6])) == [.resultReceived(BookRig.flight(2), [6])])
     }
 
     @Test func `wants are asserted every minute with their age, until they end`() {
         var rig = BookRig()
         rig.claim(1)
-        #expect(rig.statements() == [.want([BookRig.want(1)])])
+        #expect(rig.statements() == [.wantFlights([BookRig.want(1)])])
         _ = rig.wait(milliseconds: 5_000)
         rig.claim(2)
-        #expect(rig.statements() == [.want([BookRig.want(2)])])
+        #expect(rig.statements() == [.wantFlights([BookRig.want(2)])])
         _ = rig.wait(milliseconds: 54_999)
         #expect(rig.statements() == [])
         _ = rig.wait(milliseconds: 1)
-        #expect(rig.statements() == [.want([BookRig.want(1, age: 60_000)])])
+        #expect(rig.statements() == [.wantFlights([BookRig.want(1, age: 60_000)])])
         #expect(rig.statements() == [])
-        _ = rig.receive(.result(BookRig.key(1), []))
+        _ = rig.receive(.resultReceived(BookRig.key(1), []))
         rig.awaitAssertions()
-        #expect(rig.statements() == [.want([BookRig.want(2, age: 115_000)])])
+        #expect(rig.statements() == [.wantFlights([BookRig.want(2, age: 115_000)])])
     }
 
     @Test func `after a loss of messages everything is asserted at once`() {
@@ -113,15 +114,15 @@ import Testing
         rig.running(3, .pinned)
         _ = rig.wait(milliseconds: 100)
         _ = rig.calls(freeSlots: 1)
-        _ = rig.receive(.granted([], opensAfterMilliseconds: nil))
+        _ = rig.receive(.flightsGranted([], opensAfterMilliseconds: nil))
         #expect(rig.calls(freeSlots: 1) == [])
         #expect(rig.receive(.messagesLost) == [])
         #expect(
             rig.calls(freeSlots: 1) == [
-                .want([
+                .wantFlights([
                     BookRig.want(1, age: 100), BookRig.want(2, age: 100, token: 50),
                     BookRig.want(3, .pinned, age: 100, token: 50),
-                ]), .take(slots: 1),
+                ]), .takeFlights(slots: 1),
             ])
         #expect(rig.statements() == [])
     }
@@ -129,13 +130,13 @@ import Testing
     @Test func `a claim whose flight this node has just ended for others is asserted at once`() {
         var rig = BookRig()
         rig.running(1)
-        #expect(rig.book.withdraw(one, now: rig.now) == .host)
-        rig.book.ended(one, [9], isAnswered: true, now: rig.now)
+        #expect(rig.book.withdrawFlight(one, now: rig.now) == .continueHosting)
+        rig.book.endAttempt(of: one, result: [9], isAnswered: true, now: rig.now)
         rig.claim(2, key: 1)
         _ = rig.calls()
         #expect(rig.statements() == [])
         _ = rig.receive(
-            .ended([CompletionAnswer(key: BookRig.key(1), token: FencingToken(50), isCurrent: true)]))
+            .completionsAnswered([CompletionAnswer(key: BookRig.key(1), token: FencingToken(50), isCurrent: true)]))
         #expect(rig.statements().count == 1)
     }
 
@@ -148,12 +149,12 @@ import Testing
         #expect(isDue())
         _ = rig.calls()
         #expect(!isDue())
-        rig.book.drop(one)
+        rig.book.removeClaim(of: one)
         #expect(isDue())
         _ = rig.calls()
         rig.running(2)
         #expect(!isDue())
-        rig.book.ended(BookRig.flight(2), [9], isAnswered: true, now: rig.now)
+        rig.book.endAttempt(of: BookRig.flight(2), result: [9], isAnswered: true, now: rig.now)
         #expect(isDue())
     }
 
@@ -165,7 +166,7 @@ import Testing
         rig.awaitAssertions()
         _ = rig.calls()
         rig.awaitAssertions()
-        #expect(rig.statements() == [.want([BookRig.want(1, age: 120_000, token: 50)])])
+        #expect(rig.statements() == [.wantFlights([BookRig.want(1, age: 120_000, token: 50)])])
     }
 
     @Test func `a promoted claim is asserted at once`() {
@@ -176,7 +177,7 @@ import Testing
         rig.book.promote(one, to: .low)
         var want = BookRig.want(1)
         want.priority = .high
-        #expect(rig.statements() == [.want([want])])
+        #expect(rig.statements() == [.wantFlights([want])])
     }
 
     // MARK: Withdrawals
@@ -185,21 +186,21 @@ import Testing
         var rig = BookRig()
         rig.claim(1)
         _ = rig.calls()
-        #expect(rig.book.withdraw(one, now: rig.now) == .end)
-        rig.book.drop(one)
-        rig.book.drop(one)
-        #expect(rig.statements() == [.unwant([BookRig.key(1)])])
+        #expect(rig.book.withdrawFlight(one, now: rig.now) == .endAttempt)
+        rig.book.removeClaim(of: one)
+        rig.book.removeClaim(of: one)
+        #expect(rig.statements() == [.withdrawWants([BookRig.key(1)])])
         #expect(rig.grant(1) == [])
         #expect(
             rig.statements() == [
-                .unwant([BookRig.key(1)]), .done([BookRig.end(1, .released, isAnswered: false)]),
+                .withdrawWants([BookRig.key(1)]), .reportCompletions([BookRig.end(1, .released, isAnswered: false)]),
             ])
     }
 
     @Test func `a claim that was never sent needs no call`() {
         var rig = BookRig(isMember: false)
         rig.claim(1)
-        rig.book.drop(one)
+        rig.book.removeClaim(of: one)
         _ = rig.joined()
         #expect(rig.statements() == [])
     }
@@ -207,25 +208,25 @@ import Testing
     @Test func `a dropped attempt is withdrawn and then released`() {
         var rig = BookRig()
         rig.running(1)
-        rig.book.drop(one)
+        rig.book.removeClaim(of: one)
         #expect(
             rig.calls().prefix(2) == [
-                .unwant([BookRig.key(1)]), .done([BookRig.end(1, .released, isAnswered: false)]),
+                .withdrawWants([BookRig.key(1)]), .reportCompletions([BookRig.end(1, .released, isAnswered: false)]),
             ])
     }
 
     @Test func `a withdrawn attempt goes on for other nodes until the engine reports that none wants it`() {
         var rig = BookRig()
         rig.running(1)
-        #expect(rig.book.withdraw(one, now: rig.now) == .host)
-        #expect(rig.statements() == [.unwant([BookRig.key(1)])])
+        #expect(rig.book.withdrawFlight(one, now: rig.now) == .continueHosting)
+        #expect(rig.statements() == [.withdrawWants([BookRig.key(1)])])
         _ = rig.wait(milliseconds: 2_000)
-        #expect(rig.statements() == [.want([BookRig.want(1, age: 2_000, token: 50, isHosted: true)])])
-        #expect(rig.receive(.aborted(BookRig.key(1), FencingToken(49))) == [])
-        #expect(rig.receive(.aborted(BookRig.key(1), FencingToken(50))) == [.abort(one)])
-        #expect(rig.receive(.aborted(BookRig.key(1), FencingToken(50))) == [])
+        #expect(rig.statements() == [.wantFlights([BookRig.want(1, age: 2_000, token: 50, isHosted: true)])])
+        #expect(rig.receive(.attemptAborted(BookRig.key(1), FencingToken(49))) == [])
+        #expect(rig.receive(.attemptAborted(BookRig.key(1), FencingToken(50))) == [.abortAttempt(one)])
+        #expect(rig.receive(.attemptAborted(BookRig.key(1), FencingToken(50))) == [])
         // It counts until its worker has confirmed the end. A new flight of the key does not inherit the cancellation.
-        rig.book.cancelled(one, BookRig.attempt(1))
+        rig.book.attemptCancelled(one, BookRig.attempt(1))
         #expect(rig.statements() == [])
         rig.claim(2, key: 1)
         #expect(rig.statements().count == 1)
@@ -233,68 +234,68 @@ import Testing
         #expect(rig.statements() == [])
         rig.book.attemptEnded(BookRig.attempt(1))
         rig.book.attemptEnded(BookRig.attempt(1))
-        #expect(rig.statements() == [.done([BookRig.end(1, .released, isAnswered: false)])])
-        #expect(rig.grant(1, token: 51) == [.start(BookRig.flight(2))])
+        #expect(rig.statements() == [.reportCompletions([BookRig.end(1, .released, isAnswered: false)])])
+        #expect(rig.grant(1, token: 51) == [.startFlight(BookRig.flight(2))])
     }
 
     @Test(arguments: [EngineWant.Lane.pinned, .credentialed])
     func `an attempt of this node alone is cancelled at once`(lane: EngineWant.Lane) {
         var rig = BookRig()
         rig.running(1, lane)
-        #expect(rig.book.withdraw(one, now: rig.now) == .end)
-        rig.book.cancelled(one, BookRig.attempt(1))
-        #expect(rig.statements() == [.unwant([BookRig.key(1)])])
+        #expect(rig.book.withdrawFlight(one, now: rig.now) == .endAttempt)
+        rig.book.attemptCancelled(one, BookRig.attempt(1))
+        #expect(rig.statements() == [.withdrawWants([BookRig.key(1)])])
         rig.book.attemptEnded(BookRig.attempt(1))
-        #expect(rig.statements() == [.done([BookRig.end(1, .released, isAnswered: false)])])
+        #expect(rig.statements() == [.reportCompletions([BookRig.end(1, .released, isAnswered: false)])])
     }
 
     // MARK: Hosted attempts
 
     @Test func `a grant for other nodes is hosted, asserted, and its result is delivered`() {
         var rig = BookRig()
-        #expect(rig.grant(5, record: [3]) == [.host(BookRig.key(5), FencingToken(50), record: [3], .normal)])
+        #expect(rig.grant(5, record: [3]) == [.hostAttempt(BookRig.key(5), FencingToken(50), record: [3], .normal)])
         let five = BookRig.flight(5)
-        rig.book.host(five, BookRig.want(5), token: FencingToken(50), maxBytes: 10, now: rig.now)
-        #expect(rig.book.claims[five]?.hostedBytes == 10)
+        rig.book.addHostedClaim(five, BookRig.want(5), token: FencingToken(50), maxBytes: 10, now: rig.now)
+        #expect(rig.book.claims[five]?.maximumHostedBytes == 10)
         _ = rig.wait(milliseconds: 2_000)
-        #expect(rig.statements() == [.want([BookRig.want(5, age: 2_000, token: 50, isHosted: true)])])
-        rig.book.ended(five, [9], isAnswered: true, now: rig.now)
-        rig.book.ended(five, [9], isAnswered: true, now: rig.now)
-        #expect(rig.statements() == [.done([BookRig.end(5)])])
+        #expect(rig.statements() == [.wantFlights([BookRig.want(5, age: 2_000, token: 50, isHosted: true)])])
+        rig.book.endAttempt(of: five, result: [9], isAnswered: true, now: rig.now)
+        rig.book.endAttempt(of: five, result: [9], isAnswered: true, now: rig.now)
+        #expect(rig.statements() == [.reportCompletions([BookRig.end(5)])])
     }
 
     @Test func `a grant that cannot be used is released, and a claim of its key stays`() {
         var rig = BookRig()
-        rig.book.release(BookRig.key(5), FencingToken(50))
+        rig.book.releaseGrant(BookRig.key(5), FencingToken(50))
         #expect(
             rig.statements() == [
-                .unwant([BookRig.key(5)]), .done([BookRig.end(5, .released, isAnswered: false)]),
+                .withdrawWants([BookRig.key(5)]), .reportCompletions([BookRig.end(5, .released, isAnswered: false)]),
             ])
         rig.claim(1)
         _ = rig.calls()
-        rig.book.release(BookRig.key(1), FencingToken(50))
-        #expect(rig.statements() == [.done([BookRig.end(1, .released, isAnswered: false)])])
+        rig.book.releaseGrant(BookRig.key(1), FencingToken(50))
+        #expect(rig.statements() == [.reportCompletions([BookRig.end(1, .released, isAnswered: false)])])
         #expect(rig.phase(1) == .wanted)
     }
 
     @Test func `a grant whose abort arrived before it is released`() {
         var rig = BookRig()
         rig.claim(1)
-        #expect(rig.calls(freeSlots: 2).contains(.take(slots: 2)))
-        #expect(rig.receive(.aborted(BookRig.key(5), FencingToken(50))) == [])
+        #expect(rig.calls(freeSlots: 2).contains(.takeFlights(slots: 2)))
+        #expect(rig.receive(.attemptAborted(BookRig.key(5), FencingToken(50))) == [])
         #expect(rig.grant(5, record: [3]) == [])
-        #expect(rig.statements().contains(.done([BookRig.end(5, .released, isAnswered: false)])))
+        #expect(rig.statements().contains(.reportCompletions([BookRig.end(5, .released, isAnswered: false)])))
         // It concerns that attempt alone.
-        #expect(rig.grant(5, record: [3]) == [.host(BookRig.key(5), FencingToken(50), record: [3], .normal)])
+        #expect(rig.grant(5, record: [3]) == [.hostAttempt(BookRig.key(5), FencingToken(50), record: [3], .normal)])
     }
 
     @Test func `a claim whose grant has a record serves other nodes as well`() {
         var rig = BookRig()
         rig.claim(1)
         _ = rig.calls()
-        #expect(rig.grant(1, record: [3]) == [.start(one)])
+        #expect(rig.grant(1, record: [3]) == [.startFlight(one)])
         #expect(rig.book.claims[one]?.isHosted == true)
-        #expect(rig.grant(1, token: 51, record: [3]) == [.hosting(one)])
+        #expect(rig.grant(1, token: 51, record: [3]) == [.flightHosted(one)])
         #expect(rig.phase(1) == .running(FencingToken(51)))
     }
 
@@ -308,22 +309,22 @@ import Testing
         #expect(rig.answer(1, .stale) == [])
         #expect(rig.phase(1) == .overtaken)
         // The result of the other attempt does not end it.
-        #expect(rig.receive(.result(BookRig.key(1), [5])) == [])
+        #expect(rig.receive(.resultReceived(BookRig.key(1), [5])) == [])
         rig.awaitAssertions()
         #expect(rig.statements() == [])
-        #expect(rig.book.withdraw(one, now: rig.now) == .end)
-        rig.book.ended(one, [9], isAnswered: true, now: rig.now)
-        #expect(rig.statements() == [.unwant([BookRig.key(1)])])
+        #expect(rig.book.withdrawFlight(one, now: rig.now) == .endAttempt)
+        rig.book.endAttempt(of: one, result: [9], isAnswered: true, now: rig.now)
+        #expect(rig.statements() == [.withdrawWants([BookRig.key(1)])])
     }
 
     @Test func `a hosted attempt that has lost its flight ends`() {
         var rig = BookRig()
         rig.running(1)
-        #expect(rig.book.withdraw(one, now: rig.now) == .host)
+        #expect(rig.book.withdrawFlight(one, now: rig.now) == .continueHosting)
         rig.awaitAssertions()
         _ = rig.calls()
-        #expect(rig.answer(1, .stale) == [.abort(one)])
-        rig.book.cancelled(one, BookRig.attempt(1))
+        #expect(rig.answer(1, .stale) == [.abortAttempt(one)])
+        rig.book.attemptCancelled(one, BookRig.attempt(1))
         rig.book.attemptEnded(BookRig.attempt(1))
         #expect(rig.statements() == [])
     }
@@ -336,8 +337,8 @@ import Testing
         _ = rig.answer(1, .stale)
         #expect(rig.grant(1, token: 51) == [])
         #expect(rig.book.claims[one]?.isHosted == false)
-        rig.book.ended(one, [9], isAnswered: true, now: rig.now)
-        #expect(rig.statements() == [.done([BookRig.end(1, token: 51)])])
+        rig.book.endAttempt(of: one, result: [9], isAnswered: true, now: rig.now)
+        #expect(rig.statements() == [.reportCompletions([BookRig.end(1, token: 51)])])
     }
 
     @Test func `an answer about an earlier attempt does not concern the present one`() {

@@ -8,13 +8,13 @@ import Testing
 extension ClusterFlightTests {
     @Test func `a draining node hands its queued work to the others`() {
         var (node, client, _, want) = claimed()
-        node.pass { $0.core.drain() }
+        node.pass { $0.core.beginDraining() }
         node.pass { rig in rig.fetch("h", "late", "http://example.com/late", by: client) }
         #expect(node.takes.allSatisfy { $0 == 0 })
         #expect(!node.rig.core.isDrained)
         let result = SharedResult(
-            .response(SharedResult.Response(status: 204, length: 0, sha256: nil, place: nil, fields: [])))
-        node.engine(.result(want.key, result.bytes))
+            .response(SharedResult.Response(status: 204, bodyLength: 0, sha256: nil, bodyAddress: nil, fields: [])))
+        node.engine(.resultReceived(want.key, result.encodedBytes))
         #expect(node.rig.terminals(for: client) == ["h r 204"])
         #expect(node.rig.core.audit() == [])
     }
@@ -23,7 +23,7 @@ extension ClusterFlightTests {
         var (node, client, _, want) = claimed()
         node.pass { $0.core.awaitOwnWorkers(until: $0.now) }
         node.pass { _ = $0.worker(2, slots: 4, schemes: [BodyAddress.scheme]) }
-        node.pass { $0.core.drain() }
+        node.pass { $0.core.beginDraining() }
         let (second, _) = pulling2(&node, want)
         #expect(!node.rig.core.isDrained)
         // Also by a worker that has come later.
@@ -44,7 +44,7 @@ extension ClusterFlightTests {
             rig.fetch("h", "own", "http://example.com/own", by: client) {
                 $0.httpFields = Array("authorization: Basic x".utf8)
             }
-            rig.core.drain()
+            rig.core.beginDraining()
         }
         #expect(node.wants.isEmpty)
         #expect(node.rig.core.audit() == [])
@@ -54,7 +54,7 @@ extension ClusterFlightTests {
         var (node, _, worker, want) = claimed()
         node.grant([want])
         node.pass { rig in
-            rig.core.drain()
+            rig.core.beginDraining()
             rig.core.workerLost(worker, now: rig.now)
         }
         #expect(node.ends.map(\.outcome) == [.released])
@@ -64,7 +64,7 @@ extension ClusterFlightTests {
         other.pass { $0.remove("h", by: client) }
         other.grant([wanted], isOwn: false)
         other.pass { rig in
-            rig.core.drain()
+            rig.core.beginDraining()
             rig.core.workerLost(another, now: rig.now)
         }
         #expect(other.ends.map(\.outcome) == [.released])
@@ -81,7 +81,7 @@ extension ClusterFlightTests {
         let reader = ClientID(rawValue: 9)
         let place = BodyAddress(address: ClusterRig.address, body: HeldBody(key: want.key, token: FencingToken(101)))
         node.pass { rig in
-            rig.core.drain()
+            rig.core.beginDraining()
             rig.connect(reader, user: PrincipalName("node:shop"))
             rig.send(.hello(Hello(window: 16)), by: reader)
             rig.fetch("pull", "1", place.url, by: reader)

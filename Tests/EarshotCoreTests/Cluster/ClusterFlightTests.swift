@@ -20,7 +20,7 @@ import Testing
             worker = rig.worker()
         }
         #expect(node.takes == [8])
-        node.engine(.granted([], opensAfterMilliseconds: nil))
+        node.engine(.flightsGranted([], opensAfterMilliseconds: nil))
         node.pass { $0.fetch("h", "r", url, by: client, change) }
         #expect(node.rig.jobs.isEmpty)
         #expect(node.wants.count == 1)
@@ -42,7 +42,7 @@ import Testing
             node.results == [
                 .response(
                     SharedResult.Response(
-                        status: 200, length: 3, sha256: digest(), place: place, fields: Array("a: b".utf8)))
+                        status: 200, bodyLength: 3, sha256: digest(), bodyAddress: place, fields: Array("a: b".utf8)))
             ])
         #expect(node.rig.core.audit() == [])
     }
@@ -83,8 +83,8 @@ import Testing
     @Test func `the result of another node without a body answers at once`() {
         var (node, client, _, want) = claimed()
         let result = SharedResult(
-            .response(SharedResult.Response(status: 204, length: 0, sha256: nil, place: nil, fields: [])))
-        node.engine(.result(want.key, result.bytes))
+            .response(SharedResult.Response(status: 204, bodyLength: 0, sha256: nil, bodyAddress: nil, fields: [])))
+        node.engine(.resultReceived(want.key, result.encodedBytes))
         #expect(node.rig.terminals(for: client) == ["h r 204"])
         #expect(node.rig.core.audit() == [])
     }
@@ -100,8 +100,8 @@ import Testing
         let result = SharedResult(
             .response(
                 SharedResult.Response(
-                    status: 203, length: 3, sha256: digest(), place: place, fields: Array("x: y".utf8))))
-        node.engine(.result(want.key, result.bytes))
+                    status: 203, bodyLength: 3, sha256: digest(), bodyAddress: place, fields: Array("x: y".utf8))))
+        node.engine(.resultReceived(want.key, result.encodedBytes))
         #expect(node.rig.jobs.map(\.url) == [place.url])
         #expect(node.rig.core.audit() == [])
         return (node.rig.jobs[0], puller)
@@ -112,9 +112,13 @@ import Testing
         let (job, puller) = pulling(&node, want)
         node.pass { $0.done(job, by: puller, status: 200) }
         let sources = node.rig.actions.compactMap { action -> Terminal.Source? in
-            if case .client(.deliver(client, let terminal, _)) = action { terminal.response?.source } else { nil }
+            if case .client(.deliverTerminal(client, let terminal, _)) = action {
+                terminal.response?.source
+            } else {
+                nil
+            }
         }
-        #expect(sources == [.node])
+        #expect(sources == [.clusterNode])
         #expect(node.rig.terminals(for: client) == ["h r 203"])
         #expect(node.rig.core.audit() == [])
     }
@@ -126,7 +130,7 @@ import Testing
             _ = rig.worker(3, schemes: ["thumb"])
         }
         let sandboxes = node.rig.actions.compactMap { action -> Int? in
-            if case .worker(.send(_, .limits(let limits))) = action { limits.sandbox } else { nil }
+            if case .worker(.send(_, .limits(let limits))) = action { limits.sandboxSetting } else { nil }
         }
         #expect(sandboxes == [0, 1])
     }
@@ -137,7 +141,7 @@ import Testing
         for result in [
             "", "2 r 200 0 - -", "1 r 200 5 - -", "1 r 200 0 - -\n\na: b", "1 f tls - a\u{1}b", "1 f removed -",
         ] {
-            node.engine(.result(want.key, Array(result.utf8)))
+            node.engine(.resultReceived(want.key, Array(result.utf8)))
             #expect(node.rig.terminals(for: client) == [], "\(result)")
             #expect(node.wants.count == 1, "\(result)")
             if let next = node.wants.first { want = next }
@@ -154,11 +158,12 @@ import Testing
         var unusable = grant
         unusable.record = Array("1 GET 0 0 follow default file:///etc/passwd".utf8)
         unusable.key = ClusterKey(high: 3, low: 3)
-        node.engine(.granted([grant, other, unusable, grant], opensAfterMilliseconds: -5))
+        node.engine(.flightsGranted([grant, other, unusable, grant], opensAfterMilliseconds: -5))
         #expect(node.rig.jobs.count == 1)
         #expect(node.rig.core.audit() == [])
-        node.engine(.wanted([WantAnswer(key: shared.key, state: .stale), WantAnswer(key: shared.key, state: .held)]))
-        node.engine(.aborted(shared.key, FencingToken(8)))
+        node.engine(
+            .wantsAnswered([WantAnswer(key: shared.key, state: .stale), WantAnswer(key: shared.key, state: .held)]))
+        node.engine(.attemptAborted(shared.key, FencingToken(8)))
         #expect(node.rig.core.audit() == [])
         _ = worker
     }
@@ -185,8 +190,9 @@ import Testing
     func pulling2(_ node: inout ClusterRig, _ want: EngineWant) -> (job: Job, Void) {
         let place = BodyAddress(address: "10.0.0.2:5766", body: HeldBody(key: want.key, token: FencingToken(10)))
         let result = SharedResult(
-            .response(SharedResult.Response(status: 200, length: 3, sha256: digest(), place: place, fields: [])))
-        node.engine(.result(want.key, result.bytes))
+            .response(
+                SharedResult.Response(status: 200, bodyLength: 3, sha256: digest(), bodyAddress: place, fields: [])))
+        node.engine(.resultReceived(want.key, result.encodedBytes))
         return (node.rig.jobs[0], ())
     }
 
@@ -231,7 +237,7 @@ import Testing
         #expect(node.rig.cancellations.isEmpty)
         #expect(node.unwants == [want.key])
         #expect(node.rig.core.audit() == [])
-        node.engine(.aborted(want.key, FencingToken(101)))
+        node.engine(.attemptAborted(want.key, FencingToken(101)))
         #expect(node.rig.cancellations == [job.attempt])
         #expect(node.ends.isEmpty)
         node.pass { $0.failed(job, "cancelled", by: worker) }
@@ -275,7 +281,7 @@ import Testing
         #expect(node.results.count == 1)
         #expect(node.rig.core.records.flights.count == 0)
         var (other, reader, _, wanted) = claimed()
-        if case .result(let bytes) = node.ends[0].outcome { other.engine(.result(wanted.key, bytes)) }
+        if case .result(let bytes) = node.ends[0].outcome { other.engine(.resultReceived(wanted.key, bytes)) }
         #expect(other.wants.count == 1)
         #expect(other.rig.core.audit() == [])
         _ = reader
@@ -314,8 +320,8 @@ import Testing
     /// A node with a held body, and with an attempt at an origin whose only place its other claims await.
     private func full(spacingMilliseconds: Int = 0) -> (ClusterRig, WorkerID, Job) {
         var limits = CoreLimits()
-        limits.origins.limit = 1
-        limits.origins.spacingMilliseconds = spacingMilliseconds
+        limits.originRules.defaultMaximumTransfers = 1
+        limits.originRules.defaultSpacingMilliseconds = spacingMilliseconds
         var node = ClusterRig(limits: limits)
         var worker = WorkerID(rawValue: 0)
         node.pass { rig in
@@ -359,7 +365,7 @@ import Testing
     @Test(arguments: [0, 1] as [UInt64])
     func `a flight whose attempt lost it claims again when its worker dies`(deaths: UInt64) {
         var (node, client, worker, want) = claimed()
-        node.engine(.wanted([WantAnswer(key: want.key, state: .queued)]))
+        node.engine(.wantsAnswered([WantAnswer(key: want.key, state: .queued)]))
         node.grant([want])
         for number in 0..<deaths {
             node.pass { $0.core.workerLost(worker, now: $0.now) }
@@ -368,7 +374,7 @@ import Testing
         #expect(node.rig.jobs.count == 1)
         node.engine(.messagesLost)
         #expect(node.wants.map(\.token) == [FencingToken(101)])
-        node.engine(.wanted([WantAnswer(key: want.key, state: .stale)]))
+        node.engine(.wantsAnswered([WantAnswer(key: want.key, state: .stale)]))
         node.pass { $0.core.workerLost(worker, now: $0.now) }
         var again = node.wants
         var next = WorkerID(rawValue: 0)
@@ -413,26 +419,26 @@ import Testing
             _ = rig.worker()
             for number in 0..<9 { rig.fetch("h", "x\(number)", "http://example.com/\(number)", by: client) }
         }
-        #expect(node.rig.core.takeUncoordinatedStart() == nil)
+        #expect(node.rig.core.takeUncoordinatedMemberCount() == nil)
         node.wait(milliseconds: 5_000)
         #expect(node.rig.jobs.count == 2)
-        #expect(node.rig.core.takeUncoordinatedStart() == 3)
-        #expect(node.rig.core.takeUncoordinatedStart() == nil)
+        #expect(node.rig.core.takeUncoordinatedMemberCount() == 3)
+        #expect(node.rig.core.takeUncoordinatedMemberCount() == nil)
     }
 
     @Test func `the reason of a claim tells whether another node fetches it`() {
         var (node, client, _, want) = claimed()
         func reason() -> String {
-            node.pass { $0.send(.query(.why(HandlerID("h")!, RequestID("r")!)), by: client) }
-            for case .client(.answer(_, _, let json)) in node.rig.actions {
+            node.pass { $0.send(.query(.explainRequest(HandlerID("h")!, RequestID("r")!)), by: client) }
+            for case .client(.answerQuery(_, _, let json)) in node.rig.actions {
                 return String(decoding: json, as: UTF8.self)
             }
             return ""
         }
-        node.engine(.wanted([WantAnswer(key: want.key, state: .queued)]))
+        node.engine(.wantsAnswered([WantAnswer(key: want.key, state: .queued)]))
         #expect(reason().contains(#""waits-for":"cluster""#))
         #expect(node.wants == [want])
-        node.engine(.wanted([WantAnswer(key: want.key, state: .running)]))
+        node.engine(.wantsAnswered([WantAnswer(key: want.key, state: .running)]))
         #expect(reason().contains(#""waits-for":"node""#))
     }
 
@@ -441,11 +447,11 @@ import Testing
         node.grant([want])
         let job = node.rig.jobs[0]
         node.pass { $0.done(job, by: worker, status: 429, fields: "retry-after: 3") }
-        #expect(node.calls.contains(.cool(EngineRefusal(origin: want.origin, requestedMilliseconds: 3_000))))
+        #expect(node.calls.contains(.reportRefusal(EngineRefusal(origin: want.origin, requestedMilliseconds: 3_000))))
         #expect(node.wants.isEmpty)
         var (other, _, _, waiting) = claimed()
         other.engine(
-            .cooled(CoolDownNotice(origin: waiting.origin.key, remainingMilliseconds: 3_000, strikes: 1)))
+            .cooled(CoolDownNotice(origin: waiting.origin.key, remainingMilliseconds: 3_000, refusalsInRow: 1)))
         #expect(other.unwants == [waiting.key])
         #expect(other.wants.isEmpty)
         #expect(other.rig.core.audit() == [])

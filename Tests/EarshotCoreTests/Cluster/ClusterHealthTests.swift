@@ -26,7 +26,7 @@ import Testing
                 node = rig.worker(2, slots: 8, schemes: [BodyAddress.scheme])
             }
             (client, worker, puller) = (reader, web, node)
-            self.node.engine(.granted([], opensAfterMilliseconds: nil))
+            self.node.engine(.flightsGranted([], opensAfterMilliseconds: nil))
         }
 
         /// Makes a request. Returns its want.
@@ -44,7 +44,7 @@ import Testing
             let grant = EngineGrant(
                 key: ClusterKey(high: 9, low: lastFlight), token: FencingToken(lastFlight), priority: .normal,
                 record: Array(record.utf8))
-            node.engine(.granted([grant], opensAfterMilliseconds: nil))
+            node.engine(.flightsGranted([grant], opensAfterMilliseconds: nil))
             return node.rig.jobs.first
         }
 
@@ -62,24 +62,24 @@ import Testing
             let worker = worker
             var takes: [Int] = []
             for _ in 0..<milliseconds / 250 {
-                node.engine(.granted([], opensAfterMilliseconds: nil))
+                node.engine(.flightsGranted([], opensAfterMilliseconds: nil))
                 takes += node.takes
                 node.rig.now = node.rig.now.advanced(byMilliseconds: 250)
-                node.pass { $0.core.received(.pong, body: nil, from: worker, now: $0.now) }
+                node.pass { $0.core.workerMessageReceived(.pong, body: nil, from: worker, now: $0.now) }
                 takes += node.takes
             }
             return takes
         }
 
         var warnings: [NodeWarning.Subject] {
-            node.rig.core.records.cluster?.value.health.warnings.map(\.subject) ?? []
+            node.rig.core.records.clusterState?.value.health.warnings.map(\.subject) ?? []
         }
     }
 
     private func result(_ want: EngineWant, at address: String = Self.other, token: UInt64) -> EngineEvent {
         let place = BodyAddress(address: address, body: HeldBody(key: want.key, token: FencingToken(token)))
-        let response = SharedResult.Response(status: 200, length: 3, sha256: digest, place: place, fields: [])
-        return .result(want.key, SharedResult(.response(response)).bytes)
+        let response = SharedResult.Response(status: 200, bodyLength: 3, sha256: digest, bodyAddress: place, fields: [])
+        return .resultReceived(want.key, SharedResult(.response(response)).encodedBytes)
     }
 
     // MARK: Failures of other nodes
@@ -90,10 +90,10 @@ import Testing
     func `a failure of another node without a connection is none here, and this node tries itself`(code: FailureCode) {
         var bed = Bed()
         let want = bed.submit()
-        let failure = SharedResult(.failure(code, allowedBytes: nil, detail: nil)).bytes
-        bed.node.engine(.result(want.key, failure))
+        let failure = SharedResult(.failure(code, allowedBytes: nil, detail: nil)).encodedBytes
+        bed.node.engine(.resultReceived(want.key, failure))
         #expect(bed.node.wants.map(\.lane) == [.shared] && bed.node.wants.map(\.ageMilliseconds) == [0])
-        bed.node.engine(.result(want.key, failure))
+        bed.node.engine(.resultReceived(want.key, failure))
         #expect(bed.node.wants.map(\.lane) == [.pinned])
         #expect(bed.node.rig.terminals(for: bed.client) == [])
         bed.node.grant(bed.node.wants)
@@ -106,7 +106,9 @@ import Testing
     @Test func `a failure that concerns all nodes ends a request`() {
         var bed = Bed()
         let want = bed.submit()
-        bed.node.engine(.result(want.key, SharedResult(.failure(.poisonous, allowedBytes: nil, detail: nil)).bytes))
+        bed.node.engine(
+            .resultReceived(
+                want.key, SharedResult(.failure(.poisonRequest, allowedBytes: nil, detail: nil)).encodedBytes))
         #expect(bed.node.rig.terminals(for: bed.client) == ["h 1 poisonous"])
     }
 
@@ -115,7 +117,7 @@ import Testing
         for _ in 0..<2 { bed.hostAndFail("connect-refused") }
         #expect(bed.node.takes == [8] && bed.warnings == [])
         bed.hostAndFail("unknown-host")
-        #expect(bed.warnings == [.wayOut])
+        #expect(bed.warnings == [.outboundFailures])
         #expect(bed.node.takes == [] && bed.node.wantedTakes == [8])
         bed.resubmit(after: 1_000)
         #expect(bed.node.takes == [] && bed.node.wantedTakes == [8])
@@ -124,7 +126,7 @@ import Testing
         let (job, worker) = (bed.host(), bed.worker)
         bed.node.pass { if let job { $0.done(job, by: worker) } }
         #expect(bed.warnings == [])
-        bed.node.engine(.granted([], opensAfterMilliseconds: nil))
+        bed.node.engine(.flightsGranted([], opensAfterMilliseconds: nil))
         #expect(bed.node.takes == [8])
         #expect(bed.node.rig.core.audit() == [])
         let notices = bed.node.rig.core.takeClusterNotices()
@@ -134,7 +136,7 @@ import Testing
     @Test func `a node without room for bodies leaves the flights of others to them`() {
         var bed = Bed()
         for _ in 0..<3 { bed.hostAndFail("spool-full") }
-        #expect(bed.warnings == [.wayOut] && bed.node.wantedTakes == [8])
+        #expect(bed.warnings == [.outboundFailures] && bed.node.wantedTakes == [8])
     }
 
     @Test func `a failed try doubles the pause`() {
@@ -165,7 +167,7 @@ import Testing
             bed.node.engine(result(want, token: token))
             let job = bed.node.rig.jobs[0]
             bed.node.pass { $0.failed(job, "connect-failed", by: puller) }
-            #expect(bed.warnings == (token < 3 ? [] : [.peer(Self.other)]))
+            #expect(bed.warnings == (token < 3 ? [] : [.peerBodiesUnreadable(Self.other)]))
         }
         let want = bed.submit()
         bed.node.engine(result(want, token: 4))
@@ -193,7 +195,7 @@ import Testing
         let place = "\(Self.other)/\(want.key)/1"
         #expect(
             bed.node.rig.core.takeClusterNotices()
-                == [.missedBody(place: place, reason: "not-cached", isFirst: true)])
+                == [.bodyReadFailed(place: place, reason: "not-cached", isFirst: true)])
         #expect(SharedRequest(record: bed.node.wants[0].record)?.avoidedAddresses == [])
     }
 
@@ -204,13 +206,13 @@ import Testing
             let job = bed.host(avoiding)
             #expect(job == nil)
             #expect(bed.node.ends.map(\.outcome) == [.released])
-            #expect(bed.warnings == (count < 3 ? [] : [.ownBodies]))
+            #expect(bed.warnings == (count < 3 ? [] : [.ownBodiesUnreadable]))
         }
-        #expect(bed.node.calls.contains(.take(slots: 8, isOwnOnly: true)) && bed.node.wantedTakes == [])
+        #expect(bed.node.calls.contains(.takeFlights(slots: 8, isOwnOnly: true)) && bed.node.wantedTakes == [])
         bed.resubmit(after: 2_000)
         let (job, worker) = (bed.host(), bed.worker)
         bed.node.pass { if let job { $0.done(job, by: worker) } }
-        #expect(bed.warnings == [.ownBodies])
+        #expect(bed.warnings == [.ownBodiesUnreadable])
         let place = "earshot-node://\(ClusterRig.address)/\(ClusterKey(high: 9, low: 4))/4"
         bed.node.pass { rig in
             rig.connect(ClientID(rawValue: 9), user: PrincipalName("node:shop"))
@@ -228,10 +230,10 @@ import Testing
         bed.node.engine(survey([(1, "a \(ClusterRig.address)"), (1, broken), (1, good)]))
         #expect(bed.warnings == [])
         bed.node.engine(survey([(1, broken), (1, "c 10.0.0.3:1 - \(ClusterRig.address)")]))
-        #expect(bed.warnings == [.ownBodies])
+        #expect(bed.warnings == [.ownBodiesUnreadable])
         _ = bed.submit()
-        #expect(bed.node.calls.contains(.take(slots: 8, isOwnOnly: true)))
-        bed.resubmit(after: ClusterBook.closingMilliseconds)
+        #expect(bed.node.calls.contains(.takeFlights(slots: 8, isOwnOnly: true)))
+        bed.resubmit(after: ClusterBook.handOverTimeoutMilliseconds)
         // Nobody takes it.
         #expect(bed.node.wantedTakes == [8])
     }
@@ -239,8 +241,8 @@ import Testing
     @Test func `a node whose bodies others cannot read, and that cannot read theirs, fetches its own flights`() {
         var bed = Bed()
         bed.node.engine(survey([(1, "a \(ClusterRig.address)"), (1, "b \(Self.other) - \(ClusterRig.address)")]))
-        bed.node.rig.core.clusterProbed(Self.other, failure: "timed out", now: bed.node.rig.now)
-        #expect(bed.warnings == [.ownBodies, .peer(Self.other)])
+        bed.node.rig.core.clusterProbeEnded(Self.other, failure: "timed out", now: bed.node.rig.now)
+        #expect(bed.warnings == [.ownBodiesUnreadable, .peerBodiesUnreadable(Self.other)])
         #expect(bed.node.rig.core.unreadableNodes == [Self.other])
         _ = bed.submit()
         #expect(bed.node.wantedTakes == [8])
@@ -267,8 +269,8 @@ import Testing
             let job = bed.node.rig.jobs[0]
             bed.node.pass { $0.failed(job, "connect-failed", by: puller) }
         }
-        bed.node.rig.core.clusterProbed(Self.other, failure: nil, now: bed.node.rig.now)
-        #expect(bed.warnings == [.peer(Self.other)])
+        bed.node.rig.core.clusterProbeEnded(Self.other, failure: nil, now: bed.node.rig.now)
+        #expect(bed.warnings == [.peerBodiesUnreadable(Self.other)])
         for isRead in [true, false] {
             let want = bed.submit()
             bed.node.engine(result(want, token: 9))
@@ -297,7 +299,7 @@ import Testing
             var bed = Bed()
             bed.node.rig.core.records.workerLimits.addressPolicy = policy
             let want = bed.submit()
-            #expect(SharedRequest(record: want.record)?.policy == policy)
+            #expect(SharedRequest(record: want.record)?.addressPolicy == policy)
             return want.key
         }
         #expect(Set([key(""), key("public-only"), key("public-only, allow 10.0.0.0/8")]).count == 3)
@@ -324,14 +326,14 @@ import Testing
         #expect(bed.node.rig.core.takeClusterProbes() == [Self.other])
         bed.node.engine(members)
         #expect(bed.node.rig.core.takeClusterProbes() == [])
-        bed.node.rig.core.clusterProbed(Self.other, failure: "timed out", now: bed.node.rig.now)
-        #expect(bed.warnings == [.peer(Self.other)])
-        bed.node.wait(milliseconds: ClusterHealth.probeMilliseconds)
+        bed.node.rig.core.clusterProbeEnded(Self.other, failure: "timed out", now: bed.node.rig.now)
+        #expect(bed.warnings == [.peerBodiesUnreadable(Self.other)])
+        bed.node.wait(milliseconds: ClusterHealth.probeIntervalMilliseconds)
         bed.node.engine(members)
         #expect(bed.node.rig.core.takeClusterProbes() == [Self.other])
-        bed.node.rig.core.clusterProbed(Self.other, failure: nil, now: bed.node.rig.now)
+        bed.node.rig.core.clusterProbeEnded(Self.other, failure: nil, now: bed.node.rig.now)
         #expect(bed.warnings == [])
-        bed.node.rig.core.clusterProbed("10.0.0.7:1", failure: "unknown", now: bed.node.rig.now)
+        bed.node.rig.core.clusterProbeEnded("10.0.0.7:1", failure: "unknown", now: bed.node.rig.now)
         #expect(bed.warnings == [])
     }
 
@@ -341,7 +343,7 @@ import Testing
         // One each second.
         for report in 1...6 {
             bed.node.engine(twice)
-            #expect(bed.warnings == (report < 6 ? [] : [.sameAddress(Self.other)]))
+            #expect(bed.warnings == (report < 6 ? [] : [.duplicateAddress(Self.other)]))
         }
         bed.node.engine(survey([(1, "a \(Self.other)"), (0, "b \(Self.other)")]))
         #expect(bed.warnings == [])
@@ -349,19 +351,19 @@ import Testing
 
     @Test func `nodes with other settings or another version are listed`() {
         var health = ClusterHealth(address: ClusterRig.address)
-        health.changed(settings: "a.b.c.d")
+        health.settingsChanged(to: "a.b.c.d")
         func surveyed(_ settings: String) -> [NodeWarning] {
             let member = EngineSurvey.Member(
                 node: NodeID(1), leaseMilliseconds: 1, flights: 0, description: "m \(Self.other)\(settings)")
-            health.surveyed([member], now: Tick(nanoseconds: 0))
+            health.surveyReceived([member], now: MonotonicTime(nanoseconds: 0))
             return health.warnings
         }
         #expect(surveyed(" a.b.c.d") == [])
-        let address = NodeWarning.Subject.settings(Self.other)
+        let address = NodeWarning.Subject.differentSettings(Self.other)
         #expect(surveyed(" x.b.c.y") == [NodeWarning(subject: address, detail: "address policy, version")])
         #expect(surveyed(" a.x.x.d") == [NodeWarning(subject: address, detail: "limits, rules for origins")])
         #expect(surveyed("") == [NodeWarning(subject: address, detail: "version")])
-        health.changed(settings: "x.b.c.y")
+        health.settingsChanged(to: "x.b.c.y")
         #expect(surveyed(" x.b.c.y") == [])
     }
 }

@@ -18,7 +18,7 @@ struct ClusterRig {
             limits: limits,
             cluster: ClusterServices(
                 flightKey: { Self.key(1, $0) }, originKey: { Self.key(2, Array($0.utf8)) }, address: Self.address,
-                broker: 77, members: members, predecessor: predecessor, start: Tick(nanoseconds: 0)))
+                broker: 77, members: members, predecessor: predecessor, start: MonotonicTime(nanoseconds: 0)))
         if isMember { engine(.joined(NodeID(7), members: 3)) }
     }
 
@@ -34,7 +34,7 @@ struct ClusterRig {
 
     mutating func engine(_ event: EngineEvent) {
         let now = rig.now
-        pass { $0.core.received(event, now: now) }
+        pass { $0.core.engineEventReceived(event, now: now) }
     }
 
     mutating func wait(milliseconds: Int) {
@@ -50,27 +50,27 @@ struct ClusterRig {
                 key: want.key, token: FencingToken(lastToken), priority: want.priority,
                 record: isOwn ? nil : want.record)
         }
-        engine(.granted(grants, opensAfterMilliseconds: nil))
+        engine(.flightsGranted(grants, opensAfterMilliseconds: nil))
     }
 
     // MARK: Calls of the last pass
 
     var wants: [EngineWant] {
-        calls.flatMap { call -> [EngineWant] in if case .want(let wants) = call { wants } else { [] } }
+        calls.flatMap { call -> [EngineWant] in if case .wantFlights(let wants) = call { wants } else { [] } }
     }
 
     var unwants: [ClusterKey] {
-        calls.flatMap { call -> [ClusterKey] in if case .unwant(let keys) = call { keys } else { [] } }
+        calls.flatMap { call -> [ClusterKey] in if case .withdrawWants(let keys) = call { keys } else { [] } }
     }
 
     var ends: [EngineCompletion] {
-        calls.flatMap { call -> [EngineCompletion] in if case .done(let ends) = call { ends } else { [] } }
+        calls.flatMap { call -> [EngineCompletion] in if case .reportCompletions(let ends) = call { ends } else { [] } }
     }
 
     /// Slots of the questions for flights that this node wants itself.
-    var wantedTakes: [Int] { calls.compactMap { if case .takeWanted(let slots) = $0 { slots } else { nil } } }
+    var wantedTakes: [Int] { calls.compactMap { if case .takeWantedFlights(let slots) = $0 { slots } else { nil } } }
 
-    var takes: [Int] { calls.compactMap { if case .take(let slots, _) = $0 { slots } else { nil } } }
+    var takes: [Int] { calls.compactMap { if case .takeFlights(let slots, _) = $0 { slots } else { nil } } }
 
     /// Results of the last pass, as other nodes read them.
     var results: [SharedResult.Content?] {

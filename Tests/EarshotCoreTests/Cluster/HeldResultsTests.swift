@@ -4,13 +4,13 @@ import Testing
 
 /// Bodies that a node holds for others: time and memory.
 @Suite struct HeldResultsTests {
-    private static let start = Tick(nanoseconds: 0)
+    private static let start = MonotonicTime(nanoseconds: 0)
 
     private func body(_ number: UInt64) -> HeldBody {
         HeldBody(key: ClusterKey(high: 1, low: number), token: FencingToken(number + 1))
     }
 
-    private func outcome(_ number: Int) -> Handle<Outcome> { Handle(index: number) }
+    private func outcome(_ number: Int) -> Handle<Outcome> { Handle(slabIndex: number) }
 
     @Test func `a body is held for its time, and then released in the order of arrival`() {
         var held = HeldResults()
@@ -48,12 +48,12 @@ import Testing
 
     @Test func `above the limit of memory the oldest bodies are released`() {
         var held = HeldResults()
-        let half = HeldResults.mostMemoryBytes / 2
+        let half = HeldResults.maximumMemoryBytes / 2
         #expect(held.hold(outcome(1), as: body(1), memoryBytes: half, now: Self.start) == [])
         #expect(held.hold(outcome(2), as: body(2), memoryBytes: half, now: Self.start) == [])
         #expect(held.hold(outcome(3), as: body(3), memoryBytes: 1, now: Self.start) == [outcome(1)])
         // One that is too large alone displaces all, and itself.
-        let large = HeldResults.mostMemoryBytes + 1
+        let large = HeldResults.maximumMemoryBytes + 1
         #expect(
             held.hold(outcome(4), as: body(4), memoryBytes: large, now: Self.start)
                 == [outcome(2), outcome(3), outcome(4)])
@@ -63,12 +63,12 @@ import Testing
 
     @Test func `files have no limit of memory but one of their number`() {
         var held = HeldResults()
-        for number in 0..<HeldResults.mostBodies {
+        for number in 0..<HeldResults.maximumBodies {
             _ = held.hold(outcome(number), as: body(UInt64(number)), memoryBytes: 0, now: Self.start)
         }
-        #expect(held.count == HeldResults.mostBodies)
-        let last = HeldResults.mostBodies
+        #expect(held.count == HeldResults.maximumBodies)
+        let last = HeldResults.maximumBodies
         #expect(held.hold(outcome(last), as: body(UInt64(last)), memoryBytes: 0, now: Self.start) == [outcome(0)])
-        #expect(held.outcomes.count == HeldResults.mostBodies)
+        #expect(held.outcomes.count == HeldResults.maximumBodies)
     }
 }

@@ -9,7 +9,7 @@ import Testing
     /// A node with clients, a worker for the web and one for bodies of other nodes.
     private struct Walk {
         var node = ClusterRig(isMember: false)
-        var generator: SplitMix
+        var generator: SplitMix64Generator
         let client: ClientID
         let worker: WorkerID
         let puller: WorkerID
@@ -18,7 +18,7 @@ import Testing
         var lastRequest = 0
 
         init(seed: UInt64) {
-            generator = SplitMix(seed: seed)
+            generator = SplitMix64Generator(seed: seed)
             var client = ClientID(rawValue: 0)
             var worker = WorkerID(rawValue: 0)
             var puller = WorkerID(rawValue: 0)
@@ -62,16 +62,16 @@ import Testing
             mutating get {
                 switch random(10) {
                 case 0: .joined(NodeID(generator.next()), members: random(4))
-                case 1: .left([.timedOut, .closed, .otherSecret][random(3)])
+                case 1: .left([.timedOut, .connectionClosed, .secretMismatch][random(3)])
                 case 2: .members(chance(20) ? .max : random(5) - 1)
                 case 3:
-                    .wanted(
+                    .wantsAnswered(
                         (0..<random(4)).map { _ in
                             let states: [WantAnswer.State] = [.queued, .running, .held, .stale, .ended(result)]
                             return WantAnswer(key: key, state: states[random(5)])
                         })
                 case 4, 5, 6:
-                    .granted(
+                    .flightsGranted(
                         (0..<random(5)).map { _ in
                             let records = [
                                 "1 GET 0 0 follow default http://o\(random(2)).com/\(random(4))", "", "1 PUT x",
@@ -81,8 +81,8 @@ import Testing
                             let record = chance(50) ? Array(records[random(5)].utf8) : nil
                             return EngineGrant(key: key, token: token, priority: .high, record: record)
                         }, opensAfterMilliseconds: chance(50) ? random(3) - 1 : nil)
-                case 7: .result(key, result)
-                case 8: .aborted(key, token)
+                case 7: .resultReceived(key, result)
+                case 8: .attemptAborted(key, token)
                 default:
                     requested.isEmpty
                         ? .workWaits
@@ -90,7 +90,7 @@ import Testing
                             CoolDownNotice(
                                 origin: requested[random(requested.count)].origin.key,
                                 remainingMilliseconds: chance(10) ? .max : random(900_000),
-                                strikes: random(3)))
+                                refusalsInRow: random(3)))
                 }
             }
         }
@@ -131,7 +131,7 @@ import Testing
 
         /// Ends all attempts, without the engine, until no request is left.
         mutating func finish() {
-            node.engine(.left(.closed))
+            node.engine(.left(.connectionClosed))
             learn()
             for _ in 0..<400 where node.rig.core.ledger.requests.pending > 0 {
                 let running = jobs
@@ -150,7 +150,7 @@ import Testing
                 if case .worker(.send(let id, .job(let job))) = action { jobs.append((job, id)) }
             }
             let last = node.rig.actions.compactMap { action -> UInt64? in
-                if case .client(.deliver(_, let terminal, _)) = action { terminal.sequence } else { nil }
+                if case .client(.deliverTerminal(_, let terminal, _)) = action { terminal.sequence } else { nil }
             }.max()
             if let last {
                 node.pass { $0.send(.acknowledge(last), by: client) }

@@ -20,21 +20,23 @@ import Testing
     @Test func `a record has method, URL, timeout and fields, and nothing else`() throws {
         let plain = try #require(SharedRequest(try request(), timeoutMilliseconds: 30_000))
         #expect(
-            String(decoding: plain.record, as: UTF8.self) == "1 GET 30000 0 follow default https://example.com/a?b=c")
+            String(decoding: plain.encodedRecord, as: UTF8.self)
+                == "1 GET 30000 0 follow default https://example.com/a?b=c")
         let full = try #require(
             SharedRequest(
                 try request(method: .head, fields: [("Accept", "text/html"), ("range", "bytes=0-9")]),
                 timeoutMilliseconds: 0))
         #expect(
-            String(decoding: full.record, as: UTF8.self)
+            String(decoding: full.encodedRecord, as: UTF8.self)
                 == "1 HEAD 0 0 follow default https://example.com/a?b=c\nAccept: text/html\nrange: bytes=0-9")
-        #expect(SharedRequest(record: plain.record) == plain)
-        #expect(SharedRequest(record: full.record) == full)
+        #expect(SharedRequest(record: plain.encodedRecord) == plain)
+        #expect(SharedRequest(record: full.encodedRecord) == full)
         let coded = try #require(
-            SharedRequest(try request { $0.route.decodes = false }, timeoutMilliseconds: 0, maxBytes: 9))
+            SharedRequest(try request { $0.route.decodesBody = false }, timeoutMilliseconds: 0, maxBytes: 9))
         #expect(
-            String(decoding: coded.record, as: UTF8.self) == "2 GET 0 9 follow default https://example.com/a?b=c")
-        #expect(SharedRequest(record: coded.record) == coded && !coded.request.route.decodes)
+            String(decoding: coded.encodedRecord, as: UTF8.self) == "2 GET 0 9 follow default https://example.com/a?b=c"
+        )
+        #expect(SharedRequest(record: coded.encodedRecord) == coded && !coded.httpRequest.route.decodesBody)
     }
 
     @Test func `a record has the address policy of its node, and the nodes whose bodies it cannot read`() throws {
@@ -46,8 +48,8 @@ import Testing
                 let shared = try #require(
                     SharedRequest(
                         try request(fields: fields), timeoutMilliseconds: 0, policy: policy, avoided: avoided))
-                let read = try #require(SharedRequest(record: shared.record))
-                #expect(read == shared && read.policy == policy && read.avoidedAddresses == avoided)
+                let read = try #require(SharedRequest(record: shared.encodedRecord))
+                #expect(read == shared && read.addressPolicy == policy && read.avoidedAddresses == avoided)
             }
         }
         let rules = String(repeating: "deny 10.0.0.0/8, ", count: 1_000)
@@ -60,15 +62,15 @@ import Testing
             request(fields: [("Authorization", "Bearer x")]), request(fields: [("cookie", "a=b")]),
             request(fields: [("X-Api-Key", "k")]),
             request(fields: [("Referer", "https://example.com/private")]),
-            request { $0.jar = "app" }, request { $0.route.proxy = "none" },
-            request { $0.route.verifiesServer = false }, request { $0.route.deliversErrors = true },
+            request { $0.cookieJarOwner = "app" }, request { $0.route.proxy = "none" },
+            request { $0.route.verifiesServer = false }, request { $0.route.deliversErrorResponses = true },
             request { $0.route.clientCertificate = "/a.pem" },
-            request(fields: [("accept", String(repeating: "a", count: EngineLimits.recordBytes))]),
+            request(fields: [("accept", String(repeating: "a", count: EngineLimits.maximumRecordBytes))]),
         ]
         for request in staying {
             #expect(SharedRequest(request, timeoutMilliseconds: 0) == nil, "\(request.url.description)")
         }
-        let named = CredentialRule(alsoNamed: ["User-Agent"])
+        let named = CredentialRule(additionalNames: ["User-Agent"])
         let agent = try request(fields: [("User-Agent", "secret")])
         #expect(SharedRequest(agent, timeoutMilliseconds: 0, credentials: named) == nil)
         #expect(SharedRequest(agent, timeoutMilliseconds: 0) != nil)
@@ -96,7 +98,7 @@ import Testing
         #expect(SharedRequest(record: [0xff, 0xfe, 0x0a]) == nil)
         let long =
             "1 GET 0 0 follow default https://example.com/\naccept: "
-            + String(repeating: "a", count: EngineLimits.recordBytes)
+            + String(repeating: "a", count: EngineLimits.maximumRecordBytes)
         #expect(SharedRequest(record: Array(long.utf8)) == nil)
     }
 }

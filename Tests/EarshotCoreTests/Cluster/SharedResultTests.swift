@@ -14,7 +14,7 @@ import Testing
     ) -> SharedResult.Content {
         .response(
             SharedResult.Response(
-                status: status, length: length, sha256: sha256, place: place, fields: Array(fields.utf8)))
+                status: status, bodyLength: length, sha256: sha256, bodyAddress: place, fields: Array(fields.utf8)))
     }
 
     private func content(_ text: String) -> SharedResult.Content? { SharedResult(Array(text.utf8))?.content }
@@ -31,12 +31,12 @@ import Testing
         (.failure(.tooLarge, allowedBytes: 0, detail: "too much"), "1 f too-large 0 too much"),
     ])
     func `a result is written and read again`(content: SharedResult.Content, text: String) {
-        #expect(String(decoding: SharedResult(content).bytes, as: UTF8.self) == text)
+        #expect(String(decoding: SharedResult(content).encodedBytes, as: UTF8.self) == text)
         #expect(self.content(text) == content)
     }
 
     @Test func `the detail of a failure has one line`() {
-        let bytes = SharedResult(.failure(.tls, allowedBytes: nil, detail: "a\nb\r\n c")).bytes
+        let bytes = SharedResult(.failure(.tls, allowedBytes: nil, detail: "a\nb\r\n c")).encodedBytes
         #expect(!bytes.contains(UInt8(ascii: "\n")))
         #expect(SharedResult(bytes) != nil)
     }
@@ -66,16 +66,16 @@ import Testing
             for byte: UInt8 in [0, 0x0a, 0x20, 0x2d, 0x2f, 0x39, 0x80, 0xff] {
                 var bytes = valid
                 bytes[place] = byte
-                if let result = SharedResult(bytes) { #expect(SharedResult(result.bytes) == result) }
+                if let result = SharedResult(bytes) { #expect(SharedResult(result.encodedBytes) == result) }
             }
         }
     }
 
     @Test func `only failures that concern all nodes are shared`() {
-        #expect(SharedResult.isShared(.timeout))
-        #expect(SharedResult.isShared(.tooLarge))
-        #expect(!SharedResult.isShared(.spoolFull))
-        #expect(!SharedResult.isShared(.workerLost))
-        #expect(!SharedResult.isShared(.internalError))
+        #expect(SharedResult.isSharedFailure(.timeout))
+        #expect(SharedResult.isSharedFailure(.tooLarge))
+        #expect(!SharedResult.isSharedFailure(.spoolFull))
+        #expect(!SharedResult.isSharedFailure(.workerLost))
+        #expect(!SharedResult.isSharedFailure(.internalError))
     }
 }

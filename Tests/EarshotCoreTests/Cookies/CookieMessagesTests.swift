@@ -13,17 +13,17 @@ struct CookieMessagesTests {
     init() {
         worker = rig.worker()
         client = rig.client(1)
-        rig.core.calendarSeconds = 1_767_225_600
-        rig.core.features.publicSuffixes = PublicSuffixes { $0 == "co.uk" }
+        rig.core.unixTimeSeconds = 1_767_225_600
+        rig.core.shellFeatures.publicSuffixes = PublicSuffixes { $0 == "co.uk" }
     }
 
     private mutating func store(_ fields: String, from url: String = "https://a.example/", to handler: String) {
-        rig.send(.cookies(HandlerID(handler)!, url: url, fields: Array(fields.utf8)), by: client)
+        rig.send(.storeCookies(HandlerID(handler)!, url: url, fields: Array(fields.utf8)), by: client)
     }
 
     private mutating func jar(of handler: String, _ page: QueryPage = QueryPage()) -> String {
         rig.pass { $0.send(.query(.cookies(HandlerID(handler)!), page), by: client) }
-        for case .client(.answer(_, _, let json)) in rig.actions {
+        for case .client(.answerQuery(_, _, let json)) in rig.actions {
             return String(decoding: json.dropFirst(#"{"broker":"0000000000000001","#.utf8.count), as: UTF8.self)
         }
         return ""
@@ -34,7 +34,7 @@ struct CookieMessagesTests {
         rig.pass { $0.fetch(handler, "r\($0.nextBody.rawValue)", url, by: client) { $0.options.usesCookies = cookies } }
         guard let job = rig.jobs.first else { return nil }
         rig.pass { $0.done(job, by: worker) }
-        return HeaderFields(lines: job.httpFields).first("cookie")
+        return HeaderFields(lines: job.httpFields).firstValue(named: "cookie")
     }
 
     private var errors: [String] {
@@ -86,21 +86,21 @@ struct CookieMessagesTests {
             #expect(json.utf8.count < 40_000)
             names += json.matches(of: /"name":"(n\d+)"/).map { String($0.1) }
             guard let next = json.firstMatch(of: /"cookies-next":"(\d+)"/) else { break }
-            page.after = String(next.1)
+            page.cursor = String(next.1)
         }
         #expect(names == (0..<60).map { "n\($0)" })
     }
 
     @Test mutating func `cookies without a handler, an HTTP URL or room are refused`() {
-        rig.core.limits.cookieBytes = 1_000
+        rig.core.limits.maximumTotalCookieBytes = 1_000
         rig.pass { rig in
-            rig.send(.cookies(HandlerID("shop")!, url: "https://a.example/", fields: []), by: client)
+            rig.send(.storeCookies(HandlerID("shop")!, url: "https://a.example/", fields: []), by: client)
             rig.send(.subscribe(HandlerPattern("shop")!), by: client)
             rig.send(.subscribe(HandlerPattern("other")!), by: client)
             for url in ["thumb://a/", "x", "https://a.example/"] {
-                rig.send(.cookies(HandlerID("shop")!, url: url, fields: []), by: client)
+                rig.send(.storeCookies(HandlerID("shop")!, url: url, fields: []), by: client)
             }
-            rig.send(.cookies(HandlerID("other")!, url: "https://a.example/", fields: []), by: client)
+            rig.send(.storeCookies(HandlerID("other")!, url: "https://a.example/", fields: []), by: client)
         }
         #expect(errors == Array(repeating: "bad-message", count: 3) + ["limit"])
     }

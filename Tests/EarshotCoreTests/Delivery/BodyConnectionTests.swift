@@ -25,7 +25,7 @@ struct BodyConnectionTests {
 
         static var hello: Hello {
             var hello = Hello(window: 10)
-            hello.isPulling = true
+            hello.pullsBodies = true
             return hello
         }
 
@@ -37,12 +37,12 @@ struct BodyConnectionTests {
         ) -> Bool {
             let reader = reader ?? self.reader
             var hello = Self.hello
-            hello.bodiesOf = token ?? CoreRig.token(of: client)
+            hello.bodySessionToken = token ?? CoreRig.token(of: client)
             hello.principal = principal
             rig.connect(reader)
             rig.pass { [hello] in $0.send(.hello(hello), by: reader) }
             return rig.actions.contains {
-                if case .client(.send(reader, .welcome(let welcome))) = $0 { welcome.readsOther } else { false }
+                if case .client(.send(reader, .welcome(let welcome))) = $0 { welcome.readsOtherSession } else { false }
             }
         }
 
@@ -52,10 +52,10 @@ struct BodyConnectionTests {
             let job = try #require(rig.jobs.first)
             rig.pass { [worker] in
                 var completion = Completion(attempt: job.attempt, status: 200)
-                completion.length = 1_000
+                completion.bodyByteCount = 1_000
                 completion.sha256 = String(repeating: "ab", count: 32)
-                completion.file = completion.sha256
-                $0.core.received(.done(completion), body: nil, from: worker, now: $0.now)
+                completion.fileName = completion.sha256
+                $0.core.workerMessageReceived(.completed(completion), body: nil, from: worker, now: $0.now)
             }
         }
 
@@ -67,13 +67,14 @@ struct BodyConnectionTests {
         ) -> [String] {
             let reader = reader ?? self.reader
             rig.pass {
-                $0.send(.read(BodyRead(body, offset: 100, length: 50)), by: reader)
+                $0.send(.readBody(BodyRead(body, offset: 100, maximumBytes: 50)), by: reader)
                 event(&$0)
             }
             return rig.actions.compactMap { action in
                 switch action {
-                case .client(.sendPiece(let id, let piece)): "\(id.rawValue): \(piece.data.offset)+\(piece.length)"
-                case .client(.send(reader, .data(let data))) where data.error != nil: data.error
+                case .client(.sendBodyPiece(let id, let piece)):
+                    "\(id.rawValue): \(piece.dataHead.offset)+\(piece.maximumBytes)"
+                case .client(.send(reader, .bodyData(let data))) where data.errorCode != nil: data.errorCode
                 case .client(.send(reader, .error(let reply))): "ERROR \(reply.code)"
                 default: nil
                 }
@@ -126,7 +127,7 @@ struct BodyConnectionTests {
     @Test func `an unknown session, one of another principal and one with paths are treated alike`() throws {
         var bed = Bed()
         try bed.file("1")
-        #expect(bed.join(SessionToken(high: 1, low: 1)) == false)
+        #expect(bed.join(SessionToken(highBits: 1, lowBits: 1)) == false)
         #expect(bed.read(.terminal(1)) == ["unknown-body"])
         let foreign = ClientID(rawValue: 3)
         #expect(bed.join(by: foreign, principal: PrincipalName("key:other")!) == false)
@@ -142,20 +143,22 @@ struct BodyConnectionTests {
 
     @Test func `each connection has its own READs, and a session that is read so is not too slow`() throws {
         var bed = Bed { limits in
-            limits.stalledBytes = 1_000
-            limits.stallMilliseconds = 1_000
-            limits.readsPerPass = 200
+            limits.maximumStalledBodyBytesPerClient = 1_000
+            limits.maximumStallMilliseconds = 1_000
+            limits.maximumBodyReadsPerPass = 200
         }
         try bed.file("1")
         #expect(bed.join() == true)
         let (client, reader) = (bed.client, bed.reader)
         bed.rig.pass { rig in
             for id in [client, reader] {
-                for offset in 0..<65 { rig.send(.read(BodyRead(.terminal(1), offset: offset, length: 1)), by: id) }
+                for offset in 0..<65 {
+                    rig.send(.readBody(BodyRead(.terminal(1), offset: offset, maximumBytes: 1)), by: id)
+                }
             }
         }
         let refused = bed.rig.actions.compactMap { action -> ClientID? in
-            if case .client(.send(let id, .data(let data))) = action, data.error == "limit", data.offset == 64 {
+            if case .client(.send(let id, .bodyData(let data))) = action, data.errorCode == "limit", data.offset == 64 {
                 id
             } else {
                 nil

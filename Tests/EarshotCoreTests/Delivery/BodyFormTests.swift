@@ -11,12 +11,12 @@ import Testing
 
     /// The form of the body in a client's only terminal of the last pass.
     private func form(for client: ClientID) -> String? {
-        for case .client(.deliver(client, let terminal, let body)) in rig.actions {
+        for case .client(.deliverTerminal(client, let terminal, let body)) in rig.actions {
             guard case .result(_, let response) = terminal.outcome else {
                 guard case .failed(let failure) = terminal.outcome else { return nil }
                 return failure.code
             }
-            guard let file = response.file else { return body == nil ? nil : "inline" }
+            guard let file = response.bodyFilePath else { return body == nil ? nil : "inline" }
             #expect(body == nil)
             return response.isInline ? "from \(file)" : file
         }
@@ -41,26 +41,26 @@ import Testing
     /// Ends the job with a body of some bytes, in a file or in memory.
     private mutating func end(_ job: Job, by worker: WorkerID, isFile: Bool, length: Int = 3, status: Int = 200) {
         var completion = Completion(attempt: job.attempt, status: status)
-        completion.length = length
+        completion.bodyByteCount = length
         completion.sha256 = Self.sum
-        completion.file = isFile ? Self.sum : nil
+        completion.fileName = isFile ? Self.sum : nil
         let body = isFile ? nil : BodyID(rawValue: 1)
-        rig.pass { $0.core.received(.done(completion), body: body, from: worker, now: $0.now) }
+        rig.pass { $0.core.workerMessageReceived(.completed(completion), body: body, from: worker, now: $0.now) }
         #expect(rig.core.audit() == [])
     }
 
     private var written: [Action] {
-        rig.actions.filter { if case .spool(.write) = $0 { true } else { false } }
+        rig.actions.filter { if case .spool(.writeBody) = $0 { true } else { false } }
     }
 
     @Test mutating func `of a body in memory a file is written before the terminal of who demands it`() throws {
         let (worker, clients, job) = submit()
         end(job, by: worker, isFile: false)
         #expect(clients.map(form) == ["inline", "inline", "/spool/\(Self.sum)", "inline"])
-        #expect(written == [.spool(.write(BodyID(rawValue: 1), file: Self.sum))])
+        #expect(written == [.spool(.writeBody(BodyID(rawValue: 1), file: Self.sum))])
         let write = try #require(rig.actions.firstIndex(of: written[0]))
         let delivery = rig.actions.firstIndex {
-            if case .client(.deliver(clients[2], _, _)) = $0 { true } else { false }
+            if case .client(.deliverTerminal(clients[2], _, _)) = $0 { true } else { false }
         }
         #expect(write < delivery ?? 0)
         #expect(rig.core.records.outcomes.spooledBytes == 3)
@@ -95,7 +95,7 @@ import Testing
 
     @Test mutating func `a file for which the spool has no room fails for those alone who demand it`() {
         var limits = CoreLimits()
-        limits.spoolBytes = 2
+        limits.maximumSpoolBytes = 2
         rig.core.limitsChanged(limits, now: rig.now)
         let (worker, clients, job) = submit()
         end(job, by: worker, isFile: false)
@@ -107,8 +107,8 @@ import Testing
     @Test mutating func `a terminal whose file could not be written is a failure`() throws {
         let (worker, clients, job) = submit()
         end(job, by: worker, isFile: false)
-        for case .client(.deliver(clients[2], let terminal, _)) in rig.actions {
-            let other = terminal.replaced(by: .spoolFull)
+        for case .client(.deliverTerminal(clients[2], let terminal, _)) in rig.actions {
+            let other = terminal.replacedByFailure(.spoolFull)
             guard case .failed(let failure) = other.outcome else {
                 Issue.record("it is a result")
                 return
@@ -149,28 +149,30 @@ import Testing
     @Test mutating func `progress that a socket did not take is told when it does, as it is then`() {
         let worker = rig.worker()
         let client = rig.client(1)
-        rig.pass { $0.fetch("h", "1", "http://1/", by: client) { $0.options.progressMilliseconds = 50 } }
+        rig.pass { $0.fetch("h", "1", "http://1/", by: client) { $0.options.progressIntervalMilliseconds = 50 } }
         let job = rig.jobs[0]
         rig.pass {
-            $0.core.received(.progress(job.attempt, received: 5, total: 9), body: nil, from: worker, now: $0.now)
+            $0.core.workerMessageReceived(
+                .progress(job.attempt, received: 5, total: 9), body: nil, from: worker, now: $0.now)
         }
         #expect(rig.replies(to: client).count == 1)
-        rig.core.progressRefused(HandlerID("h")!, RequestID("1")!, by: client)
+        rig.core.socketRefusedProgress(HandlerID("h")!, RequestID("1")!, by: client)
         rig.pass {
-            $0.core.received(.progress(job.attempt, received: 7, total: 9), body: nil, from: worker, now: $0.now)
+            $0.core.workerMessageReceived(
+                .progress(job.attempt, received: 7, total: 9), body: nil, from: worker, now: $0.now)
         }
         #expect(rig.replies(to: client).isEmpty, "it comes too soon after the first")
-        rig.pass { $0.core.clientWritable(client) }
+        rig.pass { $0.core.clientSocketWritable(client) }
         guard case .progress(let progress)? = rig.replies(to: client).first else {
             Issue.record("no progress")
             return
         }
-        #expect(progress.received == 7)
-        rig.pass { $0.core.clientWritable(client) }
+        #expect(progress.receivedBytes == 7)
+        rig.pass { $0.core.clientSocketWritable(client) }
         #expect(rig.replies(to: client).isEmpty, "it is told once")
-        rig.core.progressRefused(HandlerID("h")!, RequestID("1")!, by: client)
+        rig.core.socketRefusedProgress(HandlerID("h")!, RequestID("1")!, by: client)
         rig.pass { $0.remove("h", by: client) }
-        rig.pass { $0.core.clientWritable(client) }
+        rig.pass { $0.core.clientSocketWritable(client) }
         #expect(rig.replies(to: client).isEmpty, "of what was removed nothing is told")
     }
 
@@ -181,7 +183,7 @@ import Testing
         var job = rig.jobs[0]
         func fail(_ received: Int) -> Int {
             rig.pass {
-                $0.core.received(
+                $0.core.workerMessageReceived(
                     .failed(job.attempt, code: "reset", detail: nil, receivedBytes: received), body: nil, from: worker,
                     now: $0.now)
             }

@@ -105,8 +105,8 @@ struct DeliveryTests {
         rig.pass { $0.fetch("h", "1", "http://1/", by: a) }
         let job = rig.jobs[0]
         rig.pass { $0.done(job, by: worker) }
-        rig.pass { $0.core.deliveryRefused(1, by: a) }
-        rig.pass { $0.core.clientWritable(a) }
+        rig.pass { $0.core.socketRefusedTerminal(1, by: a) }
+        rig.pass { $0.core.clientSocketWritable(a) }
         #expect(rig.terminals(for: a) == ["h 1 200"])
         rig.pass { $0.send(.acknowledge(1), by: a) }
         #expect(rig.releasedBodies == 1)
@@ -193,7 +193,7 @@ struct DeliveryTests {
             rig.send(.hello(Hello()), by: a)
             rig.fetch("h", "1", "nonsense", by: a)
         }
-        guard case .client(.deliver(_, let terminal, _))? = rig.actions.last else {
+        guard case .client(.deliverTerminal(_, let terminal, _))? = rig.actions.last else {
             Issue.record("nothing delivered")
             return
         }
@@ -246,7 +246,7 @@ struct DeliveryTests {
 
     @Test mutating func `a client is closed when the header fields that wait for it pass their bound, and only it`() {
         var limits = CoreLimits()
-        limits.dueBytes = 2_500
+        limits.maximumDueHeaderBytesPerClient = 2_500
         rig = CoreRig(limits: limits)
         let worker = rig.worker(slots: 8)
         let (reader, stopped) = (rig.client(1), rig.client(2, window: 1))
@@ -271,7 +271,7 @@ struct DeliveryTests {
     /// Sets limits of two bodies in memory per client, and per handler.
     private mutating func tighten() -> WorkerID {
         var limits = CoreLimits()
-        limits.waitingBytes = 8
+        limits.maximumWaitingBodyBytes = 8
         rig = CoreRig(limits: limits)
         return rig.worker(slots: 8)
     }
@@ -280,7 +280,7 @@ struct DeliveryTests {
     private var spills: [BodyID] {
         rig.actions.compactMap { action in
             switch action {
-            case .spool(.spill(let body, _)): body
+            case .spool(.spillBody(let body, _)): body
             default: nil
             }
         }
@@ -298,10 +298,12 @@ struct DeliveryTests {
         rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
         #expect(spills.count == 1)
         let body = spills[0]
-        rig.pass { $0.core.spillFailed(body, now: $0.now) }
+        rig.pass { $0.core.bodySpillFailed(body, now: $0.now) }
         #expect(!rig.actions.contains(.spool(.releaseBody(body))))
         rig.pass { $0.send(.subscribe(HandlerPattern("h")!), by: slow) }
-        let received = rig.actions.compactMap { if case .client(.deliver(_, _, let body)) = $0 { body } else { nil } }
+        let received = rig.actions.compactMap {
+            if case .client(.deliverTerminal(_, _, let body)) = $0 { body } else { nil }
+        }
         #expect(received.count == 3)
         #expect(received.contains(body))
         rig.pass { $0.send(.acknowledge(3), by: slow) }
@@ -325,7 +327,7 @@ struct DeliveryTests {
         submit(1...3)
         #expect(spills.count == 1)
         let body = spills[0]
-        rig.pass { $0.core.spillFailed(body, now: $0.now) }
+        rig.pass { $0.core.bodySpillFailed(body, now: $0.now) }
         submit(4...4)
         #expect(spills == [])
         rig.wait(milliseconds: rig.core.limits.spoolRetryMilliseconds)
@@ -350,7 +352,7 @@ struct DeliveryTests {
         for n in 1...4 { answer(n) }
         #expect(spills.count == 1)
         let body = spills[0]
-        rig.pass { $0.core.spillFailed(body, now: $0.now) }
+        rig.pass { $0.core.bodySpillFailed(body, now: $0.now) }
         answer(5)
         #expect(rig.terminals(for: fast) == ["h 5 200"])
         #expect(rig.actions.contains(.client(.close(slow, reason: "too-slow"))))

@@ -7,16 +7,16 @@ extension DeliveryWindow {
     ///
     /// - Parameter weigh: returns the weight of a terminal to withdraw, and its outcome if it counts; nil to keep it.
     /// - Returns: the withdrawn terminals.
-    fileprivate mutating func withdraw(_ weigh: (DueTerminal) -> (Weight, CountedOutcome?)?) -> [DueTerminal] {
+    fileprivate mutating func withdraw(_ weigh: (DueTerminal) -> (ByteWeight, CountedOutcome?)?) -> [DueTerminal] {
         beginWithdrawal()
         var withdrawn: [DueTerminal] = []
-        while let due = nextToCheck {
+        while let due = nextToScan {
             guard due != .withdrawn, let (weight, outcome) = weigh(due) else {
-                keepNext()
+                keepScannedTerminal()
                 continue
             }
             withdrawn.append(due)
-            withdrawNext(weight, counting: outcome)
+            withdrawScannedTerminal(weight, counting: outcome)
         }
         endWithdrawal()
         return withdrawn
@@ -26,18 +26,18 @@ extension DeliveryWindow {
 /// The delivery window in isolation: each event in each phase of the window and of a terminal, its bounds and its
 /// watch.
 struct DeliveryWindowTests {
-    private typealias Weight = DeliveryWindow.Weight
+    private typealias Weight = DeliveryWindow.ByteWeight
 
     private static let phases: [DeliveryWindow.Phase] = [.detached, .open, .blocked, .ended]
 
-    private static func due(_ number: Int) -> DueTerminal { DueTerminal(uncounted: Handle(index: number)) }
+    private static func due(_ number: Int) -> DueTerminal { DueTerminal(uncounted: Handle(slabIndex: number)) }
 
     /// An open window with terminals 1, 2, … due, each of 1 byte of text and 10 of body.
     private static func window(size: Int = 10, terminals: Int = 0, sent: Int = 0) -> DeliveryWindow {
         var window = DeliveryWindow()
         window.attach(size: size)
-        for number in 0..<terminals { window.append(due(number + 1), Weight(texts: 1, bodies: 10)) }
-        for _ in 0..<sent { _ = window.take() }
+        for number in 0..<terminals { window.append(due(number + 1), Weight(failureTextBytes: 1, bodyBytes: 10)) }
+        for _ in 0..<sent { _ = window.popNextToSend() }
         return window
     }
 
@@ -47,7 +47,7 @@ struct DeliveryWindowTests {
         case .open: return window(terminals: 2, sent: 2)
         case .blocked:
             var window = window(terminals: 2, sent: 2)
-            window.refuse(2)
+            window.blockAtUnsent(sequence: 2)
             return window
         case .ended:
             var window = window(terminals: 2, sent: 2)
@@ -56,13 +56,13 @@ struct DeliveryWindowTests {
         }
     }
 
-    private func numbers(_ window: DeliveryWindow) -> [Int] { window.entries.map { number($0) } }
+    private func numbers(_ window: DeliveryWindow) -> [Int] { window.dueTerminals.map { number($0) } }
 
     /// The interest of a terminal; -1 for a withdrawn one, -2 for an owed failure.
     private func number(_ entry: DueTerminal) -> Int {
         switch entry.kind {
-        case .uncounted(let interest), .counted(let interest): interest.index
-        case .compact: -2
+        case .uncountedTerminal(let interest), .countedTerminal(let interest): interest.slabIndex
+        case .compactFailure: -2
         case .withdrawn: -1
         }
     }
@@ -96,7 +96,7 @@ struct DeliveryWindowTests {
             switch event {
             case .attach: window.attach(size: 1)
             case .detach: window.detach()
-            case .refuse: window.refuse(1)
+            case .refuse: window.blockAtUnsent(sequence: 1)
             case .unblock: #expect(window.unblock() == (phase == .blocked))
             case .end: window.end()
             }
@@ -110,7 +110,7 @@ struct DeliveryWindowTests {
         window.append(Self.due(3), Weight())
         #expect(window.isFull == (phase != .open))
         #expect(window.isClosed == (phase != .open))
-        #expect((window.take() != nil) == (phase == .open))
+        #expect((window.popNextToSend() != nil) == (phase == .open))
     }
 
     // MARK: Phases of a terminal
@@ -135,12 +135,12 @@ struct DeliveryWindowTests {
             return window
         case .withdrawn:
             var window = window()
-            for number in [0, 1, 2] { window.append(due(number), Weight(texts: 1, bodies: 10)) }
-            for _ in 0..<2 { _ = window.take() }
+            for number in [0, 1, 2] { window.append(due(number), Weight(failureTextBytes: 1, bodyBytes: 10)) }
+            for _ in 0..<2 { _ = window.popNextToSend() }
             window.detach()
             window.attach(size: 10)
-            _ = window.take()
-            _ = window.withdraw { $0 == due(1) ? (Weight(texts: 1, bodies: 10), nil) : nil }
+            _ = window.popNextToSend()
+            _ = window.withdraw { $0 == due(1) ? (Weight(failureTextBytes: 1, bodyBytes: 10), nil) : nil }
             return window
         }
     }
@@ -151,10 +151,11 @@ struct DeliveryWindowTests {
 
     private static func apply(_ step: Step, to window: inout DeliveryWindow) -> [DueTerminal] {
         switch step {
-        case .take: return window.take().map { [$0.entry] } ?? []
-        case .refuse: window.refuse(1)
-        case .removeFirst: window.removeFirst(Weight(texts: 1, bodies: 10), counting: nil)
-        case .withdraw: return window.withdraw { $0 == due(1) ? (Weight(texts: 1, bodies: 10), nil) : nil }
+        case .take: return window.popNextToSend().map { [$0.entry] } ?? []
+        case .refuse: window.blockAtUnsent(sequence: 1)
+        case .removeFirst: window.removeFirst(Weight(failureTextBytes: 1, bodyBytes: 10), counting: nil)
+        case .withdraw:
+            return window.withdraw { $0 == due(1) ? (Weight(failureTextBytes: 1, bodyBytes: 10), nil) : nil }
         case .detach: window.detach()
         }
         return []
@@ -191,10 +192,10 @@ struct DeliveryWindowTests {
         let expected = Self.expected(step, place)
         #expect(returned == expected.0)
         #expect(numbers(window) == expected.1)
-        #expect([window.sent, window.numberedCount, Int(window.acknowledged)] == expected.2)
+        #expect([window.sentCount, window.previouslySentCount, Int(window.lastAcknowledgedSequence)] == expected.2)
         let left = expected.1.count { $0 >= 0 }
-        #expect(window.count == left)
-        #expect(window.weight == Weight(texts: left, bodies: 10 * left))
+        #expect(window.dueTerminalCount == left)
+        #expect(window.byteWeight == Weight(failureTextBytes: left, bodyBytes: 10 * left))
         #expect(window.checkInvariants() == [])
     }
 
@@ -202,67 +203,71 @@ struct DeliveryWindowTests {
         var window = Self.window(size: 1, terminals: 1, sent: 1)
         let (shared, other) = (Self.outcome(5, 100), Self.outcome(6, 30))
         for (number, outcome) in [(2, shared), (3, other), (4, shared)] {
-            window.append(Self.due(number), Weight(bodies: 10))
-            window.countLast(as: DueTerminal(counted: Handle(index: number)), Weight(), outcome)
+            window.append(Self.due(number), Weight(bodyBytes: 10))
+            window.replaceLast(with: DueTerminal(counted: Handle(slabIndex: number)), Weight(), outcome)
         }
-        window.append(DueTerminal(compact: 0), Weight(texts: 7), counting: Self.outcome(7, 0))
-        #expect(numbers(window) == [1, 2, 3, 4, -2] && window.count == 5)
-        #expect(window.outcomes.count == 3 && window.fieldBytes == 130 && window.weight == Weight(texts: 8, bodies: 40))
+        window.append(DueTerminal(compact: 0), Weight(failureTextBytes: 7), counting: Self.outcome(7, 0))
+        #expect(numbers(window) == [1, 2, 3, 4, -2] && window.dueTerminalCount == 5)
+        #expect(
+            window.countedOutcomes.count == 3 && window.headerFieldBytes == 130
+                && window.byteWeight == Weight(failureTextBytes: 8, bodyBytes: 40))
         #expect(window.contains(DueTerminal(counted: 2)) && !window.contains(Self.due(2)))
-        window.removeFirst(Weight(texts: 1, bodies: 10), counting: nil)
-        window.removeFirst(Weight(bodies: 10), counting: shared)
-        #expect(window.outcomes == [5: 1, 6: 1, 7: 1] && window.fieldBytes == 130)
-        let withdrawn = window.withdraw { $0 == DueTerminal(counted: 4) ? (Weight(bodies: 10), shared) : nil }
+        window.removeFirst(Weight(failureTextBytes: 1, bodyBytes: 10), counting: nil)
+        window.removeFirst(Weight(bodyBytes: 10), counting: shared)
+        #expect(window.countedOutcomes == [5: 1, 6: 1, 7: 1] && window.headerFieldBytes == 130)
+        let withdrawn = window.withdraw { $0 == DueTerminal(counted: 4) ? (Weight(bodyBytes: 10), shared) : nil }
         #expect(withdrawn == [DueTerminal(counted: 4)])
-        #expect(window.outcomes == [6: 1, 7: 1] && window.fieldBytes == 30 && window.checkInvariants() == [])
-        window.removeFirst(Weight(bodies: 10), counting: other)
-        window.removeFirst(Weight(texts: 7), counting: Self.outcome(7, 0))
-        #expect(window.outcomes.capacity == 0 && window.fieldBytes == 0 && window.weight == Weight())
+        #expect(
+            window.countedOutcomes == [6: 1, 7: 1] && window.headerFieldBytes == 30 && window.checkInvariants() == [])
+        window.removeFirst(Weight(bodyBytes: 10), counting: other)
+        window.removeFirst(Weight(failureTextBytes: 7), counting: Self.outcome(7, 0))
+        #expect(window.countedOutcomes.capacity == 0 && window.headerFieldBytes == 0 && window.byteWeight == Weight())
     }
 
     private static func outcome(_ number: Int, _ fieldBytes: Int) -> DeliveryWindow.CountedOutcome {
-        DeliveryWindow.CountedOutcome(outcome: Handle(index: number), fieldBytes: fieldBytes)
+        DeliveryWindow.CountedOutcome(outcome: Handle(slabIndex: number), fieldBytes: fieldBytes)
     }
 
     @Test func `a withdrawal in slices sends nothing, keeps the order, and leaves later terminals`() {
         var window = Self.window(size: 3, terminals: 8, sent: 1)
         window.beginWithdrawal()
-        #expect(window.isWithdrawing && window.isFull && window.waiting == 7)
+        #expect(window.isWithdrawing && window.isFull && window.unsentCount == 7)
         // 2 is withdrawn, 3 stays, 4 is withdrawn.
-        window.withdrawNext(Weight(texts: 1, bodies: 10), counting: nil)
-        window.keepNext()
-        window.withdrawNext(Weight(texts: 1, bodies: 10), counting: nil)
-        #expect(numbers(window) == [1, 3, -1, -1, 5, 6, 7, 8] && window.waiting == 5 && window.count == 6)
-        #expect(window.checkInvariants() == [] && window.take() == nil)
-        window.append(Self.due(9), Weight(texts: 1, bodies: 10))
-        window.removeFirst(Weight(texts: 1, bodies: 10), counting: nil)
-        #expect(numbers(window) == [3, -1, -1, 5, 6, 7, 8, 9] && window.acknowledged == 1)
-        while let due = window.nextToCheck {
+        window.withdrawScannedTerminal(Weight(failureTextBytes: 1, bodyBytes: 10), counting: nil)
+        window.keepScannedTerminal()
+        window.withdrawScannedTerminal(Weight(failureTextBytes: 1, bodyBytes: 10), counting: nil)
+        #expect(
+            numbers(window) == [1, 3, -1, -1, 5, 6, 7, 8] && window.unsentCount == 5 && window.dueTerminalCount == 6)
+        #expect(window.checkInvariants() == [] && window.popNextToSend() == nil)
+        window.append(Self.due(9), Weight(failureTextBytes: 1, bodyBytes: 10))
+        window.removeFirst(Weight(failureTextBytes: 1, bodyBytes: 10), counting: nil)
+        #expect(numbers(window) == [3, -1, -1, 5, 6, 7, 8, 9] && window.lastAcknowledgedSequence == 1)
+        while let due = window.nextToScan {
             #expect((5...8).contains(number(due)), "9 became due later")
             guard number(due) == 6 else {
-                window.keepNext()
+                window.keepScannedTerminal()
                 continue
             }
-            window.withdrawNext(Weight(texts: 1, bodies: 10), counting: nil)
+            window.withdrawScannedTerminal(Weight(failureTextBytes: 1, bodyBytes: 10), counting: nil)
         }
         window.endWithdrawal()
-        #expect(numbers(window) == [3, 5, 7, 8, 9] && window.waiting == 5 && window.checkInvariants() == [])
-        let taken = (0..<3).compactMap { _ in window.take() }
+        #expect(numbers(window) == [3, 5, 7, 8, 9] && window.unsentCount == 5 && window.checkInvariants() == [])
+        let taken = (0..<3).compactMap { _ in window.popNextToSend() }
         #expect(taken.map { number($0.entry) } == [3, 5, 7] && taken.map(\.sequence) == [2, 3, 4])
     }
 
     @Test func `a withdrawal checks refused terminals again, and those up to a number`() {
         var window = Self.window(size: 3, terminals: 5, sent: 3)
         window.beginWithdrawal()
-        window.withdrawNext(Weight(texts: 1, bodies: 10), counting: nil)
-        window.refuse(2)
-        #expect(numbers(window) == [1, 2, 3, 5] && window.nextToCheck == Self.due(2))
+        window.withdrawScannedTerminal(Weight(failureTextBytes: 1, bodyBytes: 10), counting: nil)
+        window.blockAtUnsent(sequence: 2)
+        #expect(numbers(window) == [1, 2, 3, 5] && window.nextToScan == Self.due(2))
         #expect(window.checkInvariants() == [])
         window.endWithdrawal()
         window.beginWithdrawal(upTo: 2)
-        #expect(window.nextToCheck == Self.due(2))
-        window.keepNext()
-        #expect(window.nextToCheck == nil)
+        #expect(window.nextToScan == Self.due(2))
+        window.keepScannedTerminal()
+        #expect(window.nextToScan == nil)
         window.endWithdrawal()
         for sequence in [0, 1] as [UInt64] {
             window.beginWithdrawal(upTo: sequence)
@@ -273,7 +278,7 @@ struct DeliveryWindowTests {
     @Test func `an ended window has no withdrawal`() {
         var window = Self.window(size: 1, terminals: 4, sent: 1)
         window.beginWithdrawal()
-        window.withdrawNext(Weight(texts: 1, bodies: 10), counting: nil)
+        window.withdrawScannedTerminal(Weight(failureTextBytes: 1, bodyBytes: 10), counting: nil)
         window.end()
         #expect(numbers(window) == [1, 3, 4] && !window.isWithdrawing && window.checkInvariants() == [])
     }
@@ -281,41 +286,42 @@ struct DeliveryWindowTests {
     @Test func `an entry takes four bytes, whatever its kind and number`() {
         #expect(MemoryLayout<DueTerminal>.stride == 4)
         for index in [0, 1, (1 << 29) - 1] {
-            #expect(DueTerminal(uncounted: Handle(index: index)).kind == .uncounted(Handle(index: index)))
-            #expect(DueTerminal(counted: Handle(index: index)).kind == .counted(Handle(index: index)))
-            #expect(DueTerminal(compact: Handle(index: index)).kind == .compact(Handle(index: index)))
+            #expect(
+                DueTerminal(uncounted: Handle(slabIndex: index)).kind == .uncountedTerminal(Handle(slabIndex: index)))
+            #expect(DueTerminal(counted: Handle(slabIndex: index)).kind == .countedTerminal(Handle(slabIndex: index)))
+            #expect(DueTerminal(compact: Handle(slabIndex: index)).kind == .compactFailure(Handle(slabIndex: index)))
         }
         #expect(DueTerminal.withdrawn.kind == .withdrawn)
     }
 
     @Test func `an acknowledgement covers each number up to its own, and none that was not sent`() {
         var window = Self.window(terminals: 4, sent: 3)
-        #expect(window.lastReceived == 3 && window.lastSequence == 3)
+        #expect(window.highestSentSequence == 3 && window.lastSequence == 3)
         var removed: [Int] = []
-        while let due = window.first(upTo: 2) {
+        while let due = window.firstTerminal(acknowledgedBy: 2) {
             removed.append(number(due))
-            window.removeFirst(Weight(texts: 1, bodies: 10), counting: nil)
+            window.removeFirst(Weight(failureTextBytes: 1, bodyBytes: 10), counting: nil)
         }
         #expect(removed == [1, 2])
-        #expect(window.acknowledged == 2 && window.sent == 1)
+        #expect(window.lastAcknowledgedSequence == 2 && window.sentCount == 1)
         // A resumed connection may acknowledge terminals before they are repeated.
         window.detach()
-        #expect(window.lastReceived == 3 && window.lastSequence == 3)
+        #expect(window.highestSentSequence == 3 && window.lastSequence == 3)
         window.attach(size: 1)
-        #expect(window.size == 1 && window.lastReceived == 3 && window.lastSequence == 2)
-        #expect(window.take()?.sequence == 3)
+        #expect(window.maximumSentTerminals == 1 && window.highestSentSequence == 3 && window.lastSequence == 2)
+        #expect(window.popNextToSend()?.sequence == 3)
     }
 
     @Test func `a session on the same connection counts on from the sequence number before`() {
-        var window = DeliveryWindow(after: 7)
+        var window = DeliveryWindow(afterSequence: 7)
         window.attach(size: 10)
         window.append(Self.due(1), Weight())
-        #expect(window.first(upTo: 7) == nil)
-        #expect(window.take()?.sequence == 8)
+        #expect(window.firstTerminal(acknowledgedBy: 7) == nil)
+        #expect(window.popNextToSend()?.sequence == 8)
         // A reply to a blocked socket follows the terminals that the socket accepted.
         window.append(Self.due(2), Weight())
-        _ = window.take()
-        window.refuse(9)
+        _ = window.popNextToSend()
+        window.blockAtUnsent(sequence: 9)
         #expect(window.lastSequence == 8)
     }
 
@@ -330,8 +336,8 @@ struct DeliveryWindowTests {
         size: Int, due: Int, sent: Int, isClosed: Bool
     ) {
         var window = Self.window(size: size, terminals: due)
-        while window.take() != nil {}
-        #expect(window.sent == sent && window.waiting == Int(due) - sent)
+        while window.popNextToSend() != nil {}
+        #expect(window.sentCount == sent && window.unsentCount == Int(due) - sent)
         #expect(window.isClosed == isClosed)
         #expect(window.checkInvariants() == [])
         window.detach()
@@ -349,73 +355,76 @@ struct DeliveryWindowTests {
         var window = Self.window(size: 1, terminals: 1, sent: 1)
         for number in 2...3 {
             window.append(Self.due(number), Weight())
-            window.countLast(as: DueTerminal(counted: Handle(index: number)), Weight(), Self.outcome(5, 10))
+            window.replaceLast(with: DueTerminal(counted: Handle(slabIndex: number)), Weight(), Self.outcome(5, 10))
         }
-        window.append(DueTerminal(compact: 0), Weight(texts: 3), counting: Self.outcome(6, 0))
-        let bounds = DeliveryWindow.Bounds(terminals: terminals, outcomes: outcomes, bytes: bytes)
-        #expect(window.isOverdue(bounds) == isOverdue)
+        window.append(DueTerminal(compact: 0), Weight(failureTextBytes: 3), counting: Self.outcome(6, 0))
+        let bounds = DeliveryWindow.DueLimits(
+            maximumTerminals: terminals, maximumOutcomes: outcomes, maximumBytes: bytes)
+        #expect(window.exceedsDueLimits(bounds) == isOverdue)
     }
 
     // MARK: Slow readers
 
     @Test func `a watch ends with a stalled subscriber, an acknowledgement or fewer bytes`() {
         var window = Self.window(terminals: 3, sent: 3)
-        #expect(!window.isUnwatched(stalledBytes: 31) && window.isUnwatched(stalledBytes: 30))
-        window.beginWatch(5)
-        #expect(window.watch?.serial == 5 && !window.isUnwatched(stalledBytes: 30))
+        #expect(!window.needsStallWatch(stalledBytes: 31) && window.needsStallWatch(stalledBytes: 30))
+        window.beginStallWatch(5)
+        #expect(window.stallWatch?.timerSerial == 5 && !window.needsStallWatch(stalledBytes: 30))
         var stalled = window
-        #expect(stalled.endWatch(stalledBytes: 30) == true)
-        #expect(stalled.watch != nil, "a stalled subscriber is watched again")
+        #expect(stalled.endStallWatch(stalledBytes: 30) == true)
+        #expect(stalled.stallWatch != nil, "a stalled subscriber is watched again")
         var lighter = window
-        #expect(lighter.endWatch(stalledBytes: 31) == false)
-        #expect(lighter.watch == nil)
-        window.removeFirst(Weight(texts: 1, bodies: 10), counting: nil)
-        #expect(window.endWatch(stalledBytes: 20) == false)
-        #expect(window.isUnwatched(stalledBytes: 20))
+        #expect(lighter.endStallWatch(stalledBytes: 31) == false)
+        #expect(lighter.stallWatch == nil)
+        window.removeFirst(Weight(failureTextBytes: 1, bodyBytes: 10), counting: nil)
+        #expect(window.endStallWatch(stalledBytes: 20) == false)
+        #expect(window.needsStallWatch(stalledBytes: 20))
         stalled.end()
-        #expect(stalled.watch == nil)
+        #expect(stalled.stallWatch == nil)
     }
 
     @Test func `bodies of any length never overflow the sum, and weigh no less than a stalled subscriber's`() {
-        let stalledBytes = CoreLimits().stalledBytes
+        let stalledBytes = CoreLimits().maximumStalledBodyBytesPerClient
         var window = Self.window()
-        window.append(Self.due(1), Weight(bodies: .max))
-        #expect(window.isUnwatched(stalledBytes: stalledBytes))
-        for number in 2...100 { window.append(Self.due(number), Weight(bodies: .max)) }
-        for _ in 1...99 { window.removeFirst(Weight(bodies: .max), counting: nil) }
-        #expect(window.weight == Weight(bodies: .max))
-        window.removeFirst(Weight(bodies: .max), counting: nil)
-        #expect(window.weight == Weight())
+        window.append(Self.due(1), Weight(bodyBytes: .max))
+        #expect(window.needsStallWatch(stalledBytes: stalledBytes))
+        for number in 2...100 { window.append(Self.due(number), Weight(bodyBytes: .max)) }
+        for _ in 1...99 { window.removeFirst(Weight(bodyBytes: .max), counting: nil) }
+        #expect(window.byteWeight == Weight(bodyBytes: .max))
+        window.removeFirst(Weight(bodyBytes: .max), counting: nil)
+        #expect(window.byteWeight == Weight())
     }
 
     // MARK: Invariants
 
     @Test(arguments: [1, 2, 3]) func `the invariants hold after each of 5,000 random events`(seed: UInt64) {
-        var random = SplitMix(seed: seed)
+        var random = SplitMix64Generator(seed: seed)
         var window = Self.window(size: 5)
         var last = 0
         for _ in 0..<5_000 {
             switch Int.random(in: 0..<10, using: &random) {
             case 0, 1:
                 last += 1
-                window.append(Self.due(last), Weight(texts: 1, bodies: 10))
-            case 2, 3: _ = window.take()
+                window.append(Self.due(last), Weight(failureTextBytes: 1, bodyBytes: 10))
+            case 2, 3: _ = window.popNextToSend()
             case 4:
-                let sequence = UInt64.random(in: 0...window.lastReceived, using: &random)
-                while window.first(upTo: sequence) != nil {
-                    window.removeFirst(Weight(texts: 1, bodies: 10), counting: nil)
+                let sequence = UInt64.random(in: 0...window.highestSentSequence, using: &random)
+                while window.firstTerminal(acknowledgedBy: sequence) != nil {
+                    window.removeFirst(Weight(failureTextBytes: 1, bodyBytes: 10), counting: nil)
                 }
-                #expect(window.acknowledged >= sequence)
+                #expect(window.lastAcknowledgedSequence >= sequence)
             case 5 where !window.isWithdrawing: window.beginWithdrawal()
             case 6, 7:
-                if let due = window.nextToCheck, due != .withdrawn, Bool.random(using: &random) {
-                    window.withdrawNext(Weight(texts: 1, bodies: 10), counting: nil)
-                } else if window.nextToCheck != nil {
-                    window.keepNext()
+                if let due = window.nextToScan, due != .withdrawn, Bool.random(using: &random) {
+                    window.withdrawScannedTerminal(Weight(failureTextBytes: 1, bodyBytes: 10), counting: nil)
+                } else if window.nextToScan != nil {
+                    window.keepScannedTerminal()
                 } else {
                     window.endWithdrawal()
                 }
-            case 8: window.refuse(window.acknowledged + UInt64.random(in: 0...5, using: &random))
+            case 8:
+                window.blockAtUnsent(
+                    sequence: window.lastAcknowledgedSequence + UInt64.random(in: 0...5, using: &random))
             default:
                 if window.phase == .detached {
                     window.attach(size: Int.random(in: 1...6, using: &random))
@@ -424,7 +433,9 @@ struct DeliveryWindowTests {
                 }
             }
             #expect(window.checkInvariants() == [])
-            #expect(window.weight == Weight(texts: window.count, bodies: 10 * window.count))
+            #expect(
+                window.byteWeight
+                    == Weight(failureTextBytes: window.dueTerminalCount, bodyBytes: 10 * window.dueTerminalCount))
         }
     }
 }

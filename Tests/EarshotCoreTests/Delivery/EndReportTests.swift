@@ -6,12 +6,12 @@ import Testing
 /// Ends of requests that the supervisor gets for the program of `on-complete`.
 struct EndReportTests {
     private func ends(_ rig: CoreRig) -> [EndedRequest] {
-        rig.actions.compactMap { if case .supervisor(.ended(let ended)) = $0 { ended } else { nil } }
+        rig.actions.compactMap { if case .supervisor(.requestEnded(let ended)) = $0 { ended } else { nil } }
     }
 
     @Test func `each request has one end, whether or not a client is subscribed`() {
         var rig = CoreRig()
-        rig.core.features.isReportingEnds = true
+        rig.core.shellFeatures.isReportingRequestEnds = true
         let worker = rig.worker()
         let clients = [rig.client(1), rig.client(2)]
         rig.pass { rig in
@@ -25,19 +25,19 @@ struct EndReportTests {
         let jobs = rig.jobs
         rig.pass { rig in for job in jobs { rig.done(job, by: worker, length: 3) } }
         #expect(ends(rig).map(\.request.description).sorted() == ["1", "2", "3"])
-        #expect(ends(rig).allSatisfy { $0.status == 200 && $0.length == 3 && $0.failure == nil })
+        #expect(ends(rig).allSatisfy { $0.status == 200 && $0.bodyLength == 3 && $0.failure == nil })
         #expect(Set(ends(rig).compactMap(\.url)) == ["http://a/", "http://b/"])
     }
 
     @Test func `a removed request has none, and without a program none has`() {
         var rig = CoreRig()
-        rig.core.features.isReportingEnds = true
+        rig.core.shellFeatures.isReportingRequestEnds = true
         let worker = rig.worker()
         let client = rig.client(1)
         rig.pass { $0.fetch("h", "1", "http://a/", by: client) }
         rig.pass { $0.remove("h", by: client) }
         #expect(ends(rig).isEmpty)
-        rig.core.features.isReportingEnds = false
+        rig.core.shellFeatures.isReportingRequestEnds = false
         rig.pass { $0.fetch("h", "2", "http://b/", by: client) }
         let jobs = rig.jobs
         rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }

@@ -18,7 +18,7 @@ struct PullTests {
             client = ClientID(rawValue: 1)
             rig.connect(client)
             var hello = Hello(window: window)
-            hello.isPulling = true
+            hello.pullsBodies = true
             hello.leaseMilliseconds = lease
             rig.send(.hello(hello), by: client)
             worker = rig.worker(9)
@@ -34,10 +34,10 @@ struct PullTests {
         mutating func finish(_ job: Job, length: Int = 1_000) {
             rig.pass { [worker] in
                 var completion = Completion(attempt: job.attempt, status: 200)
-                completion.length = length
+                completion.bodyByteCount = length
                 completion.sha256 = String(repeating: "ab", count: 32)
-                completion.file = completion.sha256
-                $0.core.received(.done(completion), body: nil, from: worker, now: $0.now)
+                completion.fileName = completion.sha256
+                $0.core.workerMessageReceived(.completed(completion), body: nil, from: worker, now: $0.now)
             }
         }
 
@@ -50,9 +50,9 @@ struct PullTests {
         }
 
         mutating func grow(_ job: Job, to received: Int) {
-            let part = BodyPart(file: "9-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
+            let part = BodyPart(fileName: "9-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
             rig.pass { [worker] in
-                $0.core.received(
+                $0.core.workerMessageReceived(
                     .progress(job.attempt, received: received, total: nil, part: part), body: nil, from: worker,
                     now: $0.now)
             }
@@ -63,22 +63,22 @@ struct PullTests {
         /// - Returns: DATA as `offset+length`, without a length for one without bytes, or as its code.
         mutating func read(_ reads: [BodyRead], _ event: (inout CoreRig) -> Void = { _ in }) -> [String] {
             rig.pass { [client] rig in
-                for read in reads { rig.send(.read(read), by: client) }
+                for read in reads { rig.send(.readBody(read), by: client) }
                 event(&rig)
             }
             return answers
         }
 
         mutating func read(_ body: BodyReference, _ offset: Int, _ length: Int = 100) -> [String] {
-            read([BodyRead(body, offset: offset, length: length)])
+            read([BodyRead(body, offset: offset, maximumBytes: length)])
         }
 
         /// Answers to READs in the last pass.
         var answers: [String] {
             rig.actions.compactMap { action in
                 switch action {
-                case .client(.sendPiece(client, let piece)): "\(piece.data.offset)+\(piece.length)"
-                case .client(.send(client, .data(let data))): data.error ?? "\(data.offset)"
+                case .client(.sendBodyPiece(client, let piece)): "\(piece.dataHead.offset)+\(piece.maximumBytes)"
+                case .client(.send(client, .bodyData(let data))): data.errorCode ?? "\(data.offset)"
                 case .client(.send(client, .error(let reply))): "ERROR \(reply.code)"
                 default: nil
                 }
@@ -86,7 +86,7 @@ struct PullTests {
         }
 
         var pieces: [BodyPiece] {
-            rig.actions.compactMap { if case .client(.sendPiece(_, let piece)) = $0 { piece } else { nil } }
+            rig.actions.compactMap { if case .client(.sendBodyPiece(_, let piece)) = $0 { piece } else { nil } }
         }
 
         func check() { for fault in rig.core.audit() { Issue.record("\(fault)") } }
@@ -98,7 +98,7 @@ struct PullTests {
         var bed = Bed()
         try bed.file("1")
         let terminals = bed.rig.actions.compactMap { action -> Terminal? in
-            if case .client(.deliver(_, let terminal, _)) = action { terminal } else { nil }
+            if case .client(.deliverTerminal(_, let terminal, _)) = action { terminal } else { nil }
         }
         let head = String(decoding: try #require(terminals.first).encoded(), as: UTF8.self)
         #expect(head.contains("\npull: yes\n") && !head.contains("/spool") && !head.contains("file"))
@@ -114,8 +114,8 @@ struct PullTests {
         let client = bed.client
         try bed.file("1")
         bed.rig.pass { $0.remove("h", "1", by: client) }
-        bed.rig.core.deliveryRefused(1, by: client)
-        bed.rig.pass { $0.core.clientWritable(client) }
+        bed.rig.core.socketRefusedTerminal(1, by: client)
+        bed.rig.pass { $0.core.clientSocketWritable(client) }
         #expect(bed.rig.terminals(for: client) == [])
         try bed.file("2")
         #expect(bed.rig.terminals(for: client) == ["h 2 200"])
@@ -128,10 +128,10 @@ struct PullTests {
         let client = ClientID(rawValue: 1)
         rig.connect(client)
         var hello = Hello(window: 1)
-        hello.isPulling = true
+        hello.pullsBodies = true
         rig.pass { [hello] in $0.send(.hello(hello), by: client) }
         var welcome = Welcome(broker: BrokerInstance(rawValue: 1), window: 1)
-        welcome.isPulling = true
+        welcome.pullsBodies = true
         #expect(rig.actions.contains(.client(.send(client, .welcome(welcome)))))
     }
 
@@ -160,8 +160,10 @@ struct PullTests {
         try bed.file("1")
         try bed.file("2")
         let client = bed.client
-        #expect(bed.read([BodyRead(.terminal(1), offset: 0, length: 1)]) { $0.send(.acknowledge(1), by: client) } == [])
-        #expect(bed.read([BodyRead(.terminal(2), offset: 0, length: 1)]) { $0.remove("h", by: client) } == [])
+        #expect(
+            bed.read([BodyRead(.terminal(1), offset: 0, maximumBytes: 1)]) { $0.send(.acknowledge(1), by: client) }
+                == [])
+        #expect(bed.read([BodyRead(.terminal(2), offset: 0, maximumBytes: 1)]) { $0.remove("h", by: client) } == [])
         #expect(bed.read(.terminal(2), 0) == ["unknown-body"])
         bed.check()
     }
@@ -172,7 +174,7 @@ struct PullTests {
         let other = ClientID(rawValue: 2)
         bed.rig.connect(other)
         var hello = Hello(window: 10)
-        hello.isPulling = true
+        hello.pullsBodies = true
         bed.rig.send(.hello(hello), by: other)
         bed.rig.send(.subscribe(HandlerPattern("h")!), by: other)
         try bed.file("1")
@@ -185,8 +187,8 @@ struct PullTests {
         }
         #expect(bed.read(.terminal(2), 0) == ["unknown-body"])
         #expect(bed.read(.terminal(3), 0) == ["0+100"])
-        bed.rig.pass { $0.send(.read(BodyRead(.terminal(1), offset: 0, length: 5)), by: other) }
-        #expect(bed.pieces.map(\.length) == [5])
+        bed.rig.pass { $0.send(.readBody(BodyRead(.terminal(1), offset: 0, maximumBytes: 5)), by: other) }
+        #expect(bed.pieces.map(\.maximumBytes) == [5])
         bed.check()
     }
 
@@ -194,11 +196,11 @@ struct PullTests {
         var bed = Bed()
         try bed.file("1")
         let other = bed.rig.client(2)
-        bed.rig.pass { $0.send(.read(BodyRead(.terminal(1), offset: 7, length: 1)), by: other) }
+        bed.rig.pass { $0.send(.readBody(BodyRead(.terminal(1), offset: 7, maximumBytes: 1)), by: other) }
         let answers = bed.rig.actions.compactMap { action -> BodyData? in
-            if case .client(.send(other, .data(let data))) = action { data } else { nil }
+            if case .client(.send(other, .bodyData(let data))) = action { data } else { nil }
         }
-        #expect(answers.map(\.error) == ["bad-message"])
+        #expect(answers.map(\.errorCode) == ["bad-message"])
         #expect(answers.map(\.body) == [.terminal(1)] && answers.map(\.offset) == [7])
     }
 
@@ -208,14 +210,14 @@ struct PullTests {
         #expect(bed.read(Self.growing, 0) == [])
         bed.grow(job, to: 10)
         #expect(bed.answers == ["0+10"])
-        #expect(bed.pieces.first?.data.generation == Generation(job.attempt))
+        #expect(bed.pieces.first?.dataHead.generation == Generation(job.attempt))
         #expect(bed.pieces.first?.file == "9-\(job.attempt).part")
         #expect(bed.read(Self.growing, 10) == [])
         bed.grow(job, to: 10)
         #expect(bed.answers == [])
         bed.grow(job, to: 500)
         #expect(bed.answers == ["10+100"])
-        let other = BodyRead(Self.growing, offset: 10, length: 1, generation: Generation("other"))
+        let other = BodyRead(Self.growing, offset: 10, maximumBytes: 1, generation: Generation("other"))
         #expect(bed.read([other]) == ["10"])
         bed.check()
     }
@@ -237,17 +239,17 @@ struct PullTests {
         var bed = Bed()
         let job = try bed.stream()
         bed.grow(job, to: 10)
-        let waiting = (0..<64).map { BodyRead(Self.growing, offset: 100 + $0, length: 1) }
+        let waiting = (0..<64).map { BodyRead(Self.growing, offset: 100 + $0, maximumBytes: 1) }
         #expect(bed.read(waiting) == [])
         #expect(bed.read(Self.growing, 200) == ["limit"])
         bed.check()
     }
 
     @Test func `the end of a request ends its READs`() throws {
-        var bed = Bed { $0.readsPerPass = 100 }
+        var bed = Bed { $0.maximumBodyReadsPerPass = 100 }
         let job = try bed.stream()
         bed.grow(job, to: 10)
-        let waiting = (0..<64).map { BodyRead(Self.growing, offset: 100 + $0, length: 1) }
+        let waiting = (0..<64).map { BodyRead(Self.growing, offset: 100 + $0, maximumBytes: 1) }
         #expect(bed.read(waiting) == [])
         #expect(bed.read(Self.growing, 200) == ["limit"])
         bed.rig.pass { [worker = bed.worker] in $0.done(job, by: worker, length: 10) }
@@ -271,12 +273,12 @@ struct PullTests {
     }
 
     @Test func `a pass answers a bounded number of READs and asks for another pass`() throws {
-        var bed = Bed { $0.readsPerPass = 2 }
+        var bed = Bed { $0.maximumBodyReadsPerPass = 2 }
         try bed.file("1")
-        #expect(bed.read((0..<3).map { BodyRead(.terminal(1), offset: $0, length: 1) }) == ["0+1", "1+1"])
-        #expect(bed.rig.core.nextTimer == Tick(nanoseconds: .min))
+        #expect(bed.read((0..<3).map { BodyRead(.terminal(1), offset: $0, maximumBytes: 1) }) == ["0+1", "1+1"])
+        #expect(bed.rig.core.nextTimer == MonotonicTime(nanoseconds: .min))
         bed.rig.pass()
-        #expect(bed.answers == ["2+1"] && bed.rig.core.nextTimer != Tick(nanoseconds: .min))
+        #expect(bed.answers == ["2+1"] && bed.rig.core.nextTimer != MonotonicTime(nanoseconds: .min))
     }
 
     @Test func `a full socket holds READs back until it is writable`() throws {
@@ -285,10 +287,10 @@ struct PullTests {
         try bed.file("1")
         #expect(bed.read(.terminal(1), 7) == ["7+100"])
         let piece = try #require(bed.pieces.first)
-        bed.rig.core.pieceRefused(piece, by: client)
+        bed.rig.core.socketRefusedPiece(piece, by: client)
         bed.rig.pass()
         #expect(bed.answers == [])
-        bed.rig.pass { $0.core.clientWritable(client) }
+        bed.rig.pass { $0.core.clientSocketWritable(client) }
         #expect(bed.pieces == [piece])
         bed.check()
     }
@@ -300,18 +302,18 @@ struct PullTests {
         bed.grow(job, to: 10)
         #expect(bed.read(Self.growing, 0) == ["0+10"])
         let growing = try #require(bed.pieces.first)
-        bed.rig.pass { $0.core.pieceLost(growing, by: client, now: $0.now) }
+        bed.rig.pass { $0.core.bodyPieceUnreadable(growing, by: client, now: $0.now) }
         #expect(bed.answers == [])
         bed.grow(job, to: 20)
         #expect(bed.answers == ["0+20"])
         try bed.file("2")
         #expect(bed.read(.terminal(1), 0) == ["0+100"])
         let complete = try #require(bed.pieces.first)
-        bed.rig.pass { $0.core.pieceLost(complete, by: client, now: $0.now) }
+        bed.rig.pass { $0.core.bodyPieceUnreadable(complete, by: client, now: $0.now) }
         #expect(bed.answers == ["unknown-body"])
         bed.rig.pass { $0.core.clientLost(client, now: $0.now) }
-        bed.rig.core.pieceLost(complete, by: client, now: bed.rig.now)
-        bed.rig.core.pieceRefused(complete, by: client)
+        bed.rig.core.bodyPieceUnreadable(complete, by: client, now: bed.rig.now)
+        bed.rig.core.socketRefusedPiece(complete, by: client)
         bed.check()
     }
 
@@ -326,19 +328,19 @@ struct PullTests {
         var hello = Hello(window: 10)
         hello.leaseMilliseconds = 60_000
         hello.token = token
-        hello.isPulling = true
+        hello.pullsBodies = true
         bed.rig.pass { [hello] in
             $0.send(.hello(hello), by: second)
-            $0.send(.read(BodyRead(.terminal(1), offset: 100, length: 100)), by: second)
+            $0.send(.readBody(BodyRead(.terminal(1), offset: 100, maximumBytes: 100)), by: second)
         }
-        #expect(bed.pieces.map(\.data.offset) == [100])
+        #expect(bed.pieces.map(\.dataHead.offset) == [100])
         bed.check()
     }
 
     @Test func `a large body that is being read is not too slow`() throws {
         var bed = Bed { limits in
-            limits.stalledBytes = 1_000
-            limits.stallMilliseconds = 1_000
+            limits.maximumStalledBodyBytesPerClient = 1_000
+            limits.maximumStallMilliseconds = 1_000
         }
         try bed.file("1")
         for _ in 0..<3 {

@@ -8,10 +8,10 @@ struct StoredResultsTests {
     /// Few terminals may wait before stored results do, and the bound of outcomes is far below the number of results.
     private static var limits: CoreLimits {
         var limits = CoreLimits()
-        limits.waitingTerminals = 5
-        limits.claimsPerPass = 3
-        limits.durableReads = 2
-        limits.dueOutcomes = 12
+        limits.maximumWaitingTerminals = 5
+        limits.maximumDeliveredClaimsPerPass = 3
+        limits.maximumConcurrentDurableReads = 2
+        limits.maximumDueOutcomesPerClient = 12
         return limits
     }
 
@@ -30,8 +30,8 @@ struct StoredResultsTests {
         let worker: WorkerID
 
         init() {
-            rig.core.features.isCaching = true
-            rig.core.calendarSeconds = 1_000_000
+            rig.core.shellFeatures.isCaching = true
+            rig.core.unixTimeSeconds = 1_000_000
             worker = rig.worker()
             let filler = rig.client(1)
             for number in 0..<StoredResultsTests.count {
@@ -134,7 +134,8 @@ struct StoredResultsTests {
         received += rig.terminals(for: reader)
         for sequence in 1...UInt64(Self.count) {
             #expect(
-                rig.core.records.clients[1].deliveries.outcomes.count <= 6, "five that wait, and the one in the window")
+                rig.core.records.clients[1].deliveries.countedOutcomes.count <= 6,
+                "five that wait, and the one in the window")
             rig.pass { $0.send(.acknowledge(sequence), by: reader) }
             received += rig.terminals(for: reader)
             #expect(rig.core.audit() == [] && !Self.closes(rig))
@@ -249,11 +250,11 @@ struct StoredResultsTests {
     // MARK: The component alone
 
     private static func claim(_ number: Int) -> GenerationalHandle<Interest> {
-        GenerationalHandle(record: Handle(index: number), generation: UInt64(number))
+        GenerationalHandle(record: Handle(slabIndex: number), generation: UInt64(number))
     }
 
     private static func client(_ number: Int) -> GenerationalHandle<ClientSession> {
-        GenerationalHandle(record: Handle(index: number), generation: UInt64(number))
+        GenerationalHandle(record: Handle(slabIndex: number), generation: UInt64(number))
     }
 
     @Test func `handlers have turns in the order of their claims, and those that await a read go last`() {
@@ -261,31 +262,34 @@ struct StoredResultsTests {
         results.claim([Self.claim(1), Self.claim(2)], of: 7)
         results.claim(Self.claim(3), of: 8)
         results.claim([Self.claim(4)], of: 7)
-        #expect(results.claimed(of: 7) == [Self.claim(4)], "they replace the earlier ones")
-        #expect(results.takeTurn(canRead: true)?.handler == 7)
-        results.awaitRead()
-        #expect(results.takeTurn(canRead: false)?.claim == Self.claim(3))
-        results.dropFirst()
-        #expect(results.takeTurn(canRead: false)?.claim == nil)
-        results.dropClaims()
-        #expect(results.takeTurn(canRead: false) == nil && results.checkInvariants() == [])
-        #expect(results.takeTurn(canRead: true)?.claim == Self.claim(4))
-        results.dropClaims()
-        #expect(!results.hasClaims && results.takeTurn(canRead: true) == nil)
+        #expect(results.claimedInterests(of: 7) == [Self.claim(4)], "they replace the earlier ones")
+        #expect(results.nextHandlerAndClaim(canRead: true)?.handler == 7)
+        results.deferFirstUntilRead()
+        #expect(results.nextHandlerAndClaim(canRead: false)?.claim == Self.claim(3))
+        results.removeFirstClaim()
+        #expect(results.nextHandlerAndClaim(canRead: false)?.claim == nil)
+        results.removeClaimsOfFirstHandler()
+        #expect(results.nextHandlerAndClaim(canRead: false) == nil && results.checkInvariants() == [])
+        #expect(results.nextHandlerAndClaim(canRead: true)?.claim == Self.claim(4))
+        results.removeClaimsOfFirstHandler()
+        #expect(!results.hasClaims && results.nextHandlerAndClaim(canRead: true) == nil)
     }
 
     @Test func `a blocked handler gets a turn when one of its clients has room, and only one`() {
         var results = StoredResults()
         results.claim([Self.claim(1)], of: 7)
-        results.block(by: [Self.client(1), Self.client(2)])
-        #expect(results.takeTurn(canRead: true) == nil && results.blockedClients == [Self.client(1), Self.client(2)])
-        #expect(results.isWaiting(7, for: [Self.client(2)]) && !results.isWaiting(7, for: [Self.client(3)]))
+        results.blockFirstHandler(by: [Self.client(1), Self.client(2)])
+        #expect(
+            results.nextHandlerAndClaim(canRead: true) == nil
+                && results.blockedClients == [Self.client(1), Self.client(2)])
+        #expect(
+            results.hasWaitingClaims(7, for: [Self.client(2)]) && !results.hasWaitingClaims(7, for: [Self.client(3)]))
         #expect(results.unblockHandler(of: Self.client(2)) == true)
         #expect(results.unblockHandler(of: Self.client(1)) == true)
         #expect(results.unblockHandler(of: Self.client(1)) == false)
-        #expect(results.checkInvariants() == [] && results.takeTurn(canRead: true)?.handler == 7)
-        results.forget(Self.client(1), hasEnded: false)
-        results.forget(Self.client(2), hasEnded: true)
+        #expect(results.checkInvariants() == [] && results.nextHandlerAndClaim(canRead: true)?.handler == 7)
+        results.removeWaiters(Self.client(1), hasEnded: false)
+        results.removeWaiters(Self.client(2), hasEnded: true)
         #expect(results.blockedClients == [])
     }
 
@@ -293,9 +297,9 @@ struct StoredResultsTests {
     {
         var results = StoredResults()
         results.claim([Self.claim(1)], of: 7)
-        if !isReady { results.block(by: [Self.client(1)]) }
-        results.handlerFreed(7)
+        if !isReady { results.blockFirstHandler(by: [Self.client(1)]) }
+        results.removeClaims(ofFreed: 7)
         results.claim(Self.claim(2), of: 7)
-        #expect(results.claimed(of: 7) == [Self.claim(2)] && results.checkInvariants() == [])
+        #expect(results.claimedInterests(of: 7) == [Self.claim(2)] && results.checkInvariants() == [])
     }
 }

@@ -26,11 +26,13 @@ import Testing
     /// Ends a job with a file that has the name of its content, as the shell reports it.
     private mutating func done(_ job: Job, status: Int = 200, length: Int = 100_000, fields: String = "") {
         var completion = Completion(attempt: job.attempt, status: status)
-        completion.length = length
+        completion.bodyByteCount = length
         completion.sha256 = Self.sum
         completion.httpFields = Array(fields.utf8)
-        completion.file = Self.sum
-        rig.pass { [worker] in $0.core.received(.done(completion), body: nil, from: worker, now: $0.now) }
+        completion.fileName = Self.sum
+        rig.pass { [worker] in
+            $0.core.workerMessageReceived(.completed(completion), body: nil, from: worker, now: $0.now)
+        }
         #expect(rig.core.audit() == [])
     }
 
@@ -39,12 +41,12 @@ import Testing
     /// - Returns: the path in TAKEN, empty without one; the code of an ERROR; nil without an answer.
     private mutating func take(_ sequence: UInt64 = 1, by client: ClientID, isLinked: Bool = false) -> String? {
         rig.pass { rig in
-            if let file = rig.core.fileToTake(sequence, by: client), !isLinked { rig.core.fileTaken(file) }
-            rig.send(.take(sequence), by: client)
+            if let file = rig.core.beginFileTake(sequence, by: client), !isLinked { rig.core.fileTaken(file) }
+            rig.send(.takeFile(sequence), by: client)
         }
         #expect(rig.core.audit() == [])
         for message in rig.replies(to: client) {
-            if case .taken(sequence, let path) = message { return path ?? "" }
+            if case .fileTaken(sequence, let path) = message { return path ?? "" }
             if case .error(let error) = message { return error.code }
         }
         return nil
@@ -62,7 +64,11 @@ import Testing
     /// Files in the terminals that a client got in the last pass.
     private func files(for client: ClientID) -> [String?] {
         rig.actions.compactMap { action -> String?? in
-            if case .client(.deliver(client, let terminal, _)) = action { .some(terminal.response?.file) } else { nil }
+            if case .client(.deliverTerminal(client, let terminal, _)) = action {
+                .some(terminal.response?.bodyFilePath)
+            } else {
+                nil
+            }
         }
     }
 
@@ -205,7 +211,7 @@ import Testing
         let client = rig.client(1)
         rig.pass { rig in
             for (id, isWarm) in [("1", false), ("2", true)] {
-                rig.fetch("h", id, Self.url, by: client) { $0.options.isWarm = isWarm }
+                rig.fetch("h", id, Self.url, by: client) { $0.options.isCacheWarming = isWarm }
             }
         }
         for job in rig.jobs { done(job) }
@@ -220,9 +226,9 @@ import Testing
             submit(of: "other", by: clients[1]) { $0.options.streams = true }
         }
         rig.now = rig.now.advanced(byMilliseconds: 1_000)
-        let part = BodyPart(file: "\(worker.rawValue)-\(job.attempt).part", httpFields: [])
+        let part = BodyPart(fileName: "\(worker.rawValue)-\(job.attempt).part", httpFields: [])
         rig.pass { [worker] in
-            $0.core.received(
+            $0.core.workerMessageReceived(
                 .progress(job.attempt, received: 5, total: 9, part: part), body: nil, from: worker, now: $0.now)
         }
         return job
@@ -243,25 +249,25 @@ import Testing
         let job = try #require(rig.jobs.first)
         let part = PartDescription(
             validator: "\"a\"", totalBytes: nil, httpFields: Array("etag: \"a\"".utf8), generation: job.attempt,
-            isKnown: isKnown)
-        rig.core.partFound(part, bytes: 50_000, for: job.attempt, by: worker)
+            isKnownToClient: isKnown)
+        rig.core.storedPartFound(part, bytes: 50_000, for: job.attempt, by: worker)
         done(job)
         #expect(isTaken(by: client) == !isKnown)
     }
 
     @Test mutating func `the description of a growing file tells later brokers that a session knows it`() throws {
-        rig.core.features.isKeepingParts = true
+        rig.core.shellFeatures.isKeepingParts = true
         submit(by: rig.client(1)) { $0.options.streams = true }
         let job = try #require(rig.jobs.first)
-        let part = BodyPart(file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
+        let part = BodyPart(fileName: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
         let recorded = (2...4).map { mebibytes in
             rig.now = rig.now.advanced(byMilliseconds: 1_000)
             rig.pass { [worker] in
-                $0.core.received(
+                $0.core.workerMessageReceived(
                     .progress(job.attempt, received: mebibytes << 20, total: nil, part: part), body: nil, from: worker,
                     now: $0.now)
             }
-            return rig.recorded.map(\.part.isKnown)
+            return rig.recorded.map(\.part.isKnownToClient)
         }
         #expect(recorded == [[false], [true], []])
     }
@@ -297,29 +303,29 @@ import Testing
     @Test(arguments: ["etag: \"1\"", "cache-control: no-store"])
     func `the cache has what it keeps, and not what it must not keep`(fields: String) throws {
         var test = self
-        test.rig.core.features.isCaching = true
+        test.rig.core.shellFeatures.isCaching = true
         let client = test.rig.client(1)
-        test.submit(by: client) { $0.options.cache = .reload }
+        test.submit(by: client) { $0.options.cacheMode = .reload }
         test.done(try #require(test.rig.jobs.first), fields: fields)
         let path = test.take(by: client)
         #expect((path == "") == fields.hasPrefix("etag"))
     }
 
     @Test mutating func `a durable request's file is the disk's, too`() throws {
-        rig.core.features.isKeeping = true
+        rig.core.shellFeatures.isStoringDurableRequests = true
         let client = rig.client(1)
         submit(by: client) { $0.options.isDurable = true }
-        let kept = rig.actions.compactMap { if case .durable(.store(let id, _, _, _)) = $0 { id } else { nil } }
+        let kept = rig.actions.compactMap { if case .durable(.storeRequest(let id, _, _, _)) = $0 { id } else { nil } }
         let id = try #require(kept.first)
-        rig.pass { $0.core.durableStored(id, now: $0.now) }
+        rig.pass { $0.core.durableRequestStored(id, now: $0.now) }
         done(try #require(rig.jobs.first))
-        rig.pass { $0.core.durableRecorded(id, isStored: true, now: $0.now) }
+        rig.pass { $0.core.durableOutcomeWritten(id, isStored: true, now: $0.now) }
         #expect(files(for: client) == [Self.path])
         #expect(take(by: client) == "")
     }
 
     @Test mutating func `a path that is no operand is not told`() throws {
-        rig.core.records.workerLimits.spool = "/my  spool"
+        rig.core.records.workerLimits.spoolPath = "/my  spool"
         let client = rig.client(1)
         submit(by: client)
         done(try #require(rig.jobs.first))
@@ -351,7 +357,7 @@ import Testing
     }
 
     @Test mutating func `a session without paths is given none`() throws {
-        let client = rig.client(1) { $0.isPulling = true }
+        let client = rig.client(1) { $0.pullsBodies = true }
         submit(by: client)
         done(try #require(rig.jobs.first))
         #expect(take(by: client) == "unknown-body")
@@ -399,8 +405,8 @@ import Testing
         done(try #require(rig.jobs.first))
         rig.send(.query(.ping), number: 2, by: first)
         rig.pass { rig in
-            if let file = rig.core.fileToTake(1, by: first) { rig.core.fileTaken(file) }
-            rig.send(.take(1), number: 3, by: first)
+            if let file = rig.core.beginFileTake(1, by: first) { rig.core.fileTaken(file) }
+            rig.send(.takeFile(1), number: 3, by: first)
         }
         let answers = rig.answers(to: first)
         #expect(answers.count == 1)
@@ -409,7 +415,7 @@ import Testing
         let second = rig.client(2) { hello in
             hello.leaseMilliseconds = 1_000
             hello.token = CoreRig.token(of: first)
-            hello.unanswered = 3
+            hello.firstUnansweredNumber = 3
         }
         rig.actions = rig.takeActions()
         #expect(rig.answers(to: second) == answers)

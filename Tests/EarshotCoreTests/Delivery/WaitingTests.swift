@@ -24,7 +24,7 @@ struct WaitingTests {
             rig.pass(body)
             reported = []
             terminals = []
-            for case .client(.deliver(let client, let terminal, _)) in rig.actions {
+            for case .client(.deliverTerminal(let client, let terminal, _)) in rig.actions {
                 let end =
                     switch terminal.outcome {
                     case .result(let status, _): String(status)
@@ -74,7 +74,9 @@ struct WaitingTests {
         bed.answer(["a", "b", "c"], by: requester, worker: worker)
         bed.acknowledge(4, by: requester)
         #expect(bed.rig.core.records.requests.count == 4 && bed.rig.core.records.outcomes.count == 4)
-        #expect(bed.rig.core.records.clients[1].deliveries.outcomes.count == 3, "the one in its window does not count")
+        #expect(
+            bed.rig.core.records.clients[1].deliveries.countedOutcomes.count == 3,
+            "the one in its window does not count")
         for (sequence, name) in [(2, "a"), (3, "b"), (4, "c")] as [(UInt64, String)] {
             bed.acknowledge(sequence - 1, by: stopped)
             #expect(bed.reported == ["2: \(sequence) h \(name) 200"])
@@ -134,8 +136,8 @@ struct WaitingTests {
         let (worker, requester, stopped) = Self.beside(&bed)
         bed.answer(["a"], by: requester, worker: worker)
         bed.acknowledge(1, by: stopped)
-        bed.pass { $0.core.deliveryRefused(2, by: stopped) }
-        bed.pass { $0.core.clientWritable(stopped) }
+        bed.pass { $0.core.socketRefusedTerminal(2, by: stopped) }
+        bed.pass { $0.core.clientSocketWritable(stopped) }
         #expect(bed.reported == ["2: 2 h a 200"])
     }
 
@@ -156,7 +158,7 @@ struct WaitingTests {
         #expect(bed.rig.core.records.requests.count == 4)
         bed.acknowledge(4, by: requester)
         #expect(bed.rig.core.records.requests.count == 1, "the one in its window")
-        #expect(bed.rig.core.records.outcomes.compact.count == 3)
+        #expect(bed.rig.core.records.outcomes.compactFailures.count == 3)
         var failures: [Terminal] = []
         for sequence in 1...3 as ClosedRange<UInt64> {
             bed.acknowledge(sequence, by: stopped)
@@ -187,12 +189,12 @@ struct WaitingTests {
         bed.answer(["a"], by: requester, worker: worker)
         bed.pass { $0.fetch("h", "b", "nonsense", by: requester) }
         bed.acknowledge(3, by: requester)
-        #expect(bed.rig.core.records.outcomes.compact.count == 1)
+        #expect(bed.rig.core.records.outcomes.compactFailures.count == 1)
         bed.acknowledge(1, by: stopped)
         bed.acknowledge(2, by: stopped)
         #expect(bed.reported == ["2: 3 h b malformed-url"])
         bed.acknowledge(3, by: stopped)
-        #expect(bed.rig.core.records.outcomes.compact.count == 1)
+        #expect(bed.rig.core.records.outcomes.compactFailures.count == 1)
         bed.acknowledge(1, by: other)
         #expect(bed.reported == ["3: 2 h b malformed-url"])
         bed.pass { $0.core.clientLost(other, now: $0.now) }
@@ -225,11 +227,11 @@ struct WaitingTests {
         let (_, requester, stopped) = Self.beside(&bed)
         bed.pass { rig in for request in requests { rig.fetch("h", request, "nonsense", by: requester) } }
         bed.acknowledge(3, by: requester)
-        #expect(bed.rig.core.records.outcomes.compact.count == 2)
+        #expect(bed.rig.core.records.outcomes.compactFailures.count == 2)
         bed.pass { $0.remove("k", requests[1], by: stopped) }
-        #expect(bed.rig.core.records.outcomes.compact.count == 2)
+        #expect(bed.rig.core.records.outcomes.compactFailures.count == 2)
         bed.pass { $0.remove("h", requests[0], by: stopped) }
-        #expect(bed.rig.core.records.outcomes.compact.count == 1)
+        #expect(bed.rig.core.records.outcomes.compactFailures.count == 1)
         bed.acknowledge(1, by: stopped)
         #expect(bed.reported == ["2: 2 h \(requests[1]) malformed-url"])
     }
@@ -242,7 +244,7 @@ struct WaitingTests {
         let job = bed.rig.jobs[0]
         bed.pass { $0.done(job, by: worker) }
         bed.pass { $0.fetch("h", "2", "nonsense", by: owner) }
-        #expect(bed.rig.core.records.outcomes.compact.count == 1)
+        #expect(bed.rig.core.records.outcomes.compactFailures.count == 1)
         bed.pass { $0.fetch("h", "2", "http://other/", by: other) }
         #expect(bed.rig.replies(to: other).count == 1, "id-in-use")
         bed.pass { $0.fetch("h", "2", "nonsense", by: other) }
@@ -270,12 +272,12 @@ struct WaitingTests {
     }
 
     @Test func `a client is owed the removal of another's requests, which share one outcome and need no record`() {
-        var bed = Bed { $0.dueOutcomes = 1 }
+        var bed = Bed { $0.maximumDueOutcomesPerClient = 1 }
         let (_, requester, stopped) = Self.beside(&bed)
         bed.rig.pass { rig in for n in 0..<500 { rig.fetch("h", "\(n)", "http://h/\(n)", by: requester) } }
         bed.pass { $0.remove("h", by: requester) }
         for _ in 0..<10 { bed.pass() }
-        #expect(bed.closed == [] && bed.rig.core.records.outcomes.compact.count == 500)
+        #expect(bed.closed == [] && bed.rig.core.records.outcomes.compactFailures.count == 500)
         #expect(bed.rig.core.records.requests.count == 1, "the one in its window")
         #expect(bed.rig.core.records.outcomes.count == 2)
         for sequence in 1...500 as ClosedRange<UInt64> {
@@ -290,12 +292,12 @@ struct WaitingTests {
     // MARK: Bounds
 
     @Test func `one outcome more than the bound ends a client, and results of one flight are one outcome`() {
-        var bed = Bed { $0.dueOutcomes = 3 }
+        var bed = Bed { $0.maximumDueOutcomesPerClient = 3 }
         let (worker, requester, stopped) = Self.beside(&bed)
         bed.pass { rig in for n in 0..<50 { rig.fetch("h", "\(n)", "http://shared/", by: requester) } }
         let job = bed.rig.jobs[0]
         bed.pass { $0.done(job, by: worker) }
-        #expect(bed.rig.core.records.clients[1].deliveries.count == 51)
+        #expect(bed.rig.core.records.clients[1].deliveries.dueTerminalCount == 51)
         bed.answer(["a", "b"], by: requester, worker: worker)
         #expect(bed.closed == [])
         bed.answer(["c"], by: requester, worker: worker)
@@ -303,7 +305,7 @@ struct WaitingTests {
     }
 
     @Test func `one terminal more than the bound ends a client, though they share an outcome`() {
-        var bed = Bed { $0.dueDeliveries = 10 }
+        var bed = Bed { $0.maximumDueTerminalsPerClient = 10 }
         let (_, requester, stopped) = Self.beside(&bed)
         bed.acknowledge(1, by: requester)
         for n in 2...10 as ClosedRange<UInt64> {
@@ -316,7 +318,7 @@ struct WaitingTests {
     }
 
     @Test func `deadlines of very many requests end no client, since each needs no outcome of its own`() {
-        var bed = Bed { $0.dueOutcomes = 2 }
+        var bed = Bed { $0.maximumDueOutcomesPerClient = 2 }
         let owner = bed.rig.client(1, window: 1)
         bed.pass { rig in
             for n in 0..<100 {
@@ -325,7 +327,7 @@ struct WaitingTests {
         }
         bed.rig.now = bed.rig.now.advanced(byMilliseconds: 5)
         bed.pass()
-        #expect(bed.closed == [] && bed.rig.core.records.clients[0].deliveries.count == 100)
+        #expect(bed.closed == [] && bed.rig.core.records.clients[0].deliveries.dueTerminalCount == 100)
         var urls: Set<String> = []
         for sequence in 1...100 as ClosedRange<UInt64> {
             for terminal in bed.terminals { urls.insert(terminal.url ?? "") }
@@ -335,7 +337,7 @@ struct WaitingTests {
     }
 
     @Test func `URLs of owed failures count towards the bytes in memory`() {
-        var bed = Bed { $0.dueBytes = 600 }
+        var bed = Bed { $0.maximumDueHeaderBytesPerClient = 600 }
         let owner = bed.rig.client(1, window: 1)
         func expire(_ request: String) {
             bed.pass {
@@ -363,14 +365,14 @@ struct WaitingTests {
         let job = bed.rig.jobs[0]
         bed.pass { rig in
             var completion = Completion(attempt: job.attempt, status: 200)
-            completion.file = "content"
-            completion.length = 100_000
-            rig.core.received(.done(completion), body: nil, from: worker, now: rig.now)
+            completion.fileName = "content"
+            completion.bodyByteCount = 100_000
+            rig.core.workerMessageReceived(.completed(completion), body: nil, from: worker, now: rig.now)
         }
         bed.acknowledge(2, by: requester)
         #expect(!bed.rig.actions.contains(.spool(.releaseFile("content"))))
         bed.acknowledge(1, by: stopped)
-        #expect(bed.terminals.map { $0.response?.file } == ["/spool/content"])
+        #expect(bed.terminals.map { $0.response?.bodyFilePath } == ["/spool/content"])
         bed.acknowledge(2, by: stopped)
         #expect(bed.rig.actions.contains(.spool(.releaseFile("content"))))
         #expect(bed.rig.core.isIdle)
@@ -378,15 +380,15 @@ struct WaitingTests {
 
     @Test(arguments: [false, true])
     func `a body that waits in the spool is delivered from there, pulled or not`(isPulled: Bool) {
-        var bed = Bed { $0.waitingBytes = 2 }
+        var bed = Bed { $0.maximumWaitingBodyBytes = 2 }
         let worker = bed.rig.worker()
-        let requester = bed.rig.client(1, window: 1) { $0.isPulling = isPulled }
+        let requester = bed.rig.client(1, window: 1) { $0.pullsBodies = isPulled }
         let other = bed.rig.client(2)
         bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: requester) }
         bed.answer(["a", "b"], by: other, worker: worker)
-        #expect(bed.rig.actions.contains { if case .spool(.spill) = $0 { true } else { false } })
+        #expect(bed.rig.actions.contains { if case .spool(.spillBody) = $0 { true } else { false } })
         bed.acknowledge(1, by: requester)
         #expect(bed.reported == ["1: 2 h b 200"])
-        #expect(bed.terminals.allSatisfy { $0.hasFile && $0.response?.isPulled == isPulled })
+        #expect(bed.terminals.allSatisfy { $0.hasBodyFile && $0.response?.isPulled == isPulled })
     }
 }

@@ -14,7 +14,7 @@ struct WithdrawalTests {
     /// The reader has subscribed to `h`, `k` and the subtree `s/`.
     init() {
         var limits = CoreLimits()
-        limits.withdrawalsPerPass = 2
+        limits.maximumWithdrawalChecksPerPass = 2
         rig = CoreRig(limits: limits)
         _ = rig.client(1, window: 1_000)
         _ = rig.client(2, window: 1) { $0.leaseMilliseconds = 1_000 }
@@ -42,7 +42,7 @@ struct WithdrawalTests {
     /// - Returns: number of passes, and the terminals sent to a client meanwhile.
     private mutating func finish(_ client: ClientID) -> (passes: Int, terminals: [String]) {
         var (passes, terminals) = (0, rig.terminals(for: client))
-        while rig.core.isRemoving {
+        while rig.core.hasPendingRemovals {
             pass()
             passes += 1
             terminals += rig.terminals(for: client)
@@ -52,7 +52,7 @@ struct WithdrawalTests {
 
     private var due: [Int] {
         let deliveries = rig.core.ledger.deliveries
-        return [deliveries.outstanding, deliveries.lost, rig.core.records.clients[1].deliveries.waiting]
+        return [deliveries.outstanding, deliveries.lost, rig.core.records.clients[1].deliveries.unsentCount]
     }
 
     // MARK: Slices
@@ -60,17 +60,17 @@ struct WithdrawalTests {
     @Test mutating func `many waiting terminals are withdrawn in slices, and then the removal is answered`() {
         fail("k", "h", "h", "k", "h", "h", "h", "h", "k", "h")
         #expect(due == [10, 0, 9])
-        rig.send(.remove(HandlerPattern("h")!), by: reader)
-        #expect(rig.core.isRemoving(reader) && rig.replies(to: reader) == [])
+        rig.send(.removeHandlers(HandlerPattern("h")!), by: reader)
+        #expect(rig.core.hasPendingRemoval(by: reader) && rig.replies(to: reader) == [])
         #expect(due == [8, 2, 7] && rig.core.audit() == [])
         pass()
-        #expect(due == [7, 3, 6] && rig.core.nextTimer == Tick(nanoseconds: .min))
+        #expect(due == [7, 3, 6] && rig.core.nextTimer == MonotonicTime(nanoseconds: .min))
         pass()
         #expect(due == [5, 5, 4] && rig.replies(to: reader) == [])
         let (passes, terminals) = finish(reader)
         #expect(passes == 2 && terminals == [], "the window is full")
         #expect(due == [3, 7, 2])
-        #expect(rig.replies(to: reader) == [.removed(HandlerPattern("h")!, count: 0)])
+        #expect(rig.replies(to: reader) == [.handlersRemoved(HandlerPattern("h")!, count: 0)])
         pass { $0.send(.acknowledge(1), by: reader) }
         #expect(rig.terminals(for: reader) == ["k 3 malformed-url"])
         pass { $0.send(.acknowledge(2), by: reader) }
@@ -81,14 +81,14 @@ struct WithdrawalTests {
 
     @Test mutating func `few waiting terminals are withdrawn with the message`() {
         fail("k", "h", "h")
-        rig.send(.remove(HandlerPattern("h")!), by: reader)
-        #expect(!rig.core.isRemoving(reader) && due == [1, 2, 0])
+        rig.send(.removeHandlers(HandlerPattern("h")!), by: reader)
+        #expect(!rig.core.hasPendingRemoval(by: reader) && due == [1, 2, 0])
     }
 
     @Test mutating func `one removed request is looked for in slices, too`() {
         fail("k", "h", "k", "h", "h", "h")
         rig.send(.removeRequest(HandlerID("h")!, RequestID("4")!), by: reader)
-        #expect(rig.core.isRemoving(reader) && due == [6, 0, 5])
+        #expect(rig.core.hasPendingRemoval(by: reader) && due == [6, 0, 5])
         _ = finish(reader)
         #expect(rig.replies(to: reader) == [.requestRemoved(HandlerID("h")!, RequestID("4")!, wasOpen: false)])
         #expect(due == [5, 1, 4])
@@ -105,10 +105,12 @@ struct WithdrawalTests {
             rig.remove("h", by: other)
         }
         #expect(
-            rig.core.records.clients[1].deliveries.waiting == 4 && rig.core.records.clients[2].deliveries.waiting == 6)
+            rig.core.records.clients[1].deliveries.unsentCount == 4
+                && rig.core.records.clients[2].deliveries.unsentCount == 6)
         pass()
         #expect(
-            rig.core.records.clients[1].deliveries.waiting == 4 && rig.core.records.clients[2].deliveries.waiting == 4)
+            rig.core.records.clients[1].deliveries.unsentCount == 4
+                && rig.core.records.clients[2].deliveries.unsentCount == 4)
         _ = finish(reader)
         #expect(rig.core.ledger.deliveries.lost == 16 && rig.core.ledger.deliveries.outstanding == 2)
     }
@@ -116,7 +118,7 @@ struct WithdrawalTests {
     @Test mutating func `a FETCH that replaces is carried out after the withdrawal`() {
         fail("k", "h", "h", "h", "h", "h")
         rig.fetch("h", "1", "nonsense", by: reader) { $0.options.replacesHandler = true }
-        #expect(rig.core.isRemoving(reader) && rig.core.ledger.requests.submitted == 6)
+        #expect(rig.core.hasPendingRemoval(by: reader) && rig.core.ledger.requests.submitted == 6)
         _ = finish(reader)
         #expect(rig.core.ledger.requests.submitted == 7 && due == [2, 5, 1])
         pass { $0.send(.acknowledge(1), by: reader) }
@@ -127,10 +129,10 @@ struct WithdrawalTests {
 
     @Test mutating func `nothing of a removed handler is sent though the window has room again`() {
         fail("k", "h", "k", "h", "h", "h", "h")
-        rig.core.deliveryRefused(1, by: reader)
-        rig.send(.remove(HandlerPattern("h")!), by: reader)
-        pass { $0.core.clientWritable(reader) }
-        #expect(rig.core.isRemoving(reader) && rig.terminals(for: reader) == [])
+        rig.core.socketRefusedTerminal(1, by: reader)
+        rig.send(.removeHandlers(HandlerPattern("h")!), by: reader)
+        pass { $0.core.clientSocketWritable(reader) }
+        #expect(rig.core.hasPendingRemoval(by: reader) && rig.terminals(for: reader) == [])
         #expect(finish(reader).terminals == ["k 0 malformed-url"])
         pass { $0.send(.acknowledge(1), by: reader) }
         #expect(rig.terminals(for: reader) == ["k 2 malformed-url"])
@@ -138,9 +140,9 @@ struct WithdrawalTests {
 
     @Test mutating func `a new request of the removed name that ends meanwhile is delivered`() {
         fail("k", "s/x", "s/x", "s/x", "s/x", "s/x", "s/x", "s/x")
-        rig.send(.remove(HandlerPattern("s/x")!), by: reader)
+        rig.send(.removeHandlers(HandlerPattern("s/x")!), by: reader)
         pass { $0.fetch("s/x", "1", "nonsense", by: requester) }
-        #expect(rig.core.isRemoving(reader))
+        #expect(rig.core.hasPendingRemoval(by: reader))
         _ = finish(reader)
         #expect(due[1...] == [7, 1])
         pass { $0.send(.acknowledge(1), by: reader) }
@@ -149,9 +151,9 @@ struct WithdrawalTests {
 
     @Test mutating func `a client that ends meanwhile leaves nothing behind`() {
         fail("k", "h", "h", "k", "h", "h", "h", "h")
-        rig.core.limits.awayClients = 0
-        rig.core.limits.departuresPerPass = 3
-        rig.send(.remove(HandlerPattern("h")!), by: reader)
+        rig.core.limits.maximumDisconnectedSessions = 0
+        rig.core.limits.maximumSessionCleanupsPerPass = 3
+        rig.send(.removeHandlers(HandlerPattern("h")!), by: reader)
         pass { $0.core.clientLost(reader, now: $0.now) }
         #expect(due[0] > 0)
         _ = finish(reader)
@@ -160,7 +162,7 @@ struct WithdrawalTests {
 
     @Test mutating func `a session that is resumed meanwhile gets the rest, and then the answer`() {
         fail("k", "h", "h", "k", "h", "h", "h", "h")
-        rig.send(.remove(HandlerPattern("h")!), by: reader)
+        rig.send(.removeHandlers(HandlerPattern("h")!), by: reader)
         pass { $0.core.clientLost(reader, now: $0.now) }
         let next = ClientID(rawValue: 3)
         var hello = Hello(window: 4)
@@ -168,19 +170,19 @@ struct WithdrawalTests {
         hello.token = CoreRig.token(of: reader)
         pass { rig in
             rig.connect(next)
-            rig.core.received(.hello(hello), from: next, now: rig.now)
+            rig.core.clientMessageReceived(.hello(hello), from: next, now: rig.now)
         }
-        #expect(rig.core.isRemoving(next))
+        #expect(rig.core.hasPendingRemoval(by: next))
         #expect(finish(next).terminals == ["k 0 malformed-url", "k 3 malformed-url"])
-        #expect(rig.replies(to: next) == [.removed(HandlerPattern("h")!, count: 0)])
+        #expect(rig.replies(to: next) == [.handlersRemoved(HandlerPattern("h")!, count: 0)])
     }
 
     @Test mutating func `a terminal that the socket refuses meanwhile is checked, too`() {
         fail("h", "h", "k", "h", "h", "h")
-        rig.send(.remove(HandlerPattern("h")!), by: reader)
+        rig.send(.removeHandlers(HandlerPattern("h")!), by: reader)
         // Sent before the removal, and refused after the pass.
-        rig.core.deliveryRefused(1, by: reader)
-        pass { $0.core.clientWritable(reader) }
+        rig.core.socketRefusedTerminal(1, by: reader)
+        pass { $0.core.clientSocketWritable(reader) }
         #expect(finish(reader).terminals == ["k 2 malformed-url"])
         #expect(due == [1, 5, 0])
     }
@@ -194,18 +196,18 @@ struct WithdrawalTests {
         }
         #expect(rig.terminals(for: reader) == ["h 0 malformed-url"])
         #expect(rig.replies(to: reader).count == 2)
-        rig.core.deliveryRefused(1, by: reader)
-        pass { $0.core.clientWritable(reader) }
+        rig.core.socketRefusedTerminal(1, by: reader)
+        pass { $0.core.clientSocketWritable(reader) }
         #expect(rig.terminals(for: reader) == [] && due == [1, 1, 0])
         // Those of later requests are not concerned.
         pass { $0.fetch("h", "1", "nonsense", by: requester) }
-        rig.core.deliveryRefused(1, by: reader)
-        pass { $0.core.clientWritable(reader) }
+        rig.core.socketRefusedTerminal(1, by: reader)
+        pass { $0.core.clientSocketWritable(reader) }
         #expect(rig.terminals(for: reader) == ["h 1 malformed-url"])
     }
 
     @Test mutating func `a client that is away is served again when its terminals are withdrawn`() {
-        rig.core.limits.departuresPerPass = 1
+        rig.core.limits.maximumSessionCleanupsPerPass = 1
         pass { rig in
             rig.fetch("k", "1", "http://k/", by: reader)
             for (handler, number) in [("s/1", 1), ("s/1", 2), ("s/2", 3)] {
@@ -219,7 +221,7 @@ struct WithdrawalTests {
             rig.core.clientLost(reader, now: rig.now)
         }
         var jobs = rig.jobs
-        while rig.core.isRemoving {
+        while rig.core.hasPendingRemovals {
             pass()
             jobs += rig.jobs
         }

@@ -12,8 +12,8 @@ struct DurableBed {
 
     init(limits: CoreLimits = CoreLimits()) {
         rig = CoreRig(limits: limits)
-        rig.core.features.isKeeping = true
-        rig.core.calendarSeconds = 1_000_000
+        rig.core.shellFeatures.isStoringDurableRequests = true
+        rig.core.unixTimeSeconds = 1_000_000
     }
 
     /// Runs a pass, and further passes for the disk's replies.
@@ -35,12 +35,12 @@ struct DurableBed {
 
     /// Kills the broker and starts another one with the same disk.
     mutating func restart(after seconds: Int64 = 0) {
-        let calendar = rig.core.calendarSeconds
+        let calendar = rig.core.unixTimeSeconds
         let limits = rig.core.limits
         disk.lose()
         rig = CoreRig(limits: limits)
-        rig.core.features.isKeeping = true
-        rig.core.calendarSeconds = calendar + seconds
+        rig.core.shellFeatures.isStoringDurableRequests = true
+        rig.core.unixTimeSeconds = calendar + seconds
         pass { $0.core.beginDurableLoad() }
     }
 

@@ -14,12 +14,12 @@ struct DurableBookTests {
             self =
                 switch record?.phase {
                 case nil: .absent
-                case .entering: .entering
+                case .writingRequest: .entering
                 case .stored: .stored
-                case .writing: .writing
+                case .writingResult: .writing
                 case .complete: .complete
-                case .reading: .reading
-                case .reopening: .reopening
+                case .readingResult: .reading
+                case .deletingFailure: .reopening
                 }
         }
     }
@@ -31,35 +31,37 @@ struct DurableBookTests {
 
     private static let interest: Handle<Interest> = 7
 
-    private static func entering(_ url: String = "http://a.example/") throws -> DurableRecord.Entering {
+    private static func entering(_ url: String = "http://a.example/") throws -> DurableRecord.UnacceptedRequest {
         let fetch = Fetch(
             handler: try #require(HandlerID("a")), request: try #require(RequestID("1")), url: url)
         let requester = Requester(session: GenerationalHandle(record: 1, generation: 2), number: 0)
-        return DurableRecord.Entering(fetch, by: requester)
+        return DurableRecord.UnacceptedRequest(fetch, by: requester)
     }
 
     private static let success = DurableSummary(status: 200, attempts: 1)
 
     private static func book(reads: Int = 10, writingBytes: Int = 1_000) -> DurableBook {
-        DurableBook(limits: DurableBook.Limits(reads: reads, writingBytes: writingBytes, milliseconds: 5))
+        DurableBook(
+            limits: DurableBook.Limits(
+                maximumConcurrentReads: reads, maximumWritingBytes: writingBytes, retentionMilliseconds: 5))
     }
 
     /// A book with one request in a phase, and the ID of that.
     private static func book(_ phase: Phase) throws -> (DurableBook, DurableID) {
         var book = Self.book()
         guard phase != .absent else { return (book, DurableID(rawValue: 1)) }
-        let id = book.insert(interest, acceptedAt: Tick(nanoseconds: 1), try entering())
+        let id = book.insertRequest(interest, acceptedAt: MonotonicTime(nanoseconds: 1), try entering())
         let steps: [(Phase, (inout DurableBook) -> Void)] = [
             (.stored, { $0.requestStored(interest) }),
-            (.writing, { _ = $0.beginWriting(interest, bytes: 100, success) }),
-            (.complete, { $0.written(interest, isStored: true) }),
-            (.reading, { _ = $0.beginRead(interest) }),
+            (.writing, { _ = $0.beginWritingResult(interest, bytes: 100, success) }),
+            (.complete, { $0.resultWriteEnded(interest, isStored: true) }),
+            (.reading, { _ = $0.beginResultRead(interest) }),
         ]
         for step in steps where Phase(book.records[interest]) != phase {
             guard phase != .reopening || Phase(book.records[interest]) != .complete else { break }
             step.1(&book)
         }
-        if phase == .reopening { _ = book.reopen(interest, try entering()) }
+        if phase == .reopening { _ = book.beginReopening(interest, try entering()) }
         return (book, id)
     }
 
@@ -79,7 +81,7 @@ struct DurableBookTests {
         guard event != .readEnded || phase == .reading else { return }
         let answer: Handle<Interest>? =
             switch event {
-            case .readEnded: book.readEnded(id)
+            case .readEnded: book.resultReadEnded(id)
             case .remove: book.remove(Self.interest).map { _ in Self.interest }
             }
         let expected = Self.expected(event, phase)
@@ -89,17 +91,18 @@ struct DurableBookTests {
         #expect(book.contains(Self.interest) == (expected != .absent))
         #expect(book.hasResult(Self.interest) == [.complete, .reading].contains(expected))
         #expect(book.isWriting(Self.interest) == (expected == .writing))
-        #expect((book.entering(Self.interest) != nil) == [.entering, .reopening].contains(expected))
-        #expect(book.isUnread(Self.interest) == (expected == .complete))
-        #expect(book.writingBytes == (expected == .writing ? 100 : 0))
-        #expect(book.reads == (phase == .reading && event != .readEnded ? 1 : 0))
+        #expect((book.unacceptedRequest(Self.interest) != nil) == [.entering, .reopening].contains(expected))
+        #expect(book.hasUnreadResult(Self.interest) == (expected == .complete))
+        #expect(book.bytesBeingWritten == (expected == .writing ? 100 : 0))
+        #expect(book.outstandingReadCount == (phase == .reading && event != .readEnded ? 1 : 0))
         #expect(book.checkInvariants() == [])
     }
 
     @Test func `the diagram has these transitions and no others`() throws {
-        let entering = DurableRecord.Phase.entering(try Self.entering())
+        let entering = DurableRecord.Phase.writingRequest(try Self.entering())
         let phases: [DurableRecord.Phase] = [
-            entering, .stored, .writing(bytes: 1), .complete, .reading, .reopening(try Self.entering()),
+            entering, .stored, .writingResult(bytes: 1), .complete, .readingResult,
+            .deletingFailure(try Self.entering()),
         ]
         let legal = phases.map { from in phases.indices.filter { DurableBook.isLegal(from: from, to: phases[$0]) } }
         #expect(legal == [[1], [2], [1, 3], [4, 5], [3], [1, 3]])
@@ -108,70 +111,73 @@ struct DurableBookTests {
     @Test(arguments: [true, false])
     func `a result that was written is complete, and one that was not can be written again`(isStored: Bool) throws {
         var (book, id) = try Self.book(.writing)
-        book.written(Self.interest, isStored: isStored)
-        #expect(book.hasResult(Self.interest) == isStored && book.writingBytes == 0)
-        if !isStored { #expect(book.beginWriting(Self.interest, bytes: 100, Self.success) == id) }
+        book.resultWriteEnded(Self.interest, isStored: isStored)
+        #expect(book.hasResult(Self.interest) == isStored && book.bytesBeingWritten == 0)
+        if !isStored { #expect(book.beginWritingResult(Self.interest, bytes: 100, Self.success) == id) }
         #expect(book.checkInvariants() == [])
     }
 
     @Test func `a failure is known while it is on the disk, and a repetition ends it`() throws {
         var book = Self.book()
-        book.restore(
-            DurableID(rawValue: 9), 1, acceptedAt: Tick(nanoseconds: 1),
+        book.restoreRecord(
+            DurableID(rawValue: 9), 1, acceptedAt: MonotonicTime(nanoseconds: 1),
             result: DurableSummary(failure: .timeout, attempts: 3), file: "f")
-        #expect(book.failure(of: 1) == .timeout && book.failure(of: 2) == nil)
-        #expect(book.reopen(1, try Self.entering()) == DurableID(rawValue: 9))
-        #expect(book.failure(of: 1) == nil && !book.hasResult(1))
-        book.reopenFailed(1)
-        #expect(book.failure(of: 1) == .timeout)
-        _ = book.reopen(1, try Self.entering())
-        #expect(book.reopened(1, acceptedAt: Tick(nanoseconds: 7_000_000)) == "f")
-        #expect(book.expiry(of: 1) == Tick(nanoseconds: 12_000_000) && book.records[1]?.file == nil)
-        #expect(book.beginWriting(1, bytes: 0, Self.success) != nil)
-        book.written(1, isStored: true)
-        #expect(book.failure(of: 1) == nil && book.checkInvariants() == [])
+        #expect(book.storedFailure(of: 1) == .timeout && book.storedFailure(of: 2) == nil)
+        #expect(book.beginReopening(1, try Self.entering()) == DurableID(rawValue: 9))
+        #expect(book.storedFailure(of: 1) == nil && !book.hasResult(1))
+        book.reopeningFailed(1)
+        #expect(book.storedFailure(of: 1) == .timeout)
+        _ = book.beginReopening(1, try Self.entering())
+        #expect(book.reopeningSucceeded(1, acceptedAt: MonotonicTime(nanoseconds: 7_000_000)) == "f")
+        #expect(book.expiry(of: 1) == MonotonicTime(nanoseconds: 12_000_000) && book.records[1]?.file == nil)
+        #expect(book.beginWritingResult(1, bytes: 0, Self.success) != nil)
+        book.resultWriteEnded(1, isStored: true)
+        #expect(book.storedFailure(of: 1) == nil && book.checkInvariants() == [])
     }
 
     @Test func `bodies in memory that are being written have a bound, files have none`() throws {
         var (book, id) = try Self.book(.stored)
-        #expect(book.beginWriting(Self.interest, bytes: 1_001, Self.success) == nil)
+        #expect(book.beginWritingResult(Self.interest, bytes: 1_001, Self.success) == nil)
         #expect(Phase(book.records[Self.interest]) == .stored)
-        #expect(book.beginWriting(Self.interest, bytes: 1_000, Self.success) == id)
-        let other = book.insert(8, acceptedAt: Tick(nanoseconds: 1), try Self.entering())
+        #expect(book.beginWritingResult(Self.interest, bytes: 1_000, Self.success) == id)
+        let other = book.insertRequest(8, acceptedAt: MonotonicTime(nanoseconds: 1), try Self.entering())
         book.requestStored(8)
-        #expect(book.beginWriting(8, bytes: 1, Self.success) == nil)
-        #expect(book.beginWriting(8, bytes: 0, Self.success) == other)
+        #expect(book.beginWritingResult(8, bytes: 1, Self.success) == nil)
+        #expect(book.beginWritingResult(8, bytes: 0, Self.success) == other)
         #expect(book.checkInvariants() == [])
     }
 
     @Test func `as many results are read at once as the limit says, removed ones included`() throws {
         var book = Self.book(reads: 2)
         for interest in 1...3 as ClosedRange<Handle<Interest>> {
-            let id = DurableID(rawValue: UInt64(interest.index) + 100)
-            book.restore(id, interest, acceptedAt: Tick(nanoseconds: 1), result: Self.success)
+            let id = DurableID(rawValue: UInt64(interest.slabIndex) + 100)
+            book.restoreRecord(id, interest, acceptedAt: MonotonicTime(nanoseconds: 1), result: Self.success)
         }
-        #expect(book.beginRead(3) == DurableID(rawValue: 103) && book.beginRead(1) == DurableID(rawValue: 101))
-        #expect(book.beginRead(2) == nil && book.isUnread(2) && book.reads == 2)
+        #expect(
+            book.beginResultRead(3) == DurableID(rawValue: 103) && book.beginResultRead(1) == DurableID(rawValue: 101))
+        #expect(book.beginResultRead(2) == nil && book.hasUnreadResult(2) && book.outstandingReadCount == 2)
         _ = book.remove(3)
-        #expect(book.beginRead(2) == nil, "the disk still reads the result of the removed request")
-        #expect(book.readEnded(DurableID(rawValue: 103)) == nil)
-        #expect(book.beginRead(2) == DurableID(rawValue: 102))
+        #expect(book.beginResultRead(2) == nil, "the disk still reads the result of the removed request")
+        #expect(book.resultReadEnded(DurableID(rawValue: 103)) == nil)
+        #expect(book.beginResultRead(2) == DurableID(rawValue: 102))
         #expect(book.checkInvariants() == [])
     }
 
     @Test func `new IDs are above those on the disk`() throws {
         var book = Self.book()
-        let found = [41, DurableID.maximum, 7, DurableID.maximum + 1].map { book.rowFound(DurableID(rawValue: $0)) }
+        let found = [41, DurableID.maximumStoredValue, 7, DurableID.maximumStoredValue + 1].map {
+            book.reserveStoredID(DurableID(rawValue: $0))
+        }
         #expect(found == [true, true, true, false])
-        let id = book.insert(1, acceptedAt: Tick(nanoseconds: 1), try Self.entering())
-        #expect(id.rawValue == DurableID.maximum + 1)
+        let id = book.insertRequest(1, acceptedAt: MonotonicTime(nanoseconds: 1), try Self.entering())
+        #expect(id.rawValue == DurableID.maximumStoredValue + 1)
     }
 
     @Test func `a request of an earlier broker is stored, or complete with its file`() {
         var book = Self.book()
-        let now = Tick(nanoseconds: 1)
-        book.restore(DurableID(rawValue: 1), 1, acceptedAt: now, result: nil)
-        book.restore(DurableID(rawValue: 2), 2, acceptedAt: now, result: Self.success, file: "f")
+        let now = MonotonicTime(nanoseconds: 1)
+        book.restoreRecord(DurableID(rawValue: 1), 1, acceptedAt: now, result: nil)
+        book.restoreRecord(DurableID(rawValue: 2), 2, acceptedAt: now, result: Self.success, file: "f")
         #expect(Phase(book.records[1]) == .stored && Phase(book.records[2]) == .complete)
         let removed = [book.remove(2), book.remove(2)]
         #expect(removed.map { $0?.file } == ["f", nil] && !book.isEmpty)
@@ -181,9 +187,9 @@ struct DurableBookTests {
 
     @Test func `the retention period begins with the FETCH`() throws {
         var (book, _) = try Self.book(.stored)
-        let begin = Tick(nanoseconds: 1)
+        let begin = MonotonicTime(nanoseconds: 1)
         #expect(book.expiry(of: Self.interest) == begin.advanced(byMilliseconds: 5))
-        book.limits.milliseconds = 9
+        book.limits.retentionMilliseconds = 9
         #expect(book.expiry(of: Self.interest) == begin.advanced(byMilliseconds: 9))
         #expect(book.expiry(of: 1) == nil)
     }

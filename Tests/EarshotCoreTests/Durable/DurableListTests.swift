@@ -32,7 +32,11 @@ struct DurableListTests {
         let client = bed.rig.client(9)
         bed.pass { $0.send(.query(query), by: client) }
         let answers = bed.rig.actions.compactMap { action in
-            if case .client(.answer(_, _, let json)) = action { String(decoding: json, as: UTF8.self) } else { nil }
+            if case .client(.answerQuery(_, _, let json)) = action {
+                String(decoding: json, as: UTF8.self)
+            } else {
+                nil
+            }
         }
         bed.pass { $0.core.clientLost(client, now: $0.now) }
         return answers.first ?? ""
@@ -57,23 +61,24 @@ struct DurableListTests {
 
     @Test func `a failure on disk counts as failed, until it is repeated or removed`() {
         var bed = Self.bed()
-        #expect(bed.rig.core.ledger.requests.pending == 3 && bed.rig.core.ledger.requests.kept == 2)
+        #expect(bed.rig.core.ledger.requests.pending == 3 && bed.rig.core.ledger.requests.keptFailures == 2)
         #expect(Self.answer(.handlers, &bed).contains(#""pending":3,"failed-kept":2"#))
         let client = bed.rig.client(2)
         bed.pass { $0.send(.retry(HandlerID("h")!, RequestID("2")!), by: client) }
-        #expect(bed.rig.core.ledger.requests.kept == 1)
+        #expect(bed.rig.core.ledger.requests.keptFailures == 1)
         bed.pass { $0.remove("h", "1", by: client) }
-        #expect(bed.rig.core.ledger.requests.kept == 0)
+        #expect(bed.rig.core.ledger.requests.keptFailures == 0)
     }
 
     @Test func `the reason of a failure on disk is the failure, and not a missing subscriber`() {
         var bed = Self.bed()
-        let failed = Self.answer(.why(HandlerID("h")!, RequestID("1")!), &bed)
+        let failed = Self.answer(.explainRequest(HandlerID("h")!, RequestID("1")!), &bed)
         for part in [#""url":"http://a/gone""#, #""status":404"#, #""code":"http-status""#, #""attempts":1"#] {
             #expect(failed.contains(part), "\(failed)")
         }
         #expect(failed.contains(#""waits-for":"retry""#) && !failed.contains("subscriber"))
-        #expect(Self.answer(.why(HandlerID("h")!, RequestID("3")!), &bed).contains(#""waits-for":"listener""#))
+        #expect(
+            Self.answer(.explainRequest(HandlerID("h")!, RequestID("3")!), &bed).contains(#""waits-for":"listener""#))
     }
 
     @Test func `a failure without a response states its URL`() {
@@ -82,7 +87,7 @@ struct DurableListTests {
         bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: client) }
         var urls: [String: String] = [:]
         for action in bed.rig.actions {
-            guard case .client(.deliver(client, let terminal, _)) = action else { continue }
+            guard case .client(.deliverTerminal(client, let terminal, _)) = action else { continue }
             urls[terminal.request.description] = terminal.url
         }
         #expect(urls == ["1": "http://a/gone", "2": "http://b/refused", "3": "http://c/fine"])

@@ -65,7 +65,7 @@ struct DurableLoadTests {
             #expect(bed.rig.core.audit() == [])
         }
         #expect(urls == (1...5).map { "http://a/\($0)" })
-        #expect(readings == 3 && !bed.rig.core.hasDurableRows && bed.rig.core.loadedDurables == 5)
+        #expect(readings == 3 && !bed.rig.core.hasDurableRows && bed.rig.core.loadedDurableCount == 5)
     }
 
     @Test func `a plain request is served before the rows are loaded, and a durable one waits for them`() {
@@ -78,13 +78,13 @@ struct DurableLoadTests {
             rig.send(.query(.ping), by: plain)
         }
         #expect(bed.rig.jobs.map(\.url) == ["http://b/"])
-        #expect(bed.sent.contains { if case .client(.answer(plain, .ping, _)) = $0 { true } else { false } })
+        #expect(bed.sent.contains { if case .client(.answerQuery(plain, .ping, _)) = $0 { true } else { false } })
         #expect(bed.rig.replies(to: durable) == [])
         #expect(bed.rig.core.awaitsDurableRows(durable) && !bed.rig.core.awaitsDurableRows(plain))
         bed.finishJobs(worker)
         #expect(bed.rig.terminals(for: plain) == ["plain 1 200"])
         Self.load(&bed)
-        #expect(bed.rig.replies(to: durable) == [.accepted(Self.handler, RequestID("1")!)])
+        #expect(bed.rig.replies(to: durable) == [.fetchAccepted(Self.handler, RequestID("1")!)])
         #expect(!bed.rig.core.awaitsDurableRows(durable))
         #expect(bed.disk.rows.count == 3, "it is a repetition")
     }
@@ -93,15 +93,19 @@ struct DurableLoadTests {
         var bed = Self.loading()
         let clients = (1...4).map { bed.rig.client(UInt64($0)) }
         let messages: [ClientMessage] = [
-            .query(.requests), .query(.why(Self.handler, RequestID("2")!)),
-            .priority(Self.handler, RequestID("3")!, .high),
+            .query(.requests), .query(.explainRequest(Self.handler, RequestID("2")!)),
+            .setPriority(Self.handler, RequestID("3")!, .high),
             .removeRequest(Self.handler, RequestID("3")!),
         ]
         bed.pass { rig in for (client, message) in zip(clients, messages) { rig.send(message, by: client) } }
         #expect(clients.allSatisfy { bed.rig.core.awaitsDurableRows($0) })
         Self.load(&bed)
         let answers = bed.sent.compactMap { action -> String? in
-            if case .client(.answer(_, _, let json)) = action { String(decoding: json, as: UTF8.self) } else { nil }
+            if case .client(.answerQuery(_, _, let json)) = action {
+                String(decoding: json, as: UTF8.self)
+            } else {
+                nil
+            }
         }
         #expect(answers.count == 2 && answers[0].contains("\"request\":\"3\""))
         #expect(answers.last?.contains("\"state\":\"queued\"") == true)
@@ -123,7 +127,7 @@ struct DurableLoadTests {
         }
         #expect(bed.rig.replies(to: client) == [] && bed.disk.rows.count == 3)
         Self.load(&bed)
-        #expect(replaces || bed.rig.replies(to: client) == [.removed(.handler(Self.handler), count: 3)])
+        #expect(replaces || bed.rig.replies(to: client) == [.handlersRemoved(.handler(Self.handler), count: 3)])
         #expect(bed.rig.terminals(for: listener) == ["h 1 removed", "h 2 removed", "h 3 removed"])
         #expect(bed.disk.rows.isEmpty)
         bed.restart()
@@ -178,15 +182,15 @@ struct DurableLoadTests {
     @Test func `a body that waits with its message is released once`() {
         var bed = Self.loading()
         let client = bed.rig.client(1)
-        let body = RequestBody(id: BodyID(rawValue: 77), byteCount: 3, fingerprint: 1)
+        let body = RequestBody(bodyID: BodyID(rawValue: 77), byteCount: 3, digestPrefix: 1)
         bed.pass { rig in
             var fetch = Fetch(handler: Self.handler, request: RequestID("9")!, url: "http://b/")
             fetch.options.method = "POST"
             fetch.options.coalesces = false
             fetch.options.replacesHandler = true
-            rig.core.received(.fetch(fetch), body: body, from: client, now: rig.now)
+            rig.core.clientMessageReceived(.fetch(fetch), body: body, from: client, now: rig.now)
         }
-        let release = Action.spool(.releaseBody(body.id))
+        let release = Action.spool(.releaseBody(body.bodyID))
         #expect(!bed.sent.contains(release))
         bed.pass { $0.core.clientLost(client, now: $0.now) }
         #expect(bed.sent.count { $0 == release } == 1)
@@ -196,12 +200,12 @@ struct DurableLoadTests {
         var bed = Self.loading()
         let client = bed.rig.client(1)
         bed.pass { rig in
-            rig.core.drain()
+            rig.core.beginDraining()
             rig.remove("h", by: client)
         }
         #expect(!bed.rig.core.isDrained)
         Self.load(&bed)
-        #expect(bed.rig.replies(to: client).contains(.removed(.handler(Self.handler), count: 3)))
+        #expect(bed.rig.replies(to: client).contains(.handlersRemoved(.handler(Self.handler), count: 3)))
         #expect(bed.rig.core.isDrained && bed.disk.rows.isEmpty)
     }
 
@@ -210,7 +214,7 @@ struct DurableLoadTests {
         let client = bed.rig.client(1)
         func status() -> String {
             bed.pass { $0.send(.query(.status), by: client) }
-            for case .client(.answer(client, .status, let json)) in bed.sent {
+            for case .client(.answerQuery(client, .status, let json)) in bed.sent {
                 return String(decoding: json, as: UTF8.self)
             }
             return ""
@@ -222,7 +226,7 @@ struct DurableLoadTests {
 
     @Test func `a file of a result is kept until the rows are loaded, and goes if none names it`() {
         var rig = CoreRig()
-        rig.core.features.isKeeping = true
+        rig.core.shellFeatures.isStoringDurableRequests = true
         let release = Action.spool(.releaseFile("a"))
         rig.pass { $0.core.beginDurableLoad(files: ["a": 5]) }
         #expect(!rig.actions.contains(release) && !rig.core.isIdle && rig.core.audit() == [])
@@ -238,7 +242,7 @@ struct DurableLoadTests {
         let first = connect(1, &bed)
         submit(rows, by: first, &bed)
         var limits = bed.rig.core.limits
-        limits.durableBytesPerUser = quota
+        limits.maximumDurableBytesPerUser = quota
         bed.pass { $0.core.limitsChanged(limits, now: $0.now) }
         bed.restart()
         let client = connect(2, &bed)
@@ -246,7 +250,9 @@ struct DurableLoadTests {
     }
 
     private static func used(_ bed: DurableBed) -> Int {
-        bed.rig.core.records.principals.handle(of: user).map { bed.rig.core.records.quotas.use(by: $0).durableBytes }
+        bed.rig.core.records.principals.handle(of: user).map {
+            bed.rig.core.records.quotaUse.currentUse(by: $0).durableBytes
+        }
             ?? 0
     }
 
@@ -284,14 +290,14 @@ struct DurableLoadTests {
         }
         let codes = bed.rig.replies(to: client).compactMap { reply -> String? in
             switch reply {
-            case .accepted(_, let request): "accepted \(request)"
+            case .fetchAccepted(_, let request): "accepted \(request)"
             case .terminal(let terminal):
                 if case .failed(let failure) = terminal.outcome { "\(failure.code) \(terminal.request)" } else { nil }
             default: nil
             }
         }
         #expect(Set(codes) == ["quota 20", "quota 8", "accepted 1"])
-        #expect(bed.rig.replies(to: administrator) == [.accepted(Self.handler, RequestID("20")!)])
+        #expect(bed.rig.replies(to: administrator) == [.fetchAccepted(Self.handler, RequestID("20")!)])
         #expect(bed.disk.rows.count == 9, "a repetition of a row in the table makes no second one")
     }
 
@@ -301,17 +307,17 @@ struct DurableLoadTests {
         #expect(bed.rig.replies(to: client) == [.requestRemoved(Self.handler, RequestID("8")!, wasOpen: true)])
         #expect(bed.disk.rows.count == 7 && bed.rig.core.hasDurableRows)
         bed.pass { rig in rig.remove("h", by: client) }
-        #expect(bed.rig.replies(to: client) == [.removed(.handler(Self.handler), count: 7)])
+        #expect(bed.rig.replies(to: client) == [.handlersRemoved(.handler(Self.handler), count: 7)])
         #expect(bed.disk.rows.isEmpty && !bed.rig.core.hasDurableRows && Self.used(bed) == 0)
         bed.pass { rig in rig.fetch("h", "1", "http://a/1", by: client, Self.submitted) }
-        #expect(bed.rig.replies(to: client) == [.accepted(Self.handler, RequestID("1")!)])
+        #expect(bed.rig.replies(to: client) == [.fetchAccepted(Self.handler, RequestID("1")!)])
     }
 
     @Test func `another user's removal deletes none of them`() {
         var (bed, _) = Self.limited()
         let administrator = bed.rig.client(3)
         bed.pass { rig in rig.remove("h", by: administrator) }
-        #expect(bed.rig.replies(to: administrator) == [.removed(.handler(Self.handler), count: 0)])
+        #expect(bed.rig.replies(to: administrator) == [.handlersRemoved(.handler(Self.handler), count: 0)])
         #expect(bed.disk.rows.count == 8)
     }
 
@@ -325,7 +331,7 @@ struct DurableLoadTests {
     @Test func `a raised quota loads the rest`() {
         var (bed, _) = Self.limited()
         var limits = bed.rig.core.limits
-        limits.durableBytesPerUser = 0
+        limits.maximumDurableBytesPerUser = 0
         bed.pass { $0.core.limitsChanged(limits, now: $0.now) }
         #expect(bed.rig.core.ledger.requests.pending == 8 && !bed.rig.core.hasDurableRows)
     }
@@ -346,8 +352,9 @@ struct DurableLoadTests {
         let administrator = bed.rig.client(3)
         let bytes = bed.rig.core.settings[.durableSize] ?? 0
         #expect(bytes > 0)
-        bed.rig.core.records.quotas.hasOthers = true
-        bed.rig.core.records.quotas.share(bytes - bytes / 4, of: \.durableBytes, by: PrincipalTable.administrator)
+        bed.rig.core.records.quotaUse.mayHaveOtherUsers = true
+        bed.rig.core.records.quotaUse.addSharedAmount(
+            bytes - bytes / 4, of: \.durableBytes, by: PrincipalTable.administrator)
         bed.rig.pass { $0.fetch("h", "1", "http://a/1", by: administrator, Self.submitted) }
         let codes = bed.rig.replies(to: administrator).compactMap { reply -> String? in
             guard case .terminal(let terminal) = reply, case .failed(let failure) = terminal.outcome else { return nil }

@@ -32,7 +32,7 @@ struct DurableRefusalTests {
             bed.pass { $0.fetch("h", "1", "http://a/", by: client, refused) }
             #expect(isRefused(bed, client, "unsupported-method"))
         }
-        #expect(bed.rig.core.ledger.deliveries.due == 0)
+        #expect(bed.rig.core.ledger.deliveries.started == 0)
         bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: watcher) }
         bed.pass { $0.fetch("h", "1", "http://a/", by: client, refused) }
         #expect(isRefused(bed, client, "unsupported-method"))
@@ -52,8 +52,8 @@ struct DurableRefusalTests {
             rig.remove("h", by: remover)
         }
         #expect(isRefused(bed, client, "removed"))
-        #expect(bed.rig.replies(to: remover) == [.removed(HandlerPattern("h")!, count: 1)])
-        #expect(bed.rig.core.ledger.deliveries.due == 0 && bed.rig.core.isIdle)
+        #expect(bed.rig.replies(to: remover) == [.handlersRemoved(HandlerPattern("h")!, count: 1)])
+        #expect(bed.rig.core.ledger.deliveries.started == 0 && bed.rig.core.isIdle)
     }
 
     @Test(arguments: [false, true]) func `the answer finds a client that came back to its session`(isFull: Bool) {
@@ -74,10 +74,12 @@ struct DurableRefusalTests {
         let requested = bed.rig.actions
         bed.rig.pass { $0.core.clientLost(ids[0], now: $0.now) }
         hello.token = CoreRig.token(of: ids[0])
-        hello.unanswered = 1
+        hello.firstUnansweredNumber = 1
         // The disk completes the first write while the client is away, and the second after its return.
         bed.disk.take(
-            requested.filter { if case .durable(.store(DurableID(rawValue: 1), _, _, _)) = $0 { true } else { false } })
+            requested.filter {
+                if case .durable(.storeRequest(DurableID(rawValue: 1), _, _, _)) = $0 { true } else { false }
+            })
         bed.pass()
         bed.pass { rig in
             rig.connect(ids[1])
@@ -85,7 +87,9 @@ struct DurableRefusalTests {
         }
         #expect(verbs(of: bed, ids[1]) == ["WELCOME", isFull ? "FAILED" : "ACCEPTED"])
         bed.disk.take(
-            requested.filter { if case .durable(.store(DurableID(rawValue: 2), _, _, _)) = $0 { true } else { false } })
+            requested.filter {
+                if case .durable(.storeRequest(DurableID(rawValue: 2), _, _, _)) = $0 { true } else { false }
+            })
         bed.pass()
         #expect(verbs(of: bed, ids[1]) == [isFull ? "FAILED" : "ACCEPTED"])
         // The client received neither reply.

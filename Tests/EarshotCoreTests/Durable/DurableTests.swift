@@ -7,7 +7,7 @@ import Testing
 struct DurableTests {
     private typealias Bed = DurableBed
 
-    private static let accepted = BrokerMessage.accepted(HandlerID("h")!, RequestID("1")!)
+    private static let accepted = BrokerMessage.fetchAccepted(HandlerID("h")!, RequestID("1")!)
 
     private static func durable(_ fetch: inout Fetch) { fetch.options.isDurable = true }
 
@@ -49,7 +49,7 @@ struct DurableTests {
         bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: other) }
         #expect(bed.rig.terminals(for: other) == ["h 1 200"])
         let bodies = bed.rig.actions.compactMap {
-            if case .client(.deliver(_, _, let body?)) = $0 { body } else { nil }
+            if case .client(.deliverTerminal(_, _, let body?)) = $0 { body } else { nil }
         }
         #expect(bodies.count == 1)
         bed.pass { $0.send(.acknowledge(1), by: other) }
@@ -83,7 +83,7 @@ struct DurableTests {
         bed.finishJobs(worker)
         var sent: [String: Bool] = [:]
         for action in bed.rig.actions {
-            if case .client(.deliver(_, let terminal, _)) = action {
+            if case .client(.deliverTerminal(_, let terminal, _)) = action {
                 sent[terminal.request.description] = terminal.isDurable
             }
         }
@@ -186,7 +186,7 @@ struct DurableTests {
     @Test(arguments: ["one", "all", "many"])
     func `who waits to hear that it is on the disk hears that somebody else removed it`(how: String) {
         var limits = CoreLimits()
-        limits.removalsPerPass = 1
+        limits.maximumRequestRemovalsPerPass = 1
         var bed = Bed(limits: limits)
         let requester = bed.rig.client(1)
         let other = bed.rig.client(2)
@@ -216,7 +216,7 @@ struct DurableTests {
     /// Found by the simulation: ACCEPTED followed REMOVED when a removal took several passes.
     @Test func `nothing is accepted of what is being removed`() {
         var limits = CoreLimits()
-        limits.removalsPerPass = 1
+        limits.maximumRequestRemovalsPerPass = 1
         var bed = Bed(limits: limits)
         let client = bed.rig.client(1)
         bed.rig.pass { rig in
@@ -231,7 +231,7 @@ struct DurableTests {
             replies += bed.rig.replies(to: client)
             #expect(bed.rig.jobs.isEmpty)
         }
-        #expect(replies == [.removed(HandlerPattern("h")!, count: 40)])
+        #expect(replies == [.handlersRemoved(HandlerPattern("h")!, count: 40)])
         #expect(bed.disk.rows.isEmpty && bed.rig.core.isIdle)
     }
 
@@ -249,7 +249,7 @@ struct DurableTests {
             }
         }
         #expect(bed.rig.refusals(for: client) == ["h 2 unsupported-method"])
-        bed.rig.core.features.isKeeping = false
+        bed.rig.core.shellFeatures.isStoringDurableRequests = false
         bed.pass { $0.fetch("h", "3", "http://a/", by: client, Self.submitted) }
         #expect(bed.rig.refusals(for: client) == ["h 3 not-stored"])
         #expect(bed.rig.core.isIdle)
@@ -274,7 +274,7 @@ struct DurableTests {
 
     @Test func `what is over its time is dropped and counted as orphaned, or told to those who listen`() {
         var limits = CoreLimits()
-        limits.durableMilliseconds = 60_000
+        limits.durableRetentionMilliseconds = 60_000
         var bed = Bed(limits: limits)
         let worker = bed.rig.worker()
         let client = bed.rig.client(1)
@@ -303,7 +303,7 @@ struct DurableTests {
         }
         for change in 1...100 {
             var limits = CoreLimits()
-            limits.durableMilliseconds = 60_000 - change % 2 * 1_000
+            limits.durableRetentionMilliseconds = 60_000 - change % 2 * 1_000
             bed.rig.core.limitsChanged(limits, now: bed.rig.now)
         }
         #expect(bed.rig.core.timerCount < 3_000)
@@ -346,8 +346,8 @@ struct DurableTests {
 
     @Test func `of very many results a few are read at once`() {
         var limits = CoreLimits()
-        limits.durableReads = 3
-        limits.origins.limit = 100
+        limits.maximumConcurrentDurableReads = 3
+        limits.originRules.defaultMaximumTransfers = 100
         var bed = Bed(limits: limits)
         let worker = bed.rig.worker(slots: 100)
         let client = bed.rig.client(1)
@@ -376,7 +376,7 @@ struct DurableTests {
         bed.pass { $0.fetch("h", "1", "http://a/", by: client, Self.durable) }
         let jobs = bed.rig.jobs
         bed.pass { rig in
-            rig.core.drain()
+            rig.core.beginDraining()
             for job in jobs { rig.failed(job, "reset", by: worker) }
         }
         #expect(bed.rig.terminals(for: client).isEmpty)
@@ -394,11 +394,11 @@ struct DurableTests {
         bed.pass { rig in
             rig.fetch("h", "1", "http://a/", by: client) {
                 Self.submitted(&$0)
-                $0.options.isWarm = true
+                $0.options.isCacheWarming = true
             }
         }
         bed.finishJobs(worker)
-        #expect(bed.disk.rows.values.allSatisfy { $0.result?.body == nil && $0.result?.length == 0 })
+        #expect(bed.disk.rows.values.allSatisfy { $0.result?.body == nil && $0.result?.bodyLength == 0 })
         bed.restart()
         let other = bed.rig.client(2)
         bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: other) }
@@ -413,7 +413,7 @@ struct DurableTests {
             rig.core.beginDurableLoad()
             rig.core.durableRowsRead([entry], now: rig.now)
         }
-        #expect(bed.sent.contains(.durable(.forget(DurableID(rawValue: 9)))))
+        #expect(bed.sent.contains(.durable(.deleteRequest(DurableID(rawValue: 9)))))
         #expect(bed.rig.core.isIdle)
     }
 
@@ -442,7 +442,7 @@ struct DurableTests {
             rig.core.beginDurableLoad()
             rig.core.durableRowsRead([entry], now: rig.now)
         }
-        #expect(bed.sent.contains(.durable(.forget(DurableID(rawValue: number)))))
+        #expect(bed.sent.contains(.durable(.deleteRequest(DurableID(rawValue: number)))))
         let client = bed.rig.client(1)
         bed.pass { $0.fetch("h", "2", "http://a/", by: client, Self.submitted) }
         #expect(bed.rig.replies(to: client).count == 1)

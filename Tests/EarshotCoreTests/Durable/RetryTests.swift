@@ -5,7 +5,7 @@ import Testing
 
 /// RETRY: a failed durable request without a subscriber becomes pending again.
 struct RetryTests {
-    private static let accepted = BrokerMessage.accepted(HandlerID("h")!, RequestID("1")!)
+    private static let accepted = BrokerMessage.fetchAccepted(HandlerID("h")!, RequestID("1")!)
     private static let retry = ClientMessage.retry(HandlerID("h")!, RequestID("1")!)
 
     /// A bed whose request `h 1` has failed and waits on disk, and the worker of its broker.
@@ -34,7 +34,7 @@ struct RetryTests {
         bed.rig.replies(to: client).map { reply in
             switch reply {
             case .error(let error): error.code
-            case .accepted(_, let request): "accepted \(request)"
+            case .fetchAccepted(_, let request): "accepted \(request)"
             case .terminal(let terminal): terminal.sequence == 0 ? "refused" : "terminal"
             default: "other"
             }
@@ -153,7 +153,7 @@ struct RetryTests {
         let client = bed.rig.client(2)
         bed.rig.wait(milliseconds: 50_000)
         bed.pass { $0.send(Self.retry, by: client) }
-        #expect(bed.disk.rows.values.map(\.acceptedAt) == [bed.rig.core.calendarSeconds])
+        #expect(bed.disk.rows.values.map(\.acceptedAt) == [bed.rig.core.unixTimeSeconds])
         bed.pass { $0.send(.subscribe(HandlerPattern("h")!), by: client) }
         bed.rig.wait(milliseconds: 20_000)
         #expect(bed.rig.terminals(for: client) == [], "the deadline of the first acceptance has passed")
@@ -183,7 +183,11 @@ struct RetryTests {
         let client = bed.rig.client(2)
         bed.pass { $0.send(.query(.requests), by: client) }
         let answers = bed.rig.actions.compactMap { action in
-            if case .client(.answer(_, _, let json)) = action { String(decoding: json, as: UTF8.self) } else { nil }
+            if case .client(.answerQuery(_, _, let json)) = action {
+                String(decoding: json, as: UTF8.self)
+            } else {
+                nil
+            }
         }
         let json = answers.joined()
         #expect(json.contains(#""state":"held""#) && json.contains(#""code":"malformed-url""#))
@@ -250,7 +254,7 @@ struct RetryTests {
         bed.finishJobs(worker)
         bed.pass { $0.send(.acknowledge(2), by: watcher) }
         #expect(bed.disk.rows.count == 1)
-        bed.pass { $0.send(.remove(HandlerPattern("h")!), by: watcher) }
+        bed.pass { $0.send(.removeHandlers(HandlerPattern("h")!), by: watcher) }
         #expect(bed.disk.rows.isEmpty && bed.rig.core.ledger.isBalanced)
     }
 }

@@ -20,12 +20,12 @@ struct CoalescingTests {
         rig.pass { $0.done(job, by: worker) }
         #expect(rig.terminals(for: a) == ["x 1 200"])
         #expect(rig.terminals(for: b) == ["y 9 200"])
-        #expect(rig.core.ledger.flights.joined == 1)
+        #expect(rig.core.ledger.flights.joinedRequests == 1)
         #expect(rig.core.audit() == [])
     }
 
     @Test mutating func `both forms of an internationalized host share a flight, and an invalid one says why`() {
-        rig.core.features.hosts = HostNameEncoder { name throws(HostNameEncoder.Failure) in
+        rig.core.shellFeatures.hostNameEncoder = HostNameEncoder { name throws(HostNameEncoder.Failure) in
             guard name == "bücher.example" else { throw HostNameEncoder.Failure("no such name") }
             return "xn--bcher-kva.example"
         }
@@ -82,7 +82,7 @@ struct CoalescingTests {
         rig.pass { $0.core.clientLost(b, now: $0.now) }
         #expect(rig.cancellations == [job.attempt])
         rig.pass { $0.failed(job, "cancelled", by: worker) }
-        #expect(rig.core.ledger.flights.stale == 0)
+        #expect(rig.core.ledger.flights.staleCompletions == 0)
         #expect(rig.core.ledger.requests.removed == 2)
         #expect(rig.core.isIdle)
     }
@@ -121,7 +121,7 @@ struct CoalescingTests {
         let a = rig.client(1)
         let b = rig.client(2)
         rig.pass { rig in
-            rig.fetch("x", "1", "http://h/a", by: a) { $0.options.isWarm = true }
+            rig.fetch("x", "1", "http://h/a", by: a) { $0.options.isCacheWarming = true }
             rig.fetch("y", "1", "http://h/a", by: b)
         }
         rig.pass { $0.core.clientLost(b, now: $0.now) }
@@ -129,7 +129,7 @@ struct CoalescingTests {
         let job = rig.jobs[0]
         rig.pass { $0.done(job, by: WorkerID(rawValue: 1)) }
         #expect(rig.terminals(for: a) == ["x 1 200"])
-        for case .client(.deliver(_, _, let body)) in rig.actions { #expect(body == nil) }
+        for case .client(.deliverTerminal(_, _, let body)) in rig.actions { #expect(body == nil) }
     }
 
     @Test mutating func `a low request joined by a high one runs next, and falls back when that leaves`() {
@@ -155,7 +155,7 @@ struct CoalescingTests {
         rig.pass { rig in
             rig.fetch("x", "1", "http://h/a", by: a)
             rig.fetch("x", "2", "http://h/a", by: a) { $0.options.maxBytes = 2 }
-            rig.fetch("x", "3", "http://h/a", by: a) { $0.options.digest = String(repeating: "00", count: 32) }
+            rig.fetch("x", "3", "http://h/a", by: a) { $0.options.expectedSHA256 = String(repeating: "00", count: 32) }
             rig.fetch("x", "4", "http://h/a", by: a) { $0.options.deadlineMilliseconds = 5 }
         }
         let job = rig.jobs[0]
@@ -175,7 +175,7 @@ struct CoalescingTests {
         rig.pass { $0.fetch("x", "2", "http://h/a", by: a) { $0.options.maxBytes = 5 } }
         #expect(rig.actions.isEmpty)
         rig.pass { $0.fetch("x", "3", "http://h/a", by: a) }
-        #expect(rig.actions == [.worker(.send(WorkerID(rawValue: 1), .raise(job.attempt, maxBytes: nil)))])
+        #expect(rig.actions == [.worker(.send(WorkerID(rawValue: 1), .raiseBodyLimit(job.attempt, maxBytes: nil)))])
     }
 
     @Test mutating func `an attempt that hit a joined request's size limit is tried again for those who allow more`() {

@@ -12,7 +12,7 @@ struct CredentialTests {
         private static let refusalSeconds = 30
 
         private var rig: CoreRig
-        private var random: SplitMix
+        private var random: SplitMix64Generator
         private let worker: WorkerID
         private let clients: [ClientID]
         /// Client and credential of each open request.
@@ -22,14 +22,14 @@ struct CredentialTests {
         /// Credential that received each body.
         private var bodies: [BodyID: String] = [:]
         /// End of the cool-down of each refused credential.
-        private var quietUntil: [String: Tick] = [:]
+        private var quietUntil: [String: MonotonicTime] = [:]
         private var lastRequest = 0
         private var faults: [String] = []
 
         init(seed: UInt64) {
-            random = SplitMix(seed: seed)
+            random = SplitMix64Generator(seed: seed)
             var limits = CoreLimits()
-            limits.origins.limit = 100
+            limits.originRules.defaultMaximumTransfers = 100
             rig = CoreRig(limits: limits)
             clients = [rig.client(1), rig.client(2)]
             worker = rig.worker(slots: 64)
@@ -105,11 +105,11 @@ struct CredentialTests {
                 guard let index = running.firstIndex(where: { $0.attempt == attempt }) else { continue }
                 let job = running.remove(at: index)
                 let worker = worker
-                rig.core.received(
+                rig.core.workerMessageReceived(
                     .failed(job.attempt, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, from: worker,
                     now: rig.now)
             }
-            for case .client(.deliver(_, let terminal, let body)) in rig.actions {
+            for case .client(.deliverTerminal(_, let terminal, let body)) in rig.actions {
                 let request = terminal.request.description
                 guard let credential = open.removeValue(forKey: request)?.credential else {
                     faults.append("request \(request) was answered, which has ended")

@@ -7,7 +7,7 @@ import Testing
 struct DeliveredErrorTests {
     private var rig = CoreRig()
 
-    private static let delivering: @Sendable (inout Fetch) -> Void = { $0.options.route.deliversErrors = true }
+    private static let delivering: @Sendable (inout Fetch) -> Void = { $0.options.route.deliversErrorResponses = true }
 
     @Test(arguments: [404, 500, 503])
     mutating func `an error status is a result, and no retry follows it`(status: Int) {
@@ -15,7 +15,7 @@ struct DeliveredErrorTests {
         let a = rig.client(1)
         rig.pass { $0.fetch("x", "1", "http://h/a", by: a, Self.delivering) }
         let job = rig.jobs[0]
-        #expect(job.route.deliversErrors)
+        #expect(job.route.deliversErrorResponses)
         rig.pass { $0.done(job, by: worker, status: status) }
         #expect(rig.terminals(for: a) == ["x 1 \(status)"])
         rig.wait(milliseconds: 60_000)
@@ -56,7 +56,7 @@ struct DeliveredErrorTests {
         let first = rig.jobs[0]
         rig.pass { $0.done(first, by: worker, status: 302, fields: "location: http://other/b") }
         let second = rig.jobs[0]
-        #expect(second.route.deliversErrors)
+        #expect(second.route.deliversErrorResponses)
         rig.pass { $0.done(second, by: worker, status: 410) }
         #expect(rig.terminals(for: a) == ["x 1 410"] && rig.core.audit() == [])
     }
@@ -79,8 +79,8 @@ struct DeliveredErrorTests {
         let a = rig.client(1)
         rig.pass { $0.fetch("x", "1", "http://h/a", by: a, Self.delivering) }
         var completion = Completion(attempt: rig.jobs[0].attempt, status: 404)
-        completion.isCut = true
-        rig.pass { $0.core.received(.done(completion), body: nil, from: worker, now: $0.now) }
+        completion.isBodyOmitted = true
+        rig.pass { $0.core.workerMessageReceived(.completed(completion), body: nil, from: worker, now: $0.now) }
         #expect(rig.terminals(for: a) == ["x 1 protocol-error"] && rig.core.audit() == [])
     }
 }

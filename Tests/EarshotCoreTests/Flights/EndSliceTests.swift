@@ -10,7 +10,7 @@ struct EndSliceTests {
 
     init() {
         var limits = CoreLimits()
-        limits.endsPerPass = 2
+        limits.maximumFlightRequestEndsPerPass = 2
         rig = CoreRig(limits: limits)
     }
 
@@ -26,7 +26,7 @@ struct EndSliceTests {
     private mutating func finish(for client: ClientID) -> [[String]] {
         var passes: [[String]] = []
         while rig.core.isEndingRequests {
-            #expect(rig.core.nextTimer == Tick(nanoseconds: .min), "the next pass follows at once")
+            #expect(rig.core.nextTimer == MonotonicTime(nanoseconds: .min), "the next pass follows at once")
             rig.pass()
             passes.append(rig.terminals(for: client))
             #expect(rig.core.audit() == [])
@@ -44,7 +44,7 @@ struct EndSliceTests {
         #expect(!rig.core.isDrained)
         #expect(finish(for: a) == [["h 4 200", "h 5 200"], ["h 6 200"]])
         #expect(rig.core.ledger.requests.answered == 7)
-        #expect(rig.core.nextTimer != Tick(nanoseconds: .min))
+        #expect(rig.core.nextTimer != MonotonicTime(nanoseconds: .min))
     }
 
     // Its sender may have changed the resource because of a result of the first slice.

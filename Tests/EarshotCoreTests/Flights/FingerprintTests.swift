@@ -9,7 +9,7 @@ import Testing
     private static func fingerprint(_ lines: String) throws -> UInt64 {
         let message = try ClientMessage(head: Array("FETCH h 1 http://a/\n\(lines)\n".utf8))
         guard case .fetch(let fetch) = message else { preconditionFailure("no FETCH") }
-        return Fingerprint(of: fetch, body: nil).value
+        return Fingerprint(of: fetch, body: nil).hash64
     }
 
     @Test(arguments: [

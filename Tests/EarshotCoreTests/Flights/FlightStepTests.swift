@@ -28,9 +28,9 @@ import Testing
         limits: [Int?], allowed: Int?, failing: Int?
     ) throws {
         let flight = try flight(limits: limits)
-        switch Flights.sizeExceeded(flight, allowed: allowed, in: &rig.core.records) {
-        case .tooLarge(let requests): #expect(requests.count == failing)
-        case .conclude(let outcome): #expect(rig.core.records.outcomes[outcome].failure == .tooLarge && failing == nil)
+        switch Flights.bodyExceededLimit(flight, allowed: allowed, in: &rig.core.records) {
+        case .requeueAfterOversizedBody(let requests): #expect(requests.count == failing)
+        case .endFlight(let outcome): #expect(rig.core.records.outcomes[outcome].failure == .tooLarge && failing == nil)
         default: Issue.record("another step")
         }
     }
@@ -38,17 +38,17 @@ import Testing
     @Test mutating func `a failure is repeated after a pause, and the one after the last retry ends the flight`() throws
     {
         let flight = try flight(limits: [nil])
-        let first = Flights.failed(flight, .reset, now: rig.now, in: &rig.core.records)
-        guard case .retry(let outcome, let ending, .at(let time)) = first else {
+        let first = Flights.attemptFailed(flight, .connectionReset, now: rig.now, in: &rig.core.records)
+        guard case .retryFlight(let outcome, let ending, .atTime(let time)) = first else {
             Issue.record("no retry: \(first)")
             return
         }
-        #expect(rig.core.records.outcomes[outcome].failure == .reset && ending.isEmpty && time > rig.now)
-        let second = Flights.failed(flight, .reset, now: rig.now, in: &rig.core.records)
-        guard case .conclude(let last) = second else {
+        #expect(rig.core.records.outcomes[outcome].failure == .connectionReset && ending.isEmpty && time > rig.now)
+        let second = Flights.attemptFailed(flight, .connectionReset, now: rig.now, in: &rig.core.records)
+        guard case .endFlight(let last) = second else {
             Issue.record("no end: \(second)")
             return
         }
-        #expect(rig.core.records.outcomes[last].failure == .reset)
+        #expect(rig.core.records.outcomes[last].failure == .connectionReset)
     }
 }

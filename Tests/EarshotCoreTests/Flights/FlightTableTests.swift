@@ -7,7 +7,7 @@ import Testing
 /// The table of flights in isolation: each phase after each phase, keys and names, requests, redirects and deferred
 /// cancellation.
 struct FlightTableTests {
-    private static let now = Tick(nanoseconds: 1_000_000_000)
+    private static let now = MonotonicTime(nanoseconds: 1_000_000_000)
     private var table = FlightTable()
 
     enum Phase: CaseIterable {
@@ -44,7 +44,7 @@ struct FlightTableTests {
         HTTPRequest, FlightKey
     ) {
         let request = HTTPRequest(
-            method: .get, url: try FetchURL(url, hosts: nil), fields: HeaderFields(), route: Route())
+            method: .get, url: try FetchURL(url, hostEncoder: nil), fields: HeaderFields(), route: Route())
         return (request, FlightKey(request, redirect: .follow, partition: nil, alone: alone, mode: mode))
     }
 
@@ -61,15 +61,15 @@ struct FlightTableTests {
         _ phase: Phase, _ flight: Handle<Flight>, _ child: Handle<Flight>, _ table: inout FlightTable
     ) {
         switch phase {
-        case .asking: table.enter(.asking, flight)
-        case .queued: table.enter(.queued, flight)
-        case .claiming: table.enter(.claiming, flight)
-        case .running: table.enter(.running(worker: 1), flight)
+        case .asking: table.enterPhase(.asking, flight)
+        case .queued: table.enterPhase(.queued, flight)
+        case .claiming: table.enterPhase(.claiming, flight)
+        case .running: table.enterPhase(.running(worker: 1), flight)
         case .backingOff: table.backOff(flight, until: now)
         case .following: table.followRedirect(child, by: flight)
         case .ended:
             table.deferCancellation(of: flight, by: nil)
-            #expect(table.keepOutcome(5, of: flight) == true)
+            #expect(table.retainOutcomeIfDeferred(5, of: flight) == true)
         }
     }
 
@@ -101,19 +101,19 @@ struct FlightTableTests {
         if phase != .queued { Self.enter(phase, flight, child, &table) }
         #expect(Phase(table[flight].phase) == phase)
         #expect(table.checkInvariants() == [])
-        if phase == .following { table.unfollow(child, by: flight) }
+        if phase == .following { table.stopFollowing(child, by: flight) }
         if phase == .ended { _ = table.endDeferral(of: flight) }
         Self.enter(next, flight, child, &table)
         #expect(Phase(table[flight].phase) == next)
-        #expect((table.pauses[flight] == Self.now) == (next == .backingOff))
+        #expect((table.backOffEnds[flight] == Self.now) == (next == .backingOff))
         #expect(table.phaseCounts[table[flight].phase] == (next == .queued ? 2 : 1))
         #expect(table.checkInvariants() == [])
         // In any phase it can be freed.
-        if next == .following { table.unfollow(child, by: flight) }
+        if next == .following { table.stopFollowing(child, by: flight) }
         _ = table.endDeferral(of: flight)
         table.remove(flight)
         table.remove(child)
-        #expect(table.count == 0 && table.phaseCounts == FlightCounts() && table.pauses.isEmpty)
+        #expect(table.count == 0 && table.phaseCounts == FlightCounts() && table.backOffEnds.isEmpty)
         #expect(table.checkInvariants() == [])
     }
 
@@ -134,23 +134,23 @@ struct FlightTableTests {
         let flight = try Self.begin(&table)
         let (_, key) = try Self.key("http://o/")
         let (_, other) = try Self.key("http://o/2")
-        #expect(table.handle(of: key) == flight && table.joinable(key) == flight)
-        #expect(table.handle(of: other) == nil && table.joinable(other) == nil)
+        #expect(table.handle(of: key) == flight && table.joinableFlight(key) == flight)
+        #expect(table.handle(of: other) == nil && table.joinableFlight(other) == nil)
         table.remove(flight)
-        #expect(table.handle(of: key) == nil && table.joinable(key) == nil)
+        #expect(table.handle(of: key) == nil && table.joinableFlight(key) == nil)
     }
 
     @Test mutating func `a request joins a flight of a stricter mode, but for a background revalidation`() throws {
         let flight = try Self.begin(&table, mode: .reload)
-        #expect(table.modedCount == 1)
+        #expect(table.nonDefaultCacheModeCount == 1)
         let (_, key) = try Self.key("http://o/")
-        #expect(key.mode.stricter.contains(.reload))
-        #expect(table.joinable(key) == flight && table.handle(of: key) == nil)
+        #expect(key.cacheMode.satisfyingModes.contains(.reload))
+        #expect(table.joinableFlight(key) == flight && table.handle(of: key) == nil)
         table[flight].isRevalidation = true
-        #expect(table.joinable(key) == nil)
+        #expect(table.joinableFlight(key) == nil)
         #expect(table.checkInvariants() == [])
         table.remove(flight)
-        #expect(table.modedCount == 0)
+        #expect(table.nonDefaultCacheModeCount == 0)
     }
 
     @Test(arguments: Phase.allCases)
@@ -161,12 +161,14 @@ struct FlightTableTests {
         if phase == .backingOff { Self.enter(.running, flight, child, &table) }
         if phase != .queued { Self.enter(phase, flight, child, &table) }
         let (_, key) = try Self.key("http://o/", mode: .explicit)
-        #expect(table.joinable(key) == nil)
+        #expect(table.joinableFlight(key) == nil)
         let isOpen = [.queued, .running, .backingOff].contains(phase)
-        #expect(table.widerFlight(key) == (isOpen ? flight : nil))
+        #expect(table.joinableDefaultModeFlight(key) == (isOpen ? flight : nil))
         guard isOpen else { return }
-        table.tighten(flight, to: key)
-        #expect(table.handle(of: key) == flight && table.modedCount == 1 && table.widerFlight(key) == nil)
+        table.adoptStricterMode(flight, of: key)
+        #expect(
+            table.handle(of: key) == flight && table.nonDefaultCacheModeCount == 1
+                && table.joinableDefaultModeFlight(key) == nil)
         #expect(table.checkInvariants() == [])
     }
 
@@ -174,7 +176,7 @@ struct FlightTableTests {
         let flight = try Self.begin(&table, isAlone: true)
         let second = try Self.begin(&table, isAlone: true)
         let (_, key) = try Self.key("http://o/")
-        #expect(table.joinable(key) == nil && flight != second)
+        #expect(table.joinableFlight(key) == nil && flight != second)
         #expect(table.checkInvariants() == [])
     }
 
@@ -184,21 +186,21 @@ struct FlightTableTests {
         let child = try Self.begin(&table, "http://o/child")
         let first = try Self.begin(&table, "http://o/1")
         let second = try Self.begin(&table, "http://o/2")
-        table.attach(1, to: first)
-        table.attach(2, to: first)
-        table.attach(3, to: second)
+        table.attachInterest(1, to: first)
+        table.attachInterest(2, to: first)
+        table.attachInterest(3, to: second)
         #expect(table.firstInterest(of: child) == nil && table.onlyInterest(of: child) == nil)
         #expect(table.onlyInterest(of: second) == 3 && table.onlyInterest(of: first) == nil)
         table.followRedirect(child, by: first)
         #expect(table.firstInterest(of: child) == 1)
-        table.attach(4, to: child)
+        table.attachInterest(4, to: child)
         table.followRedirect(child, by: second)
         #expect(table.interests(of: child) == [4, 1, 2, 3])
         #expect(table.firstInterest(of: child) == 4 && table.onlyInterest(of: child) == nil)
         #expect(table.parents(of: child) == [first, second])
-        #expect(table.leaf(of: first) == child && table.leaf(of: child) == child)
+        #expect(table.endOfRedirectChain(of: first) == child && table.endOfRedirectChain(of: child) == child)
         #expect(table.checkInvariants() == [])
-        table.detach(1, from: first)
+        table.detachInterest(1, from: first)
         #expect(table.interests(of: child) == [4, 2, 3])
         #expect(table.checkInvariants() == [])
     }
@@ -219,21 +221,21 @@ struct FlightTableTests {
     @Test mutating func `requests end before those of redirected flights, and no request joins any of these`() throws {
         let child = try Self.begin(&table, "http://o/child")
         let parent = try Self.begin(&table, "http://o/1")
-        table.attach(1, to: child)
-        table.attach(2, to: parent)
+        table.attachInterest(1, to: child)
+        table.attachInterest(2, to: parent)
         table.followRedirect(child, by: parent)
         let keys = [child, parent].map { table[$0].key }
-        #expect(table.firstAwaited(upTo: child) == child)
-        #expect(table.endLater(child, with: 5) == true)
-        #expect(keys.allSatisfy { table.joinable($0) == nil })
+        #expect(table.nextFlightToEnd(upTo: child) == child)
+        #expect(table.endInSlices(child, with: 5) == true)
+        #expect(keys.allSatisfy { table.joinableFlight($0) == nil })
         #expect(table.checkInvariants() == [])
-        table.detach(1, from: child)
-        #expect(table.firstAwaited(upTo: child) == parent)
-        #expect(table.endLater(child, with: 5) == false)
-        table.detach(2, from: parent)
-        table.unfollow(child, by: parent)
+        table.detachInterest(1, from: child)
+        #expect(table.nextFlightToEnd(upTo: child) == parent)
+        #expect(table.endInSlices(child, with: 5) == false)
+        table.detachInterest(2, from: parent)
+        table.stopFollowing(child, by: parent)
         table.remove(parent)
-        #expect(table.takeOutcome(of: child) == 5)
+        #expect(table.takeRetainedOutcome(of: child) == 5)
         table.remove(child)
         #expect(table.count == 0 && table.checkInvariants() == [])
     }
@@ -242,10 +244,10 @@ struct FlightTableTests {
         var flights: [Handle<Flight>] = []
         for number in 0...4 { flights.append(try Self.begin(&table, "http://o/\(number)")) }
         for number in 0..<4 { table.followRedirect(flights[number + 1], by: flights[number]) }
-        #expect(table.tooFar(flights[3], hops: 4) == [])
-        #expect(table.tooFar(flights[3], hops: 3) == [flights[0]])
-        #expect(table.tooFar(flights[3], hops: 1) == [flights[2]])
-        #expect(table.tooFar(flights[0], hops: 3) == [flights[0]])
+        #expect(table.flightsExceedingHopLimit(flights[3], hops: 4) == [])
+        #expect(table.flightsExceedingHopLimit(flights[3], hops: 3) == [flights[0]])
+        #expect(table.flightsExceedingHopLimit(flights[3], hops: 1) == [flights[2]])
+        #expect(table.flightsExceedingHopLimit(flights[0], hops: 3) == [flights[0]])
         #expect(table.ancestors(of: flights[2]).map(\.url.description) == ["http://o/1", "http://o/0"])
     }
 
@@ -253,47 +255,47 @@ struct FlightTableTests {
 
     @Test mutating func `an outcome is kept only for a flight whose cancellation is deferred`() throws {
         let flight = try Self.begin(&table)
-        table.enter(.running(worker: 1), flight)
-        #expect(table.keepOutcome(5, of: flight) == false)
-        table.deferCancellation(of: flight, by: MessageMark(client: ClientID(rawValue: 7), number: 3))
-        table.attach(1, to: flight)
-        #expect(table.keepOutcome(5, of: flight) == false, "it was rejoined")
-        table.detach(1, from: flight)
-        #expect(table.keepOutcome(5, of: flight) == true)
+        table.enterPhase(.running(worker: 1), flight)
+        #expect(table.retainOutcomeIfDeferred(5, of: flight) == false)
+        table.deferCancellation(of: flight, by: MessagePosition(client: ClientID(rawValue: 7), messageNumber: 3))
+        table.attachInterest(1, to: flight)
+        #expect(table.retainOutcomeIfDeferred(5, of: flight) == false, "it was rejoined")
+        table.detachInterest(1, from: flight)
+        #expect(table.retainOutcomeIfDeferred(5, of: flight) == true)
         #expect(table[flight].phase == .ended)
         // It was rejoined and left again.
-        table.deferCancellation(of: flight, by: MessageMark(client: ClientID(rawValue: 8), number: 4))
-        let deferral = try #require(table.deferrals[flight])
-        #expect(deferral.message == MessageMark(client: ClientID(rawValue: 8), number: 4))
+        table.deferCancellation(of: flight, by: MessagePosition(client: ClientID(rawValue: 8), messageNumber: 4))
+        let deferral = try #require(table.deferredCancellations[flight])
+        #expect(deferral.message == MessagePosition(client: ClientID(rawValue: 8), messageNumber: 4))
         #expect(deferral.outcome == 5)
         #expect(table.checkInvariants() == [])
-        #expect(table.endDeferral(of: flight)?.message?.number == 4)
+        #expect(table.endDeferral(of: flight)?.message?.messageNumber == 4)
         #expect(table.endDeferral(of: flight) == nil)
     }
 
     @Test mutating func `released memory changes nothing`() throws {
         var flights: [Handle<Flight>] = []
         for number in 0..<100 { flights.append(try Self.begin(&table, "http://o/\(number)")) }
-        for (number, flight) in flights.enumerated() { table.attach(Handle(index: number), to: flight) }
+        for (number, flight) in flights.enumerated() { table.attachInterest(Handle(slabIndex: number), to: flight) }
         for (number, flight) in flights.enumerated().dropFirst(2) {
-            table.detach(Handle(index: number), from: flight)
+            table.detachInterest(Handle(slabIndex: number), from: flight)
             table.remove(flight)
         }
-        #expect(table.canShrink(least: 8))
+        #expect(table.hasSpareCapacity(beyond: 8))
         table.releaseRoom(beyond: 2, least: 8)
-        #expect(!table.canShrink(least: 8))
+        #expect(!table.hasSpareCapacity(beyond: 8))
         #expect(table.interests(of: flights[1]) == [1])
         #expect(table.checkInvariants() == [])
     }
 
     @Test func `keys of fields differ in each byte, whether it is UTF-8 or not`() throws {
         let values: [[UInt8]] = [[0xff], [0xc3, 0xbf], [0xfe], [0x3f], [0xc3], [0xef, 0xbf, 0xbd], []]
-        let url = try FetchURL("http://o/", hosts: nil)
+        let url = try FetchURL("http://o/", hostEncoder: nil)
         let keys = values.map { value in
             let fields = HeaderFields(lines: Array("x-a: a".utf8) + value)
             let request = HTTPRequest(method: .get, url: url, fields: fields, route: Route())
             return FlightKey(request, redirect: .follow, partition: nil, alone: nil)
         }
-        #expect(Set(keys.map(\.variant)).count == values.count)
+        #expect(Set(keys.map(\.variantText)).count == values.count)
     }
 }

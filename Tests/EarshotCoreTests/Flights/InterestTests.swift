@@ -8,12 +8,13 @@ struct InterestTests {
     func `a request makes the transitions of the diagram and no others`(from: Interest.Phase, to: Interest.Phase) {
         let next: Set<Interest.Phase> =
             switch from {
-            case .open: [.delivering, .held, .entering, .resting, .recording]
-            case .held: [.delivering]
-            case .entering: [.open, .recording, .resting, .delivering]
-            case .recording: [.delivering, .held, .resting, .entering]
-            case .resting: [.recording, .delivering]
-            case .delivering: [.recording, .resting]
+            case .open:
+                [.delivering, .awaitingListener, .awaitingDurableAcceptance, .outcomeOnlyOnDisk, .writingOutcome]
+            case .awaitingListener: [.delivering]
+            case .awaitingDurableAcceptance: [.open, .writingOutcome, .outcomeOnlyOnDisk, .delivering]
+            case .writingOutcome: [.delivering, .awaitingListener, .outcomeOnlyOnDisk, .awaitingDurableAcceptance]
+            case .outcomeOnlyOnDisk: [.writingOutcome, .delivering]
+            case .delivering: [.writingOutcome, .outcomeOnlyOnDisk]
             }
         #expect(Interest.isLegal(from: from, to: to) == next.contains(to))
     }

@@ -11,16 +11,16 @@ struct MemoryTests {
         var rig = CoreRig()
         let worker = rig.worker()
         let a = rig.client(1)
-        rig.core.memoryChecked(room: Self.enough)
+        rig.core.availableMemoryChanged(bytes: Self.enough)
         rig.pass { rig in for n in 1...3 { rig.fetch("h", "\(n)", "http://h\(n)/", by: a) } }
         #expect(rig.jobs.count == 3)
         let jobs = rig.jobs
-        rig.core.memoryChecked(room: rig.core.limits.memoryReserve - 1)
+        rig.core.availableMemoryChanged(bytes: rig.core.limits.memoryReserveBytes - 1)
         rig.pass { $0.fetch("h", "4", "http://h4/", by: a) }
         #expect(rig.terminals(for: a) == ["h 4 queue-full"] && rig.jobs.isEmpty)
         rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
         #expect(rig.terminals(for: a).count == 3)
-        rig.core.memoryChecked(room: Self.enough)
+        rig.core.availableMemoryChanged(bytes: Self.enough)
         rig.pass { $0.fetch("h", "5", "http://h5/", by: a) }
         #expect(rig.jobs.count == 1)
         #expect(rig.core.audit() == [])
@@ -29,14 +29,14 @@ struct MemoryTests {
     @Test func `the reserve grows with the requests, and without a limit there is none`() {
         var rig = CoreRig()
         let a = rig.client(1)
-        let room = rig.core.limits.memoryReserve + 20_000
-        rig.core.memoryChecked(room: room)
+        let room = rig.core.limits.memoryReserveBytes + 20_000
+        rig.core.availableMemoryChanged(bytes: room)
         rig.pass { rig in for n in 1...100 { rig.fetch("h", "\(n)", "http://h\(n)/", by: a) } }
         #expect(rig.core.ledger.requests.pending == 100)
-        rig.core.memoryChecked(room: room)
+        rig.core.availableMemoryChanged(bytes: room)
         rig.pass { $0.fetch("h", "101", "http://h101/", by: a) }
         #expect(rig.terminals(for: a) == ["h 101 queue-full"])
-        rig.core.memoryChecked(room: nil)
+        rig.core.availableMemoryChanged(bytes: nil)
         rig.pass { $0.fetch("h", "102", "http://h102/", by: a) }
         #expect(rig.core.ledger.requests.pending == 101)
     }

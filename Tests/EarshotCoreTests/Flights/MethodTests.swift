@@ -15,11 +15,11 @@ struct MethodTests {
         fetch.options.method = method
         fetch.options.coalesces = coalesces
         change(&fetch)
-        rig.core.received(.fetch(fetch), body: body, from: client, now: rig.now)
+        rig.core.clientMessageReceived(.fetch(fetch), body: body, from: client, now: rig.now)
     }
 
     private func body(_ number: UInt64, bytes: Int = 10) -> RequestBody {
-        RequestBody(id: BodyID(rawValue: 1_000 + number), byteCount: bytes, fingerprint: number)
+        RequestBody(bodyID: BodyID(rawValue: 1_000 + number), byteCount: bytes, digestPrefix: number)
     }
 
     /// JOBs with a body that were assigned in the last pass.
@@ -27,7 +27,7 @@ struct MethodTests {
         rig.actions.compactMap { if case .worker(.sendJob(_, let job, let body)) = $0 { (job, body) } else { nil } }
     }
 
-    private func released(_ body: RequestBody) -> Int { rig.actions.count { $0 == .spool(.releaseBody(body.id)) } }
+    private func released(_ body: RequestBody) -> Int { rig.actions.count { $0 == .spool(.releaseBody(body.bodyID)) } }
 
     private mutating func pass(_ change: (inout MethodTests) -> Void = { _ in }) {
         rig.pass()
@@ -41,14 +41,14 @@ struct MethodTests {
         let worker = rig.worker()
         let a = rig.client(1)
         pass { $0.submit("1", "POST", body: $0.body(1), by: a) }
-        #expect(jobs.map(\.body) == [body(1).id])
+        #expect(jobs.map(\.body) == [body(1).bodyID])
         #expect(jobs.map(\.job.method) == ["POST"])
         #expect(released(body(1)) == 0)
         let job = jobs[0].job
         pass { $0.rig.done(job, by: worker, status: 201) }
         #expect(rig.terminals(for: a) == ["h 1 201"])
         #expect(released(body(1)) == 1)
-        #expect(rig.core.records.requests.bodies == RequestBodies())
+        #expect(rig.core.records.requests.requestBodies == RequestBodies())
     }
 
     @Test mutating func `what is asked alone shares with nobody, be it the same`() {
@@ -58,7 +58,7 @@ struct MethodTests {
         #expect(rig.jobs.count == 3)
         pass { tests in for request in ["4", "5"] { tests.submit(request, "GET", by: a) } }
         #expect(rig.jobs.count == 2)
-        #expect(rig.core.ledger.flights.joined == 0)
+        #expect(rig.core.ledger.flights.joinedRequests == 0)
     }
 
     @Test(arguments: [("POST", true), ("DELETE", true), ("TRACE", false), ("CONNECT", false), ("a b", false)])
@@ -72,7 +72,7 @@ struct MethodTests {
 
     @Test mutating func `a GET has no body, and a body has a bound`() {
         let a = rig.client(1)
-        rig.core.limits.requestBodyBytes = 100
+        rig.core.limits.maximumRequestBodyBytes = 100
         pass { tests in
             tests.submit("1", "GET", body: tests.body(1), by: a)
             tests.submit("2", "POST", body: tests.body(2, bytes: 101), by: a)
@@ -84,8 +84,8 @@ struct MethodTests {
     }
 
     @Test mutating func `bodies of one client and of all have bounds`() {
-        rig.core.limits.requestBodyBytesPerClient = 20
-        rig.core.limits.requestBodyBytesOfAll = 30
+        rig.core.limits.maximumRequestBodyBytesPerClient = 20
+        rig.core.limits.maximumTotalRequestBodyBytes = 30
         let clients = [rig.client(1), rig.client(2)]
         pass { tests in
             for number in 1...3 as ClosedRange<UInt64> {
@@ -102,8 +102,8 @@ struct MethodTests {
         #expect(released(body(3)) == 1 && released(body(5)) == 1 && released(body(4)) == 0)
         pass { $0.rig.core.clientLost(clients[0], now: $0.rig.now) }
         pass()
-        #expect(rig.core.records.requests.bodies.byteCount == 10)
-        #expect(rig.core.records.requests.bodies.bytes(of: clients[0]) == 0)
+        #expect(rig.core.records.requests.requestBodies.totalByteCount == 10)
+        #expect(rig.core.records.requests.requestBodies.byteCount(of: clients[0]) == 0)
     }
 
     @Test mutating func `what may not be done twice is not tried again`() {
@@ -130,7 +130,7 @@ struct MethodTests {
         pass { $0.rig.failed(refused, "worker-lost", by: first) }
         #expect(rig.terminals(for: a) == [])
         pass { _ = $0.rig.worker(2) }
-        #expect(jobs.map(\.body) == [body(1).id])
+        #expect(jobs.map(\.body) == [body(1).bodyID])
         pass { $0.rig.core.workerLost(WorkerID(rawValue: 2), now: $0.rig.now) }
         #expect(rig.terminals(for: a) == ["h 1 worker-lost"])
         #expect(released(body(1)) == 1)
@@ -156,7 +156,7 @@ struct MethodTests {
         #expect(String(decoding: hop.httpFields, as: UTF8.self).contains("content-type") == (next != "GET"))
         pass { $0.rig.done(hop, by: worker) }
         #expect(rig.terminals(for: a) == ["h 1 200"])
-        #expect(rig.core.records.requests.bodies == RequestBodies())
+        #expect(rig.core.records.requests.requestBodies == RequestBodies())
     }
 
     @Test mutating func `a loop is told though nobody meets anybody in it`() {
@@ -168,7 +168,7 @@ struct MethodTests {
             pass { $0.rig.done(job, by: worker, status: 307, fields: "location: \(target)") }
         }
         #expect(rig.terminals(for: a) == ["h 1 redirect-loop"])
-        #expect(rig.core.records.requests.bodies == RequestBodies())
+        #expect(rig.core.records.requests.requestBodies == RequestBodies())
     }
 
     @Test mutating func `the same again is the same request, with another body it is another`() {
@@ -176,7 +176,7 @@ struct MethodTests {
         let a = rig.client(1)
         pass { $0.submit("1", "POST", body: $0.body(1), by: a) }
         var again = body(1)
-        again.id = BodyID(rawValue: 7)
+        again.bodyID = BodyID(rawValue: 7)
         pass { $0.submit("1", "POST", body: again, by: a) }
         #expect(rig.replies(to: a) == [])
         #expect(released(again) == 1 && released(body(1)) == 0)
@@ -193,13 +193,13 @@ struct MethodTests {
         pass { $0.submit("1", "POST", body: $0.body(1), by: a) }
         pass { $0.rig.remove("h", by: a) }
         pass()
-        #expect(rig.core.records.requests.bodies == RequestBodies())
+        #expect(rig.core.records.requests.requestBodies == RequestBodies())
         #expect(rig.core.isIdle)
     }
 
     @Test mutating func `a body with another message than FETCH is let go`() {
         let a = rig.client(1)
-        pass { $0.rig.core.received(.query(.ping), body: $0.body(1), from: a, now: $0.rig.now) }
+        pass { $0.rig.core.clientMessageReceived(.query(.ping), body: $0.body(1), from: a, now: $0.rig.now) }
         #expect(released(body(1)) == 1)
     }
 }

@@ -8,7 +8,7 @@ struct RandomWalkTests {
     /// Peers with random behaviour, from a seed.
     struct Walk {
         var rig: CoreRig
-        var random: SplitMix
+        var random: SplitMix64Generator
         var clients: [ClientID] = []
         var workers: [WorkerID: [AttemptID: Job]] = [:]
         /// Sequence numbers of the last terminal received on the current connection, and on an earlier one.
@@ -29,26 +29,26 @@ struct RandomWalkTests {
         var requested: [String: (url: String, scope: String)] = [:]
         var isEnding = false
         /// Replies of the cache that are still due.
-        var lateAnswers: [(inout BrokerCore, Tick) -> Void] = []
+        var lateAnswers: [(inout BrokerCore, MonotonicTime) -> Void] = []
 
         init(seed: UInt64) {
-            random = SplitMix(seed: seed)
+            random = SplitMix64Generator(seed: seed)
             var limits = CoreLimits()
-            limits.origins.limit = 1 + Int(seed % 5)
+            limits.originRules.defaultMaximumTransfers = 1 + Int(seed % 5)
             // Every other walk removes one or two records per pass.
             if seed % 2 == 0 {
-                limits.removalsPerPass = 2
-                limits.departuresPerPass = 1
-                limits.withdrawalsPerPass = 1
+                limits.maximumRequestRemovalsPerPass = 2
+                limits.maximumSessionCleanupsPerPass = 1
+                limits.maximumWithdrawalChecksPerPass = 1
             }
-            if seed % 3 == 0 { limits.origins.spacingMilliseconds = 20 }
+            if seed % 3 == 0 { limits.originRules.defaultSpacingMilliseconds = 20 }
             if seed % 4 < 2 {
-                limits.waitingTerminals = 2
-                limits.claimsPerPass = 1
+                limits.maximumWaitingTerminals = 2
+                limits.maximumDeliveredClaimsPerPass = 1
             }
             rig = CoreRig(limits: limits)
-            rig.core.features.isCaching = seed % 2 == 1
-            rig.core.calendarSeconds = 1_000_000
+            rig.core.shellFeatures.isCaching = seed % 2 == 1
+            rig.core.unixTimeSeconds = 1_000_000
         }
 
         mutating func pick(_ bound: Int) -> Int { Int.random(in: 0..<bound, using: &random) }
@@ -85,7 +85,7 @@ struct RandomWalkTests {
                 let id = WorkerID(rawValue: nextPeer)
                 nextPeer += 1
                 rig.core.workerConnected(id, now: rig.now)
-                rig.core.received(.ready(Ready(slots: 1 + pick(6))), body: nil, from: id, now: rig.now)
+                rig.core.workerMessageReceived(.ready(Ready(slots: 1 + pick(6))), body: nil, from: id, now: rig.now)
                 workers[id] = [:]
             case 7:
                 guard let id = workers.keys.sorted(by: { $0.rawValue < $1.rawValue }).first else { return }
@@ -97,15 +97,16 @@ struct RandomWalkTests {
             case 90..<94: remove()
             case 94:
                 var limits = rig.core.limits
-                limits.origins.limit = 1 + pick(6)
-                limits.origins.rules[OriginPattern("h1")!] = OriginRules.Terms(spacingMilliseconds: pick(2) * pick(300))
+                limits.originRules.defaultMaximumTransfers = 1 + pick(6)
+                limits.originRules.rules[OriginPattern("h1")!] = OriginRules.RuleTerms(
+                    spacingMilliseconds: pick(2) * pick(300))
                 rig.core.limitsChanged(limits, now: rig.now)
             case 95: rig.now = rig.now.advanced(byMilliseconds: pick(12_000))
             case 96..<98: subscribe()
             case 98: changeSlots()
             default:
                 rig.now = rig.now.advanced(byMilliseconds: pick(50))
-                rig.core.calendarSeconds += Int64(pick(3))
+                rig.core.unixTimeSeconds += Int64(pick(3))
                 if pick(20) == 0 { cache.removeAll() }
             }
         }
@@ -115,9 +116,9 @@ struct RandomWalkTests {
             let slots = 1 + pick(8)
             if pick(2) == 0 {
                 guard let client = clients.first else { return }
-                rig.send(.set(SettingWords(["slots", "\(slots)"])!), by: client)
+                rig.send(.changeSetting(SettingWords(["slots", "\(slots)"])!), by: client)
             } else if let id = workers.keys.min(by: { $0.rawValue < $1.rawValue }) {
-                rig.core.received(.slots(slots), body: nil, from: id, now: rig.now)
+                rig.core.workerMessageReceived(.slots(slots), body: nil, from: id, now: rig.now)
             }
         }
 
@@ -146,13 +147,13 @@ struct RandomWalkTests {
             var hello = Hello(window: windows[id, default: 256])
             hello.leaseMilliseconds = pick(3) * 3_000
             hello.token = token
-            rig.core.received(.hello(hello), from: id, now: rig.now)
+            rig.core.clientMessageReceived(.hello(hello), from: id, now: rig.now)
             clients.append(id)
         }
 
         private mutating func welcomed(_ welcome: Welcome, _ id: ClientID) {
             tokens[id] = welcome.token
-            guard welcome.lastReceived == nil else { return }
+            guard welcome.lastReceivedNumber == nil else { return }
             open[id] = []
             unacknowledged[id] = nil
             acknowledged[id] = nil
@@ -174,12 +175,12 @@ struct RandomWalkTests {
                 case 0: fetch.options.subscribes = false
                 case 1: fetch.options.maxBytes = 2
                 case 2: fetch.options.deadlineMilliseconds = 20
-                case 3: fetch.options.isWarm = true
+                case 3: fetch.options.isCacheWarming = true
                 case 4: fetch.url = "nonsense"
                 case 5: fetch.options.retries = 0
                 case 6, 7: fetch.httpFields = Array("cookie: \(choice)".utf8)
-                case 8..<11: fetch.options.cache = mode
-                case 11..<13: fetch.options.cache = .explicit
+                case 8..<11: fetch.options.cacheMode = mode
+                case 11..<13: fetch.options.cacheMode = .explicit
                 default: break
                 }
             }
@@ -204,7 +205,7 @@ struct RandomWalkTests {
             case 1: rig.failed(job, "too-large", by: id)
             case 2: rig.done(job, by: id, status: 302, fields: "location: http://h\(pick(3))/\(pick(12))")
             case 3: rig.done(job, by: id, status: 404)
-            case 4..<9 where rig.core.features.isCaching: answerForCache(job, by: id)
+            case 4..<9 where rig.core.shellFeatures.isCaching: answerForCache(job, by: id)
             default: rig.done(job, by: id)
             }
             if pick(50) == 0 { rig.done(job, by: id) }
@@ -255,7 +256,7 @@ struct RandomWalkTests {
             guard !clients.isEmpty else { return }
             let id = clients[pick(clients.count)]
             let pattern = HandlerPattern(["a", "a/", "c", "c/", "f"][pick(5)])!
-            rig.send(.remove(pattern), by: id)
+            rig.send(.removeHandlers(pattern), by: id)
             stopWaiting(id, pattern)
         }
 
@@ -281,10 +282,10 @@ struct RandomWalkTests {
             for action in rig.actions {
                 switch action {
                 case .worker(.send(let id, .job(let job))): workers[id]?[job.attempt] = job
-                case .worker(.send(let id, .cancel(let attempt))):
+                case .worker(.send(let id, .cancelAttempt(let attempt))):
                     guard let job = workers[id]?.removeValue(forKey: attempt) else { continue }
                     rig.failed(job, "cancelled", by: id)
-                case .client(.deliver(let id, let terminal, let body)): receive(terminal, body, id)
+                case .client(.deliverTerminal(let id, let terminal, let body)): receive(terminal, body, id)
                 case .client(.send(let id, .welcome(let welcome))): welcomed(welcome, id)
                 default: if let answer = cache.carryOut(action) { lateAnswers.append(answer) }
                 }
@@ -337,7 +338,7 @@ struct RandomWalkTests {
             }
             for client in clients { rig.core.clientLost(client, now: rig.now) }
             rig.now = rig.now.advanced(byMilliseconds: 1_000_000)
-            repeat { pass() } while rig.core.isRemoving
+            repeat { pass() } while rig.core.hasPendingRemovals
             if !rig.core.isIdle { faults.append("12: something is left: \(rig.core.ledger)") }
         }
     }

@@ -16,8 +16,8 @@ struct ReaderTests {
     private let fresh = "cache-control: max-age=100\netag: \"1\""
 
     init() {
-        rig.core.features.isCaching = true
-        rig.core.calendarSeconds = 1_000_000
+        rig.core.shellFeatures.isCaching = true
+        rig.core.unixTimeSeconds = 1_000_000
         client = rig.client(1)
         worker = rig.worker(slots: 64)
     }
@@ -33,7 +33,7 @@ struct ReaderTests {
                 requested += 1
                 rig.fetch("h", "q\(requested)", url, by: client) { fetch in
                     fetch.options.retries = 0
-                    fetch.options.route.decodes = decoding
+                    fetch.options.route.decodesBody = decoding
                     fetch.httpFields = Array(fields.utf8)
                     change(&fetch)
                 }
@@ -72,7 +72,7 @@ struct ReaderTests {
 
     private var sources: [String?] {
         rig.actions.compactMap { action in
-            guard case .client(.deliver(_, let terminal, _)) = action else { return nil }
+            guard case .client(.deliverTerminal(_, let terminal, _)) = action else { return nil }
             return terminal.response?.source.rawValue
         }
     }
@@ -98,10 +98,12 @@ struct ReaderTests {
             fresh + "\nlast-modified: Thu, 01 Jan 1970 00:00:20 GMT\ncontent-type: text/plain\ncontent-location: /b")
         submit([condition.0], decoding: decoding)
         #expect(rig.jobs.isEmpty && terminals == ["h q2 \(condition.1)"] && sources == ["cache"])
-        guard condition.1 == 304, case .client(.deliver(_, let terminal, let body))? = rig.actions.last else { return }
+        guard condition.1 == 304, case .client(.deliverTerminal(_, let terminal, let body))? = rig.actions.last else {
+            return
+        }
         let response = try #require(terminal.response)
         let fields = String(decoding: response.httpFields, as: UTF8.self)
-        #expect(body == nil && response.length == 0 && response.sha256 == nil && response.file == nil)
+        #expect(body == nil && response.bodyByteCount == 0 && response.sha256 == nil && response.bodyFilePath == nil)
         #expect(fields.contains("etag: \"1\"") && fields.contains("content-location"))
         #expect(!fields.contains("content-type"))
     }
@@ -152,8 +154,8 @@ struct ReaderTests {
     @Test(arguments: [404, 301, 206])
     mutating func `only a 200 is compared`(status: Int) throws {
         submit(["if-none-match: \"1\"", ""], decoding: true) {
-            $0.options.redirect = .manual
-            $0.options.route.deliversErrors = true
+            $0.options.redirectMode = .manual
+            $0.options.route.deliversErrorResponses = true
         }
         answer(try #require(rig.jobs.first), status: status, fresh)
         #expect(terminals == ["h q1 \(status)", "h q2 \(status)"])
@@ -227,13 +229,13 @@ struct ReaderTests {
     mutating func `a growing body is named to those whom its head suits`(head: String) throws {
         submit(["user-agent: a\naccept-encoding: gzip", "user-agent: b"]) { $0.options.streams = true }
         let job = try #require(rig.jobs.first)
-        let part = BodyPart(file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array(head.utf8))
+        let part = BodyPart(fileName: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array(head.utf8))
         rig.pass { [worker] rig in
-            rig.core.received(
+            rig.core.workerMessageReceived(
                 .progress(job.attempt, received: 9, total: nil, part: part), body: nil, from: worker, now: rig.now)
         }
         let named = rig.replies(to: client).compactMap { message -> String? in
-            guard case .progress(let progress) = message, progress.file != nil else { return nil }
+            guard case .progress(let progress) = message, progress.filePath != nil else { return nil }
             return progress.request.description
         }
         #expect(named == (head == "accept-ranges: none" ? ["q1", "q2"] : ["q1"]))
@@ -296,10 +298,10 @@ struct ReaderTests {
     @Test mutating func `a long head that joins with other fields is counted until its end`() throws {
         let long = "user-agent: \(String(repeating: "x", count: 2_000))"
         submit(["user-agent: a", long])
-        #expect(rig.core.records.requests.heads.byteCount > 2_000)
+        #expect(rig.core.records.requests.requestHeads.totalCountedBytes > 2_000)
         let job = try #require(rig.jobs.first)
         answer(job, "")
         rig.pass { [client] in $0.send(.acknowledge(2), by: client) }
-        #expect(rig.core.records.requests.heads == RequestHeads() && rig.core.audit() == [])
+        #expect(rig.core.records.requests.requestHeads == RequestHeads() && rig.core.audit() == [])
     }
 }

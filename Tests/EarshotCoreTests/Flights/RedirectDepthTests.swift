@@ -24,7 +24,7 @@ struct RedirectDepthTests {
                     rig.done(job, by: worker, status: 302, fields: "location: http://h/\(page + 1)")
                 }
             }
-            for case .client(.deliver(_, let terminal, _)) in rig.actions {
+            for case .client(.deliverTerminal(_, let terminal, _)) in rig.actions {
                 if case .failed(let failure) = terminal.outcome {
                     reported[failure.code, default: 0] += 1
                 } else {

@@ -36,7 +36,7 @@ struct RedirectListTests {
     /// The redirects of the terminals of a client in this pass, by request.
     private func redirects(for client: ClientID) -> [String: [Terminal.Redirect]] {
         var found: [String: [Terminal.Redirect]] = [:]
-        for case .client(.deliver(client, let terminal, _)) in rig.actions {
+        for case .client(.deliverTerminal(client, let terminal, _)) in rig.actions {
             found[terminal.request.description] = terminal.response?.redirects
         }
         return found
@@ -57,7 +57,7 @@ struct RedirectListTests {
             let job = try #require(bed.rig.jobs.first)
             bed.pass { $0.done(job, by: worker, status: fields.isEmpty ? 200 : 301, fields: fields) }
         }
-        let head = try #require(bed.disk.rows.values.first?.result?.head)
+        let head = try #require(bed.disk.rows.values.first?.result?.terminalHead)
         #expect(!String(decoding: head, as: UTF8.self).contains("token"))
         rig = bed.rig
         #expect(redirects(for: client)["1"]?.map(\.url) == ["http://o/b?token=1", "http://o/c"])

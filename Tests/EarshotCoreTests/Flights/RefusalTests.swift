@@ -6,14 +6,15 @@ import Testing
 /// Refusals of requests at the bounds of their number.
 struct RefusalTests {
     private static let bounds: [@Sendable (inout CoreLimits) -> Void] = [
-        { $0.requests = 2 }, { $0.requestsPerClient = 2 }, { $0.requestsPerHandler = 2 },
+        { $0.maximumOpenRequests = 2 }, { $0.maximumOpenRequestsPerClient = 2 },
+        { $0.maximumOpenRequestsPerHandler = 2 },
     ]
 
     @Test(arguments: 0..<3)
     func `requests beyond each bound of their number are refused as queue-full`(bound: Int) {
         var limits = CoreLimits()
-        #expect(limits.requests == 2_000_000)
-        #expect(limits.requestsPerClient == 1_000_000 && limits.requestsPerHandler == 1_000_000)
+        #expect(limits.maximumOpenRequests == 2_000_000)
+        #expect(limits.maximumOpenRequestsPerClient == 1_000_000 && limits.maximumOpenRequestsPerHandler == 1_000_000)
         Self.bounds[bound](&limits)
         var rig = CoreRig(limits: limits)
         let client = rig.client(1)

@@ -48,7 +48,7 @@ struct SimulationFindingsTests {
 
     @Test func `over the bound on requests nothing is kept for handlers without listeners`() {
         var limits = CoreLimits()
-        limits.requests = 1
+        limits.maximumOpenRequests = 1
         var rig = CoreRig(limits: limits)
         let a = rig.client(1)
         rig.pass { rig in
@@ -72,7 +72,7 @@ struct SimulationFindingsTests {
 
     @Test func `asking again for a handler over the bound on subscriptions is refused, not ignored`() {
         var limits = CoreLimits()
-        limits.subscriptionsPerClient = 1
+        limits.maximumSubscriptionsPerClient = 1
         var rig = CoreRig(limits: limits)
         let a = rig.client(1)
         let b = rig.client(2)
@@ -90,7 +90,7 @@ struct SimulationFindingsTests {
 
     @Test func `a handler's requests have their whole grace from the last time it lost its listeners`() {
         var limits = CoreLimits()
-        limits.graceMilliseconds = 1_000
+        limits.listenerGraceMilliseconds = 1_000
         var rig = CoreRig(limits: limits)
         let pattern = HandlerPattern("h")!
         let a = rig.client(1)

@@ -31,7 +31,7 @@ struct TriedOnceTests {
         let third = rig.jobs[0]
         rig.pass { $0.done(third, by: worker) }
         #expect(rig.terminals(for: a) == ["h 1 200"])
-        #expect(rig.core.ledger.flights.retried == 2 && rig.core.audit() == [])
+        #expect(rig.core.ledger.flights.retriedAttempts == 2 && rig.core.audit() == [])
     }
 
     @Test mutating func `a flight that only such requests are left of ends, although another one was to be retried`() {
@@ -45,7 +45,7 @@ struct TriedOnceTests {
         rig.pass { $0.remove("x", by: b) }
         rig.pass { $0.failed(job, "reset", by: worker) }
         #expect(rig.terminals(for: a) == ["h 1 reset"])
-        #expect(rig.core.records.flights.count == 0 && rig.core.ledger.flights.retried == 0)
+        #expect(rig.core.records.flights.count == 0 && rig.core.ledger.flights.retriedAttempts == 0)
         #expect(rig.core.audit() == [])
     }
 
@@ -72,7 +72,7 @@ struct TriedOnceTests {
             rig.fetch("h", "1", "http://h/a", by: a)
             rig.fetch("h", "2", "http://h/a", by: a) {
                 $0.options.retries = 0
-                $0.options.isWarm = true
+                $0.options.isCacheWarming = true
             }
         }
         let job = rig.jobs[0]

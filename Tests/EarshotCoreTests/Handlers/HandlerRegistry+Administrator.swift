@@ -6,18 +6,20 @@ import EarshotWire
 extension HandlerRegistry {
     private static func key(_ id: HandlerID) -> HandlerKey { HandlerKey(PrincipalTable.administrator, id) }
 
-    mutating func add(_ id: HandlerID) -> (number: Handle<HandlerEntry>, isFirstOfRoot: Bool) { add(Self.key(id)) }
+    mutating func add(_ id: HandlerID) -> (number: Handle<HandlerEntry>, isFirstOfRoot: Bool) {
+        addHandler(Self.key(id))
+    }
 
     func handle(of id: HandlerID) -> Handle<HandlerEntry>? { handle(of: Self.key(id)) }
 
-    func removing(_ id: HandlerID) -> [Handle<HandlerEntry>] { removing(Self.key(id)) }
+    func removing(_ id: HandlerID) -> [Handle<HandlerEntry>] { handlersBeingRemoved(formerly: Self.key(id)) }
 
     func matching(_ pattern: HandlerPattern) -> [Handle<HandlerEntry>] {
-        matching(pattern, of: PrincipalTable.administrator)
+        handlers(matching: pattern, of: PrincipalTable.administrator)
     }
 
     func position(of name: String) -> OrderedHandles<HandlerEntry>.Position {
-        position(of: name, PrincipalTable.administrator)
+        namePosition(of: name, PrincipalTable.administrator)
     }
 
     mutating func subscribe(_ client: Handle<ClientSession>, toSubtree id: HandlerID) -> Bool {

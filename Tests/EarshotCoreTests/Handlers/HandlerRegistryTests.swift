@@ -6,7 +6,7 @@ import Testing
 /// The registry of handlers in isolation: each event in each phase of a handler, names, subscriptions and removals.
 struct HandlerRegistryTests {
     private static let id = HandlerID("a/b")!
-    private static let remover = MessageMark(client: ClientID(rawValue: 9), number: 1)
+    private static let remover = MessagePosition(client: ClientID(rawValue: 9), messageNumber: 1)
     private var registry = HandlerRegistry()
 
     /// Phase of the handler `a/b` before an event.
@@ -35,7 +35,7 @@ struct HandlerRegistryTests {
         let handler = registry.add(id).number
         registry.requestAdded(1, to: handler, owner: 5)
         guard phase != .named else { return (registry, handler) }
-        registry.removeName(handler, HandlerRemoval(listeners: [7], message: remover))
+        registry.beginRemoval(of: handler, HandlerRemoval(failureRecipients: [7], message: remover))
         guard phase == .removed else { return (registry, handler) }
         end(1, of: handler, in: &registry)
         registry.endRemoval(of: handler)
@@ -47,7 +47,7 @@ struct HandlerRegistryTests {
         _ request: Handle<Interest>, of handler: Handle<HandlerEntry>, in registry: inout HandlerRegistry
     ) {
         registry.requestEnded(of: handler, owner: 5) { $0.removed += 1 }
-        registry.requestUnlisted(request, of: handler)
+        registry.requestIDFreed(request, of: handler)
     }
 
     /// Expected phase; nil for an event that cannot occur in a phase.
@@ -62,7 +62,7 @@ struct HandlerRegistryTests {
     }
 
     @Test func `the diagram of a handler has these transitions and no others`() {
-        let removal = HandlerRemoval(listeners: [], message: Self.remover)
+        let removal = HandlerRemoval(failureRecipients: [], message: Self.remover)
         let phases: [HandlerEntry.Phase] = [.named, .removing(removal), .removed]
         let legal = phases.map { from in phases.map { HandlerEntry.isLegal(from: from, to: $0) } }
         #expect(legal == [[false, true, false], [false, true, true], [false, false, false]])
@@ -77,14 +77,15 @@ struct HandlerRegistryTests {
         #expect((registry.handle(of: Self.id) == handler) == (phase == .named))
         #expect(registry.removing(Self.id) == (phase == .removing ? [handler] : []))
         switch event {
-        case .removeName: registry.removeName(handler, HandlerRemoval(listeners: [], message: Self.remover))
+        case .removeName:
+            registry.beginRemoval(of: handler, HandlerRemoval(failureRecipients: [], message: Self.remover))
         case .requestEnded:
             Self.end(1, of: handler, in: &registry)
-            #expect(registry[handler].requests.pending == 0 && registry[handler].requests.removed == 1)
+            #expect(registry[handler].requestCounts.pending == 0 && registry[handler].requestCounts.removed == 1)
         case .endRemoval:
             Self.end(1, of: handler, in: &registry)
             registry.endRemoval(of: handler)
-        case .dropIfIdle: #expect(registry.dropIfIdle(handler) == nil)
+        case .dropIfIdle: #expect(registry.freeIfIdle(handler) == nil)
         }
         #expect(Phase(registry[handler].phase) == expected)
         #expect(registry.checkInvariants() == [])
@@ -95,14 +96,14 @@ struct HandlerRegistryTests {
         var (registry, handler) = Self.registry(phase)
         if phase == .named {
             registry.requestEnded(of: handler, owner: 5) { $0.answered += 1 }
-            registry.requestUnlisted(1, of: handler)
+            registry.requestIDFreed(1, of: handler)
         }
         let other = registry.add(HandlerID("a")!)
         #expect(!other.isFirstOfRoot)
-        registry.release(handler)
-        #expect(registry.dropIfIdle(handler) == nil)
+        registry.releaseHandler(handler)
+        #expect(registry.freeIfIdle(handler) == nil)
         #expect(registry.count == 1 && registry.hasRoot("a"))
-        #expect(registry.dropIfIdle(other.number) == "a")
+        #expect(registry.freeIfIdle(other.number) == "a")
         #expect(registry.count == 0 && registry.rootCount == 0 && !registry.hasRoot("a"))
         #expect(registry.checkInvariants() == [])
     }
@@ -110,11 +111,11 @@ struct HandlerRegistryTests {
     @Test func `a handler being removed is not freed, even without a reference`() {
         var (registry, handler) = Self.registry(.removing)
         Self.end(1, of: handler, in: &registry)
-        registry.release(handler)
-        #expect(registry.dropIfIdle(handler) == nil)
+        registry.releaseHandler(handler)
+        #expect(registry.freeIfIdle(handler) == nil)
         #expect(registry.contains(handler))
         registry.endRemoval(of: handler)
-        #expect(registry.dropIfIdle(handler) == "a")
+        #expect(registry.freeIfIdle(handler) == "a")
         #expect(registry.checkInvariants() == [])
     }
 
@@ -123,7 +124,7 @@ struct HandlerRegistryTests {
     @Test mutating func `a subtree matches the handlers below it in the order of their names`() {
         for name in ["a/c", "b", "a", "a/b/x", "ab", "a/b"] {
             let handler = registry.add(HandlerID(name)!).number
-            registry.retain(handler)
+            registry.retainHandler(handler)
         }
         func names(_ pattern: String) -> [String] {
             registry.matching(HandlerPattern(pattern)!).map { registry[$0].id.description }
@@ -140,7 +141,7 @@ struct HandlerRegistryTests {
 
     @Test mutating func `a client subscribes to a handler and to a subtree once, and counts once as a subscriber`() {
         let handler = registry.add(Self.id).number
-        registry.retain(handler)
+        registry.retainHandler(handler)
         #expect(registry.subscribe(3, to: handler) == true)
         #expect(registry.subscribe(3, to: handler) == false)
         #expect(registry.subscribe(3, toSubtree: HandlerID("a")!) == true)
@@ -164,18 +165,18 @@ struct HandlerRegistryTests {
     @Test mutating func `a subscriber keeps a handler`() {
         let handler = registry.add(Self.id).number
         _ = registry.subscribe(3, to: handler)
-        #expect(registry.dropIfIdle(handler) == nil)
+        #expect(registry.freeIfIdle(handler) == nil)
         _ = registry.unsubscribe(3, from: handler)
-        #expect(registry.dropIfIdle(handler) == "a")
+        #expect(registry.freeIfIdle(handler) == "a")
         #expect(registry.checkInvariants() == [])
     }
 
     @Test func `an epoch without listeners ends with the next listener`() {
         var (registry, handler) = Self.registry(.named)
-        registry.awaitListener(of: handler, serial: 4)
-        #expect(registry[handler].absenceEpoch == 4)
-        registry.listenerCame(handler)
-        #expect(registry[handler].absenceEpoch == nil)
+        registry.beginListenerAbsence(of: handler, serial: 4)
+        #expect(registry[handler].listenerAbsenceEpoch == 4)
+        registry.endListenerAbsence(handler)
+        #expect(registry[handler].listenerAbsenceEpoch == nil)
     }
 
     // MARK: Requests
@@ -186,18 +187,18 @@ struct HandlerRegistryTests {
         registry.requestAdded(2, to: handler, owner: 6)
         registry.requestAdded(3, to: handler, owner: nil)
         #expect(registry.requests(of: handler) == [1, 2, 3])
-        #expect(registry.request(after: 1) == 2 && registry.request(after: 3) == nil)
+        #expect(registry.nextRequest(after: 1) == 2 && registry.nextRequest(after: 3) == nil)
         registry.requestTransferred(of: handler, from: 5, to: 6)
-        #expect(registry[handler].ownRequests == 1 && registry[handler].requests.pending == 3)
+        #expect(registry[handler].openHandlerOwnedRequests == 1 && registry[handler].requestCounts.pending == 3)
         registry.requestEnded(of: handler, owner: nil) { $0.answered += 1 }
-        #expect(registry[handler].ownRequests == 0 && registry[handler].requests.answered == 1)
+        #expect(registry[handler].openHandlerOwnedRequests == 0 && registry[handler].requestCounts.answered == 1)
         registry.requestReopened(of: handler) { $0.answered -= 1 }
-        #expect(registry[handler].ownRequests == 1 && registry[handler].requests.pending == 3)
+        #expect(registry[handler].openHandlerOwnedRequests == 1 && registry[handler].requestCounts.pending == 3)
         #expect(registry.checkInvariants() == [])
-        registry.removeName(handler, HandlerRemoval(listeners: [], message: Self.remover))
-        #expect(registry[handler].requests.pending == 3 && registry[handler].requests.removed == 0)
+        registry.beginRemoval(of: handler, HandlerRemoval(failureRecipients: [], message: Self.remover))
+        #expect(registry[handler].requestCounts.pending == 3 && registry[handler].requestCounts.removed == 0)
         registry.requestEnded(of: handler, owner: 6) { $0.removed += 1 }
-        #expect(registry[handler].requests.pending == 2 && registry[handler].ownRequests == 1)
+        #expect(registry[handler].requestCounts.pending == 2 && registry[handler].openHandlerOwnedRequests == 1)
         #expect(registry.checkInvariants() == [])
     }
 
@@ -205,14 +206,14 @@ struct HandlerRegistryTests {
         let handler = registry.add(Self.id).number
         for request in 1...3 as ClosedRange<Handle<Interest>> {
             registry.requestAdded(request, to: handler, owner: nil)
-            registry.addResting(request, of: handler)
+            registry.addDurableAwaitingListener(request, of: handler)
         }
-        registry.endRest(2, of: handler)
-        #expect(registry.restingRequests(of: handler) == [1, 3])
-        registry.outcomeHeld(of: handler)
-        #expect(registry[handler].heldCount == 1)
-        registry.outcomeReleased(of: handler)
-        #expect(registry[handler].heldCount == 0)
+        registry.removeDurableAwaitingListener(2, of: handler)
+        #expect(registry.durableRequestsAwaitingListener(of: handler) == [1, 3])
+        registry.countHeldOutcome(of: handler)
+        #expect(registry[handler].heldOutcomeCount == 1)
+        registry.uncountHeldOutcome(of: handler)
+        #expect(registry[handler].heldOutcomeCount == 0)
         #expect(registry.checkInvariants() == [])
     }
 
@@ -222,12 +223,12 @@ struct HandlerRegistryTests {
         let handler = registry.add(Self.id).number
         registry.requestAdded(1, to: handler, owner: nil)
         _ = registry.subscribe(3, to: handler)
-        registry.removeName(handler, HandlerRemoval(listeners: [3], message: Self.remover))
+        registry.beginRemoval(of: handler, HandlerRemoval(failureRecipients: [3], message: Self.remover))
         let successor = try #require(registry.handle(of: Self.id))
         #expect(successor != handler)
         #expect(registry[successor].subscribers == [3] && registry[handler].subscribers == [])
         #expect(registry.subscriptions(of: 3).handlers == [successor])
-        #expect(registry[successor].requests == Ledger.Requests())
+        #expect(registry[successor].requestCounts == Ledger.Requests())
         #expect(registry.namedCount == 1 && registry.count == 2)
         #expect(registry.checkInvariants() == [])
     }
@@ -239,10 +240,10 @@ struct HandlerRegistryTests {
 
     @Test func `a client is withdrawn from the listeners of a removed handler once`() {
         var (registry, handler) = Self.registry(.removing)
-        #expect(registry.ignore(8, inRemovalOf: handler) == false)
-        #expect(registry.ignore(7, inRemovalOf: handler) == true)
-        #expect(registry.ignore(7, inRemovalOf: handler) == false)
-        #expect(registry[handler].removal?.listeners == [])
+        #expect(registry.removeListener(8, fromRemovalOf: handler) == false)
+        #expect(registry.removeListener(7, fromRemovalOf: handler) == true)
+        #expect(registry.removeListener(7, fromRemovalOf: handler) == false)
+        #expect(registry[handler].removal?.failureRecipients == [])
     }
 
     @Test mutating func `removed handlers are listed by name in order, and take turns`() {
@@ -250,17 +251,19 @@ struct HandlerRegistryTests {
         for request in 1...3 as ClosedRange<Handle<Interest>> {
             let handler = registry.add(Self.id).number
             registry.requestAdded(request, to: handler, owner: nil)
-            registry.removeName(handler, HandlerRemoval(listeners: [], message: Self.remover))
+            registry.beginRemoval(of: handler, HandlerRemoval(failureRecipients: [], message: Self.remover))
             removed.append(handler)
         }
-        #expect(Array(registry.removing) == removed && registry.removing(Self.id) == removed)
-        registry.passTurn()
-        #expect(Array(registry.removing) == [removed[1], removed[2], removed[0]])
+        #expect(Array(registry.handlersBeingRemoved) == removed && registry.removing(Self.id) == removed)
+        registry.rotateHandlersBeingRemoved()
+        #expect(Array(registry.handlersBeingRemoved) == [removed[1], removed[2], removed[0]])
         #expect(registry.removing(Self.id) == removed)
         #expect(registry.checkInvariants() == [])
-        registry.requestUnlisted(1, of: removed[0])
+        registry.requestIDFreed(1, of: removed[0])
         registry.endRemoval(of: removed[0])
-        #expect(Array(registry.removing) == Array(removed[1...]) && registry.removing(Self.id) == Array(removed[1...]))
+        #expect(
+            Array(registry.handlersBeingRemoved) == Array(removed[1...])
+                && registry.removing(Self.id) == Array(removed[1...]))
         #expect(registry.checkInvariants() == [])
     }
 
@@ -268,20 +271,20 @@ struct HandlerRegistryTests {
         var all: [Handle<HandlerEntry>] = []
         for number in 0..<100 {
             let handler = registry.add(HandlerID("r\(number)/x")!).number
-            registry.requestAdded(Handle(index: number), to: handler, owner: 1)
+            registry.requestAdded(Handle(slabIndex: number), to: handler, owner: 1)
             _ = registry.subscribe(1, to: handler)
             all.append(handler)
         }
         for (number, handler) in all.enumerated().dropFirst(3) {
             registry.requestEnded(of: handler, owner: 1) { $0.answered += 1 }
-            registry.requestUnlisted(Handle(index: number), of: handler)
-            registry.release(handler)
+            registry.requestIDFreed(Handle(slabIndex: number), of: handler)
+            registry.releaseHandler(handler)
             _ = registry.unsubscribe(1, from: handler)
-            _ = registry.dropIfIdle(handler)
+            _ = registry.freeIfIdle(handler)
         }
-        #expect(registry.canShrink(least: 8))
+        #expect(registry.hasSpareCapacity(beyond: 8))
         registry.releaseRoom(beyond: 3, least: 8)
-        #expect(!registry.canShrink(least: 8))
+        #expect(!registry.hasSpareCapacity(beyond: 8))
         #expect(registry.namedCount == 3 && registry.subscriptions(of: 1).handlers == Set(all.prefix(3)))
         #expect(registry.checkInvariants() == [])
     }

@@ -9,8 +9,8 @@ struct RemovalSliceTests {
 
     init() {
         var limits = CoreLimits()
-        limits.removalsPerPass = 4
-        limits.departuresPerPass = 4
+        limits.maximumRequestRemovalsPerPass = 4
+        limits.maximumSessionCleanupsPerPass = 4
         rig = CoreRig(limits: limits)
     }
 
@@ -23,7 +23,7 @@ struct RemovalSliceTests {
     /// - Returns: the number of passes.
     private mutating func finish() -> Int {
         var passes = 0
-        while rig.core.isRemoving {
+        while rig.core.hasPendingRemovals {
             rig.pass()
             passes += 1
             #expect(rig.core.audit() == [])
@@ -36,13 +36,13 @@ struct RemovalSliceTests {
         rig.pass { _ in }
         submit(100, by: a)
         rig.pass { $0.remove("h", by: a) }
-        #expect(rig.replies(to: a) == [] && rig.core.isRemoving(a))
-        #expect(rig.core.ledger.requests.pending == 96 && rig.core.doomedRequests == 96)
+        #expect(rig.replies(to: a) == [] && rig.core.hasPendingRemoval(by: a))
+        #expect(rig.core.ledger.requests.pending == 96 && rig.core.doomedRequestCount == 96)
         #expect(rig.core.ledger.requests.removed == 4)
-        #expect(rig.core.nextTimer == Tick(nanoseconds: .min))
+        #expect(rig.core.nextTimer == MonotonicTime(nanoseconds: .min))
         #expect(rig.core.audit() == [])
         #expect(finish() == 24)
-        #expect(rig.replies(to: a) == [.removed(HandlerPattern("h")!, count: 100)])
+        #expect(rig.replies(to: a) == [.handlersRemoved(HandlerPattern("h")!, count: 100)])
         #expect(rig.core.isIdle)
         #expect(rig.core.nextTimer == nil)
     }
@@ -51,15 +51,15 @@ struct RemovalSliceTests {
         let a = rig.client(1)
         rig.pass { _ in }
         submit(100, by: a)
-        #expect(!rig.core.endPass().canShrink)
+        #expect(!rig.core.endPass().canReleaseMemory)
         rig.pass { $0.remove("h", by: a) }
-        while rig.core.isRemoving {
+        while rig.core.hasPendingRemovals {
             let end = rig.core.endPass()
-            #expect(!end.canShrink && end.nextTimer == Tick(nanoseconds: .min))
+            #expect(!end.canReleaseMemory && end.nextTimer == MonotonicTime(nanoseconds: .min))
             rig.pass()
         }
-        #expect(rig.core.endPass() == PassEnd(nextTimer: nil, canShrink: true))
-        #expect(rig.core.endPass() == PassEnd(nextTimer: nil, canShrink: false))
+        #expect(rig.core.endPass() == PassEnd(nextTimer: nil, canReleaseMemory: true))
+        #expect(rig.core.endPass() == PassEnd(nextTimer: nil, canReleaseMemory: false))
     }
 
     @Test mutating func `a transfer that many removed requests share ends without a wait for the client's messages`() {
@@ -75,7 +75,7 @@ struct RemovalSliceTests {
         rig.pass(unread: [a]) { $0.remove("h", by: a) }
         #expect(rig.cancellations == [])
         var cancelled: [AttemptID] = []
-        while rig.core.isRemoving {
+        while rig.core.hasPendingRemovals {
             rig.pass(unread: [a])
             cancelled += rig.cancellations
         }
@@ -130,7 +130,7 @@ struct RemovalSliceTests {
         let jobs = rig.jobs
         rig.pass(unread: [a]) { $0.remove("first", "1", by: a) }
         rig.pass(unread: [a]) { $0.done(jobs[0], by: worker) }
-        let kept = rig.core.records.flights.deferrals.values.compactMap(\.outcome)
+        let kept = rig.core.records.flights.deferredCancellations.values.compactMap(\.outcome)
         #expect(kept.map { rig.core.records.outcomes[$0].response?.status } == [200])
         rig.pass { rig in
             for number in 0..<20 { rig.fetch("h", "\(number)", "http://h\(number)/", by: a) }
@@ -154,7 +154,7 @@ struct RemovalSliceTests {
         let jobs = rig.jobs
         #expect(jobs.count == 20)
         rig.pass { $0.core.clientLost(a, now: $0.now) }
-        #expect(rig.core.isRemoving && rig.core.audit() == [])
+        #expect(rig.core.hasPendingRemovals && rig.core.audit() == [])
         rig.pass { rig in for job in jobs { rig.done(job, by: worker) } }
         #expect(rig.terminals(for: a) == [] && rig.terminals(for: b).count == 20)
         #expect(finish() > 1)
@@ -197,22 +197,22 @@ struct RemovalSliceTests {
             rig.remove("h", by: a)
             rig.fetch("h", "99", "http://h99/", by: b)
         }
-        #expect(rig.core.ledger.flights.joined == 0 && rig.core.isRemoving(a))
+        #expect(rig.core.ledger.flights.joinedRequests == 0 && rig.core.hasPendingRemoval(by: a))
         var jobs = rig.jobs
-        while rig.core.isRemoving {
+        while rig.core.hasPendingRemovals {
             rig.pass()
             jobs += rig.jobs
         }
         #expect(jobs.map(\.url) == ["http://h99/"])
-        #expect(rig.replies(to: a) == [.removed(HandlerPattern("h")!, count: 100)])
+        #expect(rig.replies(to: a) == [.handlersRemoved(HandlerPattern("h")!, count: 100)])
         rig.pass { $0.done(jobs[0], by: worker) }
         #expect(rig.terminals(for: b) == ["h 99 200"])
     }
 
     @Test mutating func `a FETCH that replaces very many is carried out when they are gone, and counts none of them`() {
         var limits = CoreLimits()
-        limits.removalsPerPass = 4
-        limits.requestsPerClient = 50
+        limits.maximumRequestRemovalsPerPass = 4
+        limits.maximumOpenRequestsPerClient = 50
         rig = CoreRig(limits: limits)
         let a = rig.client(1)
         let worker = rig.worker(slots: 1)
@@ -221,9 +221,9 @@ struct RemovalSliceTests {
         rig.pass { rig in
             rig.fetch("h", "0", "http://new/", by: a) { $0.options.replacesHandler = true }
         }
-        #expect(rig.core.isRemoving(a) && rig.core.ledger.requests.submitted == 50)
+        #expect(rig.core.hasPendingRemoval(by: a) && rig.core.ledger.requests.submitted == 50)
         var jobs: [Job] = []
-        while rig.core.isRemoving {
+        while rig.core.hasPendingRemovals {
             rig.pass { rig in for job in jobs { rig.failed(job, "cancelled", by: worker) } }
             jobs = rig.jobs
             #expect(rig.core.audit() == [])
@@ -241,13 +241,13 @@ struct RemovalSliceTests {
             fetch.options.method = "POST"
             fetch.options.coalesces = false
             fetch.options.replacesHandler = true
-            let body = RequestBody(id: BodyID(rawValue: 77), byteCount: 1, fingerprint: 1)
-            rig.core.received(.fetch(fetch), body: body, from: a, now: rig.now)
+            let body = RequestBody(bodyID: BodyID(rawValue: 77), byteCount: 1, digestPrefix: 1)
+            rig.core.clientMessageReceived(.fetch(fetch), body: body, from: a, now: rig.now)
         }
         func isReleased() -> Bool {
             rig.actions.contains { if case .spool(.releaseBody(BodyID(rawValue: 77))) = $0 { true } else { false } }
         }
-        #expect(rig.core.isRemoving(a) && !isReleased())
+        #expect(rig.core.hasPendingRemoval(by: a) && !isReleased())
         rig.pass { $0.core.clientLost(a, now: $0.now) }
         #expect(isReleased())
         _ = finish()
@@ -256,7 +256,7 @@ struct RemovalSliceTests {
 
     @Test mutating func `handlers that are removed take turns`() {
         var limits = CoreLimits()
-        limits.removalsPerPass = 64
+        limits.maximumRequestRemovalsPerPass = 64
         rig = CoreRig(limits: limits)
         let (a, b) = (rig.client(1), rig.client(2))
         rig.pass { _ in }
@@ -267,10 +267,10 @@ struct RemovalSliceTests {
             rig.remove("short", by: b)
         }
         for _ in 0..<3 { rig.pass() }
-        #expect(rig.replies(to: b) == [.removed(HandlerPattern("short")!, count: 65)])
-        #expect(rig.core.isRemoving(a))
+        #expect(rig.replies(to: b) == [.handlersRemoved(HandlerPattern("short")!, count: 65)])
+        #expect(rig.core.hasPendingRemoval(by: a))
         _ = finish()
-        #expect(rig.replies(to: a) == [.removed(HandlerPattern("long")!, count: 640)])
+        #expect(rig.replies(to: a) == [.handlersRemoved(HandlerPattern("long")!, count: 640)])
     }
 
     @Test mutating func `a listener gets one FAILED removed for each request, before anything new of that name`() {
@@ -286,7 +286,7 @@ struct RemovalSliceTests {
         }
         received += rig.terminals(for: b)
         #expect(rig.terminals(for: c) == ["h 50 malformed-url"])
-        while rig.core.isRemoving {
+        while rig.core.hasPendingRemovals {
             rig.pass()
             received += rig.terminals(for: b)
         }
@@ -304,21 +304,21 @@ struct RemovalSliceTests {
         let reported = rig.terminals(for: b).count
         #expect(reported < 100)
         rig.pass { $0.remove("h", by: b) }
-        #expect(rig.core.isRemoving(b) && rig.replies(to: b) == [])
-        while rig.core.isRemoving {
+        #expect(rig.core.hasPendingRemoval(by: b) && rig.replies(to: b) == [])
+        while rig.core.hasPendingRemovals {
             rig.pass()
             #expect(rig.terminals(for: b) == [])
         }
-        #expect(rig.replies(to: a) == [.removed(HandlerPattern("h")!, count: 100)])
-        #expect(rig.replies(to: b) == [.removed(HandlerPattern("h")!, count: 0)])
-        #expect(rig.core.ledger.deliveries.due == 100)
+        #expect(rig.replies(to: a) == [.handlersRemoved(HandlerPattern("h")!, count: 100)])
+        #expect(rig.replies(to: b) == [.handlersRemoved(HandlerPattern("h")!, count: 0)])
+        #expect(rig.core.ledger.deliveries.started == 100)
         #expect(rig.core.ledger.isBalanced)
     }
 
     @Test mutating func `a client at its limit can ask again as soon as its removal is answered`() {
         var limits = CoreLimits()
-        limits.removalsPerPass = 1
-        limits.requestsPerClient = 50
+        limits.maximumRequestRemovalsPerPass = 1
+        limits.maximumOpenRequestsPerClient = 50
         rig = CoreRig(limits: limits)
         let a = rig.client(1)
         submit(50, by: a)
@@ -326,7 +326,7 @@ struct RemovalSliceTests {
             rig.remove("h", by: a)
             for number in 0..<50 { rig.fetch("g", "\(number)", "http://g/", by: a) }
         }
-        #expect(rig.core.ledger.requests.failures == 0)
+        #expect(rig.core.ledger.requests.failedCount == 0)
         rig.pass { $0.fetch("g", "50", "http://g/", by: a) }
         #expect(rig.terminals(for: a) == ["g 50 queue-full"])
     }
@@ -345,7 +345,7 @@ struct RemovalSliceTests {
             rig.fetch("g", "1", "http://g/", by: b)
         }
         #expect(rig.jobs.map(\.url) == ["http://g/"])
-        #expect(rig.core.isRemoving)
+        #expect(rig.core.hasPendingRemovals)
         _ = finish()
         #expect(rig.core.ledger.requests.removed == 101)
         #expect(rig.core.ledger.requests.pending == 1)
@@ -360,7 +360,7 @@ struct RemovalSliceTests {
             rig.send(.subscribe(HandlerPattern("h")!), by: a)
         }
         var received = rig.terminals(for: a)
-        while rig.core.isRemoving {
+        while rig.core.hasPendingRemovals {
             rig.pass()
             received += rig.terminals(for: a)
         }
@@ -393,7 +393,7 @@ struct RemovalSliceTests {
         let jobs = rig.jobs
         rig.pass { rig in for job in jobs.dropLast(10) { rig.done(job, by: worker) } }
         rig.pass { $0.core.clientLost(a, now: $0.now) }
-        #expect(rig.core.isRemoving)
+        #expect(rig.core.hasPendingRemovals)
         rig.pass { rig in for job in jobs.suffix(10) { rig.done(job, by: worker) } }
         #expect(rig.terminals(for: a) == [])
         #expect(rig.terminals(for: b).count == 10)
@@ -407,7 +407,7 @@ struct RemovalSliceTests {
 
     @Test mutating func `a large subtree is removed in slices, in which others have their turn, and then answered`() {
         var limits = CoreLimits()
-        limits.departuresPerPass = 4
+        limits.maximumSessionCleanupsPerPass = 4
         rig = CoreRig(limits: limits)
         let (a, b) = (rig.client(1), rig.client(2))
         rig.pass { rig in
@@ -418,16 +418,16 @@ struct RemovalSliceTests {
             rig.fetch("t", "1", "http://t/", by: a)
         }
         rig.pass { $0.remove("s/", by: a) }
-        #expect(rig.core.isRemoving(a) && !rig.core.isRemoving(b))
+        #expect(rig.core.hasPendingRemoval(by: a) && !rig.core.hasPendingRemoval(by: b))
         #expect(rig.replies(to: a).isEmpty)
         #expect(rig.terminals(for: b) == (10..<14).map { "s/\($0) 1 removed" }, "two slices")
         // A name that was not reached yet belongs to the removal, one that was reached does not.
         rig.pass { rig in
             for number in [11, 19] { rig.fetch("s/\(number)", "2", "http://new/", by: b) }
         }
-        #expect(rig.core.isRemoving(a))
+        #expect(rig.core.hasPendingRemoval(by: a))
         _ = finish()
-        #expect(rig.replies(to: a) == [.removed(HandlerPattern("s/")!, count: 11)])
+        #expect(rig.replies(to: a) == [.handlersRemoved(HandlerPattern("s/")!, count: 11)])
         #expect(rig.core.ledger.requests.pending == 2)
         #expect(rig.core.audit() == [])
     }
@@ -448,16 +448,16 @@ struct RemovalSliceTests {
         rig.pass()
         #expect(rig.core.ledger.requests.removed == 8)
         rig.pass { $0.send(.bye, by: b) }
-        #expect(rig.replies(to: b).first == .removed(HandlerPattern("u/")!, count: 20))
+        #expect(rig.replies(to: b).first == .handlersRemoved(HandlerPattern("u/")!, count: 20))
         _ = finish()
-        #expect(rig.replies(to: a) == [.removed(HandlerPattern("s/")!, count: 20)])
+        #expect(rig.replies(to: a) == [.handlersRemoved(HandlerPattern("s/")!, count: 20)])
         #expect(rig.core.isIdle)
     }
 
     @Test mutating func `deadlines and graces of very many end in slices`() {
         var limits = CoreLimits()
-        limits.timersPerPass = 10
-        limits.departuresPerPass = 10
+        limits.maximumTimersPerPass = 10
+        limits.maximumSessionCleanupsPerPass = 10
         rig = CoreRig(limits: limits)
         let a = rig.client(1, window: 1_000)
         rig.pass { rig in
@@ -472,13 +472,13 @@ struct RemovalSliceTests {
         }
         var ends: [Int] = []
         rig.wait(milliseconds: 100)
-        while rig.core.nextTimer ?? Tick(nanoseconds: .max) <= rig.now {
-            ends.append(rig.core.ledger.requests.failures)
+        while rig.core.nextTimer ?? MonotonicTime(nanoseconds: .max) <= rig.now {
+            ends.append(rig.core.ledger.requests.failedCount)
             rig.pass()
         }
         #expect(ends == [10, 20, 30, 40])
         #expect(rig.core.ledger.requests.failed == ["deadline": 50])
-        rig.wait(milliseconds: limits.graceMilliseconds)
+        rig.wait(milliseconds: limits.listenerGraceMilliseconds)
         #expect(rig.core.ledger.requests.orphaned == 10)
         for _ in 0..<4 {
             rig.now = rig.now.advanced(byNanoseconds: 1)

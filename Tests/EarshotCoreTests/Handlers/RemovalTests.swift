@@ -20,7 +20,7 @@ struct RemovalTests {
         rig.pass { $0.remove("h", by: a) }
         let cancelled = running.filter { $0.url != "http://o/" }
         #expect(rig.cancellations.count == cancelled.count)
-        #expect(rig.replies(to: a) == [.removed(.handler(h), count: 100)])
+        #expect(rig.replies(to: a) == [.handlersRemoved(.handler(h), count: 100)])
         #expect(rig.core.ledger.requests.removed == 100)
         rig.pass { rig in for job in cancelled { rig.failed(job, "cancelled", by: worker) } }
         #expect(rig.jobs.allSatisfy { $0.url == "http://o/" })
@@ -35,7 +35,7 @@ struct RemovalTests {
             }
         }
         rig.pass { $0.remove("g/", by: a) }
-        #expect(rig.replies(to: a) == [.removed(.subtree(HandlerID("g")!), count: 2)])
+        #expect(rig.replies(to: a) == [.handlersRemoved(.subtree(HandlerID("g")!), count: 2)])
         #expect(rig.core.ledger.requests.pending == 2)
     }
 
@@ -47,7 +47,7 @@ struct RemovalTests {
         for number in 0..<3 { rig.send(.subscribe(.handler(HandlerID("q/x/\(number)")!)), by: a) }
         let pattern = HandlerPattern("q/x/")!
         var looks = 0
-        let found = rig.core.records.handlers.nameOrder.handles(
+        let found = rig.core.records.handlers.handlersInNameOrder.handles(
             from: rig.core.records.handlers.position(of: pattern.description)
         ) {
             handler in
@@ -86,7 +86,7 @@ struct RemovalTests {
         #expect(rig.terminals(for: a) == [])
         let new = rig.jobs[0]
         rig.pass { $0.done(new, by: worker) }
-        guard case .client(.deliver(_, let terminal, _))? = rig.actions.first else {
+        guard case .client(.deliverTerminal(_, let terminal, _))? = rig.actions.first else {
             Issue.record("nothing delivered")
             return
         }
@@ -194,7 +194,7 @@ struct RemovalTests {
         rig.pass(unread: [a]) { $0.done(job, by: worker) }
         rig.pass { $0.fetch("row/2", "1", "http://one/", by: a) { $0.options.delivery = .file } }
         #expect(rig.jobs.isEmpty && rig.terminals(for: a) == ["row/2 1 200"])
-        #expect(rig.actions.contains { if case .spool(.write) = $0 { true } else { false } })
+        #expect(rig.actions.contains { if case .spool(.writeBody) = $0 { true } else { false } })
         #expect(rig.core.audit() == [])
     }
 
@@ -265,7 +265,7 @@ struct RemovalTests {
         // No other request shares the third flight.
         #expect(rig.cancellations == [jobs[2].attempt])
         #expect(rig.jobs.map(\.url) == ["http://three/"])
-        #expect(rig.core.ledger.flights.stale == 0)
+        #expect(rig.core.ledger.flights.staleCompletions == 0)
         #expect(rig.core.audit() == [])
         rig.pass { $0.fetch("g", "2", "http://one/", by: a) }
         #expect(rig.jobs.map(\.url) == ["http://one/"])
@@ -330,7 +330,7 @@ struct RemovalTests {
     @Test(arguments: ["h", "h/"])
     mutating func `REMOVE meets a request that has gone with an earlier one, and with its handler`(pattern: String) {
         var limits = CoreLimits()
-        limits.departuresPerPass = 1
+        limits.maximumSessionCleanupsPerPass = 1
         rig = CoreRig(limits: limits)
         let (a, b) = (rig.client(1), rig.client(2))
         let handlers = pattern == "h" ? ["h", "h"] : ["h/1", "h/2"]
@@ -342,7 +342,7 @@ struct RemovalTests {
             rig.remove(pattern, by: a)
             #expect(rig.core.ledger.requests.pending == 0)
         }
-        #expect(rig.replies(to: a) == [.removed(HandlerPattern(pattern)!, count: pattern == "h" ? 2 : 1)])
+        #expect(rig.replies(to: a) == [.handlersRemoved(HandlerPattern(pattern)!, count: pattern == "h" ? 2 : 1)])
         // From the end of its owner.
         #expect(rig.terminals(for: a) == (pattern == "h" ? ["h 2 removed"] : []))
         #expect(rig.core.audit() == [])

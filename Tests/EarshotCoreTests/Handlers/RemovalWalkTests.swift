@@ -52,7 +52,7 @@ struct RemovalWalkTests {
 
     struct Walk {
         var rig: CoreRig
-        var random: SplitMix
+        var random: SplitMix64Generator
         var model = DeliveryModel()
         var canary: Canary?
         /// Sessions with a connection.
@@ -88,7 +88,7 @@ struct RemovalWalkTests {
         let paths: Int
 
         init(seed: UInt64, canary: Canary? = nil) {
-            random = SplitMix(seed: seed)
+            random = SplitMix64Generator(seed: seed)
             (ids, paths) = seed % 3 == 0 ? (5, 1) : (30, 2)
             self.canary = canary
             rig = CoreRig(limits: Self.limits(seed))
@@ -98,15 +98,15 @@ struct RemovalWalkTests {
         /// Almost every removal and departure takes several passes.
         private static func limits(_ seed: UInt64) -> CoreLimits {
             var limits = CoreLimits()
-            limits.removalsPerPass = 1 + Int(seed % 3)
-            limits.departuresPerPass = 1 + Int(seed % 2)
-            limits.withdrawalsPerPass = 1 + Int(seed % 3)
-            limits.origins.limit = 1 + Int(seed % 5)
+            limits.maximumRequestRemovalsPerPass = 1 + Int(seed % 3)
+            limits.maximumSessionCleanupsPerPass = 1 + Int(seed % 2)
+            limits.maximumWithdrawalChecksPerPass = 1 + Int(seed % 3)
+            limits.originRules.defaultMaximumTransfers = 1 + Int(seed % 5)
             return limits
         }
 
         /// Whether the broker passes no event of a client, because of its removal.
-        private func isHeld(_ client: ClientID) -> Bool { rig.core.isRemoving(client) }
+        private func isHeld(_ client: ClientID) -> Bool { rig.core.hasPendingRemoval(by: client) }
 
         var now: Int { Int(rig.now.nanoseconds / 1_000_000) }
 
@@ -330,9 +330,9 @@ struct RemovalWalkTests {
         private mutating func take(_ action: Action) {
             switch action {
             case .worker(.send(let worker, .job(let job))): running[job.attempt] = (worker, job)
-            case .worker(.send(_, .cancel(let attempt))):
+            case .worker(.send(_, .cancelAttempt(let attempt))):
                 if let entry = running.removeValue(forKey: attempt) { cancelling[attempt] = entry }
-            case .client(.deliver(let client, let terminal, _)):
+            case .client(.deliverTerminal(let client, let terminal, _)):
                 guard let session = connections[client] else {
                     Issue.record("a terminal goes to connection \(client.rawValue), which has ended")
                     return
@@ -341,7 +341,7 @@ struct RemovalWalkTests {
             case .client(.send(let client, let message)):
                 guard let session = connections[client] else { return }
                 received(String(decoding: message.encoded(), as: UTF8.self), nil, session)
-            case .client(.reply(let client, let message, _, let number)):
+            case .client(.replyToNumberedMessage(let client, let message, _, let number)):
                 guard let session = connections[client] else { return }
                 model.sessions[session]?.lastAnswered = number
                 received(String(decoding: message.encoded(), as: UTF8.self), number, session)
@@ -356,7 +356,7 @@ struct RemovalWalkTests {
             let url: String?
             switch terminal.outcome {
             case .result(let status, let response): (outcome, url) = ("\(status)", response.url)
-            case .failed(let failure): (outcome, url) = (failure.code, failure.response?.url ?? failure.url)
+            case .failed(let failure): (outcome, url) = (failure.code, failure.errorPageResponse?.url ?? failure.url)
             }
             let name = "\(terminal.handler) \(terminal.request)"
             let sequence = terminal.sequence

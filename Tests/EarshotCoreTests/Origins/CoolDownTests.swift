@@ -42,7 +42,7 @@ struct CoolDownTests {
         }
         let jobs = rig.jobs
         rig.pass { rig in
-            rig.core.received(
+            rig.core.workerMessageReceived(
                 .failed(
                     jobs[0].attempt, code: "proxy-unavailable", detail: nil, receivedBytes: 0, retryAfterSeconds: 5),
                 body: nil, from: worker, now: rig.now)
@@ -116,7 +116,7 @@ struct CoolDownTests {
         #expect(rig.terminals(for: a) == ["h 1 origin-cooling"])
         rig.pass { $0.fetch("h", "2", "http://slow/2", by: a) }
         #expect(rig.terminals(for: a) == ["h 2 origin-cooling"])
-        guard case .client(.deliver(_, let terminal, _))? = rig.actions.first,
+        guard case .client(.deliverTerminal(_, let terminal, _))? = rig.actions.first,
             case .failed(let failure) = terminal.outcome
         else {
             Issue.record("not failed")
@@ -127,9 +127,9 @@ struct CoolDownTests {
         rig.pass { $0.fetch("h", "3", "http://slow/3", by: a) }
         #expect(rig.jobs.count == 1)
         rig.pass { $0.core.clientLost(a, now: $0.now) }
-        let probe = AttemptID(broker: rig.core.instance, flight: 3, attempt: 1)
+        let probe = AttemptID(broker: rig.core.brokerInstance, flight: 3, attempt: 1)
         rig.pass {
-            $0.core.received(
+            $0.core.workerMessageReceived(
                 .failed(probe, code: "cancelled", detail: nil, receivedBytes: 0), body: nil, from: worker, now: $0.now)
         }
         #expect(rig.core.isIdle)
@@ -151,7 +151,7 @@ struct CoolDownTests {
 
     @Test func `a broker that drains does not go on waking for refusals it had put off`() {
         var limits = CoreLimits()
-        limits.refusalsPerPass = 1
+        limits.maximumCoolDownRefusalsPerPass = 1
         var rig = CoreRig(limits: limits)
         let worker = rig.worker()
         let a = rig.client(1)
@@ -159,14 +159,14 @@ struct CoolDownTests {
         let job = rig.jobs[0]
         rig.pass { $0.done(job, by: worker, status: 503, fields: "retry-after: 601") }
         rig.pass { rig in for n in 2...4 { rig.fetch("h", "\(n)", "http://slow/\(n)", by: a) } }
-        #expect(rig.core.nextTimer == Tick(nanoseconds: .min))
-        rig.pass { $0.core.drain() }
+        #expect(rig.core.nextTimer == MonotonicTime(nanoseconds: .min))
+        rig.pass { $0.core.beginDraining() }
         #expect(rig.core.nextTimer.map { $0 > rig.now } == true)
     }
 
     @Test mutating func `a server that refuses for a year is remembered for so many credentials and no more`() {
         var limits = CoreLimits()
-        limits.restingScopes = 3
+        limits.maximumCoolDownOnlyScopes = 3
         rig = CoreRig(limits: limits)
         let worker = rig.worker(slots: 64)
         let a = rig.client(1)
@@ -181,14 +181,14 @@ struct CoolDownTests {
             rig.pass { $0.done(job, by: worker, status: 429, fields: "retry-after: 30000000") }
             rig.pass { $0.send(.acknowledge(UInt64(user)), by: a) }
         }
-        #expect(rig.core.records.governor.scopes.count == 3)
-        #expect(rig.core.records.governor.restingScopes == 3)
+        #expect(rig.core.records.originGovernor.scopes.count == 3)
+        #expect(rig.core.records.originGovernor.coolDownOnlyScopeCount == 3)
         // The first three are refused at once, the others are sent.
         #expect(submit(11).count == 1)
         #expect(submit(3).isEmpty)
         #expect(rig.core.audit() == [])
         // A cool-down beyond one setting may be within another.
-        limits.coolDownMilliseconds = 40_000_000
+        limits.maximumCoolDownMilliseconds = 40_000_000
         rig.core.limitsChanged(limits, now: rig.now)
         #expect(submit(1).count == 1)
     }
@@ -202,7 +202,7 @@ struct CoolDownTests {
         let job = rig.jobs[0]
         rig.pass { $0.done(job, by: worker, status: 503, fields: "retry-after: 700") }
         var limits = CoreLimits()
-        limits.coolDownMilliseconds = 800_000
+        limits.maximumCoolDownMilliseconds = 800_000
         rig.core.limitsChanged(limits, now: rig.now)
         rig.pass { rig in for n in 2...3 { rig.fetch("h", "\(n)", "http://slow/\(n)", by: a) } }
         #expect(rig.jobs.count == 1)

@@ -8,7 +8,7 @@ struct CoolDownWaitTests {
     private var rig = CoreRig()
 
     private static func waiting(_ milliseconds: Int?) -> @Sendable (inout Fetch) -> Void {
-        { $0.options.waitMilliseconds = milliseconds }
+        { $0.options.coolDownWaitMilliseconds = milliseconds }
     }
 
     /// Begins a cool-down of an origin, and returns the worker.
@@ -22,7 +22,8 @@ struct CoolDownWaitTests {
 
     private func retryAfter(_ client: ClientID) -> [Int?] {
         rig.actions.compactMap { action in
-            guard case .client(.deliver(client, let terminal, _)) = action, case .failed(let failure) = terminal.outcome
+            guard case .client(.deliverTerminal(client, let terminal, _)) = action,
+                case .failed(let failure) = terminal.outcome
             else { return nil }
             return failure.retryAfterSeconds
         }
@@ -64,7 +65,7 @@ struct CoolDownWaitTests {
             for n in 1...10 {
                 rig.fetch("h", "\(n)", "http://slow/\(n)", by: a) {
                     $0.options.retries = 0
-                    if n > 8 { $0.options.waitMilliseconds = n == 9 ? 100 : 60_000 }
+                    if n > 8 { $0.options.coolDownWaitMilliseconds = n == 9 ? 100 : 60_000 }
                 }
             }
         }
@@ -150,7 +151,7 @@ struct CoolDownWaitTests {
     /// Begins five transfers of an origin, behind which requests of these times wait, and a cool-down of the origin.
     private mutating func cool(_ seconds: Int, behind waits: [Int], perPass: Int) -> (ClientID, [Job], WorkerID) {
         var limits = CoreLimits()
-        limits.coolDownWaitsPerPass = perPass
+        limits.maximumCoolDownWaitChecksPerPass = perPass
         rig = CoreRig(limits: limits)
         let worker = rig.worker(slots: 64)
         let a = rig.client(1)
@@ -171,7 +172,7 @@ struct CoolDownWaitTests {
         let (a, _, _) = cool(30, behind: waits, perPass: 4)
         #expect(Set(rig.terminals(for: a)) == ["h long1 http-status", "h 0 origin-cooling", "h 2 origin-cooling"])
         for ended in [["h 4 origin-cooling", "h 6 origin-cooling"], ["h 8 origin-cooling"]] {
-            #expect(rig.core.nextTimer == Tick(nanoseconds: .min))
+            #expect(rig.core.nextTimer == MonotonicTime(nanoseconds: .min))
             rig.pass()
             #expect(Set(rig.terminals(for: a)) == Set(ended))
             #expect(rig.core.audit() == [])

@@ -7,13 +7,13 @@ import Testing
 /// The governor in isolation: each event in each phase of a cool-down, limits, spacings, and the end of origins and
 /// scopes.
 struct OriginGovernorTests {
-    private static let start = Tick(nanoseconds: 1_000_000_000)
+    private static let start = MonotonicTime(nanoseconds: 1_000_000_000)
     private static let worker = WorkerID(rawValue: 1)
 
     /// Scope of requests with the credentials of a user.
     private static func privateScope(_ user: Int) throws -> TrustScope {
         let url = try FetchURL("http://u\(user)@a.example/")
-        return CredentialRule.standard.scope(of: HTTPRequest(method: .get, url: url, fields: HeaderFields()))
+        return CredentialRule.standard.trustScope(of: HTTPRequest(method: .get, url: url, fields: HeaderFields()))
     }
 
     private static func terms(_ limit: Int, _ spacing: Int = 0) -> OriginEntry.Terms { (limit, spacing, true, 0) }
@@ -25,25 +25,25 @@ struct OriginGovernorTests {
         var governor: OriginGovernor
         let origin: Handle<OriginEntry>
         let scope: Handle<OriginScope>
-        var generator = SplitMix(seed: 1)
+        var generator = SplitMix64Generator(seed: 1)
         var now = OriginGovernorTests.start
 
         init(limit: Int = 6, spacing: Int = 0, resting: Int = 10) throws {
             var limits = CoreLimits()
-            limits.restingScopes = resting
+            limits.maximumCoolDownOnlyScopes = resting
             governor = OriginGovernor(limits: OriginGovernor.Limits(limits))
             let url = try FetchURL("http://a.example/")
             var entry = OriginEntry(of: url, nameHash: UInt32(truncatingIfNeeded: url.originHash), pool: 7)
-            entry.set(OriginGovernorTests.terms(limit, spacing))
-            origin = governor.add(entry, now: now).origin
-            scope = governor.scope(.shared, at: origin)
+            entry.setTerms(OriginGovernorTests.terms(limit, spacing))
+            origin = governor.addOrigin(entry, now: now).origin
+            scope = governor.scope(.credentialFree, at: origin)
             governor.flightJoined(scope)
         }
 
         var phase: CoolDown.Phase? { governor.scopes[scope].coolDown?.phase }
 
         mutating func refuse(_ seconds: Int?) -> OriginGovernor.CoolDownStart? {
-            governor.cool(
+            governor.beginCoolDown(
                 scope, retryAfter: seconds.flatMap { OriginGovernorTests.retryAfter($0) }, using: &generator, now: now)
         }
 
@@ -57,8 +57,8 @@ struct OriginGovernorTests {
             governor.startTransfer(at: origin, by: OriginGovernorTests.worker, isHigh: isHigh, now: now)
         }
 
-        func obstacle(_ priority: PriorityClass = .normal) -> OriginGovernor.Obstacle? {
-            governor.snapshot.obstacle(in: scope, to: priority)
+        func obstacle(_ priority: PriorityClass = .normal) -> OriginGovernor.StartBlocker? {
+            governor.snapshot.startBlocker(in: scope, to: priority)
         }
 
         /// Brings the scope into a phase.
@@ -138,15 +138,15 @@ struct OriginGovernorTests {
         var bed = try Bed()
         bed.enter(phase)
         #expect(bed.obstacle() == (phase == .cooling || phase == .probing ? .coolDown : nil))
-        #expect(bed.governor.admits(bed.scope, .normal) == (phase == .open || phase == .due))
-        #expect((bed.governor.refusal(in: bed.scope) != nil) == (phase == .refusing))
+        #expect(bed.governor.admitsTransfer(bed.scope, .normal) == (phase == .open || phase == .due))
+        #expect((bed.governor.coolDownRefusalEnd(in: bed.scope) != nil) == (phase == .refusing))
         #expect(bed.governor.refusingScopes == (phase == .refusing ? [bed.scope] : []))
-        #expect(bed.governor.closedScopes(of: 7) == (phase == .cooling || phase == .probing ? [bed.scope] : []))
-        #expect(bed.governor.closedScopes(of: 8) == [])
+        #expect(bed.governor.blockedScopes(of: 7) == (phase == .cooling || phase == .probing ? [bed.scope] : []))
+        #expect(bed.governor.blockedScopes(of: 8) == [])
     }
 
     @Test func `the diagram of a cool-down has these transitions and no others`() {
-        let until = Tick(nanoseconds: 1)
+        let until = MonotonicTime(nanoseconds: 1)
         let phases: [CoolDown.Phase?] = [
             nil, .cooling(until: until), .refusing(until: until), .due, .probing(flight: 1),
         ]
@@ -161,23 +161,23 @@ struct OriginGovernorTests {
     @Test func `a timer is stale once its cool-down was prolonged or its pause has ended`() throws {
         var bed = try Bed()
         let first = try bed.refused(100)
-        #expect(bed.governor.isCooling(bed.scope, serial: first.serial))
+        #expect(bed.governor.isCurrentCoolDownTimer(bed.scope, serial: first.timerSerial))
         let second = try bed.refused(200)
-        #expect(!bed.governor.isCooling(bed.scope, serial: first.serial))
-        #expect(second.end == bed.now.advanced(byMilliseconds: 200_000))
+        #expect(!bed.governor.isCurrentCoolDownTimer(bed.scope, serial: first.timerSerial))
+        #expect(second.endsAt == bed.now.advanced(byMilliseconds: 200_000))
         #expect(bed.governor.coolDownEnded(bed.scope) == nil)
-        #expect(!bed.governor.isCooling(bed.scope, serial: second.serial))
+        #expect(!bed.governor.isCurrentCoolDownTimer(bed.scope, serial: second.timerSerial))
     }
 
     @Test func `the pause doubles with each refusal of a probe, up to a minute`() throws {
         var bed = try Bed()
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
             let start = try bed.refused(nil)
-            let pause = start.end.milliseconds(since: bed.now)
+            let pause = start.endsAt.milliseconds(since: bed.now)
             #expect((seconds * 500...seconds * 1_000).contains(pause))
             // Refusals of concurrent transfers count once, together with the probe.
             #expect(bed.refuse(nil) == nil)
-            bed.now = start.end
+            bed.now = start.endsAt
             _ = bed.governor.coolDownEnded(bed.scope)
             bed.governor.probeStarted(bed.scope, 1)
         }
@@ -210,7 +210,7 @@ struct OriginGovernorTests {
         let (pause, forgotten) = bed.governor.setTerms(Self.terms(1), of: bed.origin, now: bed.now)
         #expect(pause == nil && forgotten == nil)
         for _ in 0..<3 {
-            #expect(bed.obstacle() == .origin)
+            #expect(bed.obstacle() == .originLimitOrSpacing)
             #expect(bed.governor.checkInvariants() == [])
             #expect(bed.governor.endTransfer(at: bed.origin, isHigh: false) == nil)
         }
@@ -223,16 +223,16 @@ struct OriginGovernorTests {
         var bed = try Bed(spacing: 100)
         let firstPause = bed.startTransfer()
         let first = try #require(firstPause)
-        #expect(first.end == bed.now.advanced(byMilliseconds: 100))
-        #expect(bed.obstacle(.high) == .origin)
+        #expect(first.endsAt == bed.now.advanced(byMilliseconds: 100))
+        #expect(bed.obstacle(.high) == .originLimitOrSpacing)
         let secondPause = bed.startTransfer()
         let second = try #require(secondPause)
-        #expect(second.end == first.end)
-        #expect(!bed.governor.isPaused(bed.origin, serial: first.serial))
-        #expect(bed.governor.isPaused(bed.origin, serial: second.serial))
-        bed.now = second.end
+        #expect(second.endsAt == first.endsAt)
+        #expect(!bed.governor.isCurrentSpacingTimer(bed.origin, serial: first.timerSerial))
+        #expect(bed.governor.isCurrentSpacingTimer(bed.origin, serial: second.timerSerial))
+        bed.now = second.endsAt
         #expect(bed.governor.pauseEnded(at: bed.origin) == nil)
-        #expect(!bed.governor.isPaused(bed.origin, serial: second.serial))
+        #expect(!bed.governor.isCurrentSpacingTimer(bed.origin, serial: second.timerSerial))
         #expect(bed.obstacle() == nil)
     }
 
@@ -242,7 +242,7 @@ struct OriginGovernorTests {
         _ = bed.startTransfer()
         bed.now = bed.now.advanced(byMilliseconds: elapsed)
         let (pause, _) = bed.governor.setTerms(Self.terms(6, spacing), of: bed.origin, now: bed.now)
-        #expect(pause?.end.milliseconds(since: bed.now) == left)
+        #expect(pause?.endsAt.milliseconds(since: bed.now) == left)
         #expect((bed.obstacle() == nil) == (left == nil))
     }
 
@@ -272,24 +272,24 @@ struct OriginGovernorTests {
         let other = bed.governor.scope(try Self.privateScope(1), at: bed.origin)
         bed.governor.flightJoined(other)
         for scope in [bed.scope, other] {
-            _ = bed.governor.cool(scope, retryAfter: Self.retryAfter(10), using: &bed.generator, now: bed.now)
+            _ = bed.governor.beginCoolDown(scope, retryAfter: Self.retryAfter(10), using: &bed.generator, now: bed.now)
         }
         #expect(bed.governor.flightLeft(bed.scope) == nil)
-        #expect(bed.governor.restingScopes == 1)
+        #expect(bed.governor.coolDownOnlyScopeCount == 1)
         #expect(bed.governor.flightLeft(other) == nil)
-        #expect(bed.governor.scopes.count == 1 && bed.governor.restingScopes == 1)
+        #expect(bed.governor.scopes.count == 1 && bed.governor.coolDownOnlyScopeCount == 1)
         // A new flight meets the cool-down.
-        #expect(bed.governor.scope(.shared, at: bed.origin) == bed.scope)
+        #expect(bed.governor.scope(.credentialFree, at: bed.origin) == bed.scope)
         bed.governor.flightJoined(bed.scope)
-        #expect(bed.governor.restingScopes == 0)
+        #expect(bed.governor.coolDownOnlyScopeCount == 0)
         #expect(bed.obstacle() == .coolDown)
         #expect(bed.governor.flightLeft(bed.scope) == nil)
         #expect(bed.governor.coolDownEnded(bed.scope) == 7)
-        #expect(bed.governor.origins.count == 0 && bed.governor.restingScopes == 0)
+        #expect(bed.governor.origins.count == 0 && bed.governor.coolDownOnlyScopeCount == 0)
     }
 
     @Test(arguments: [1, 2, 3]) func `the invariants hold after each of 5,000 random events`(seed: UInt64) throws {
-        var random = SplitMix(seed: seed)
+        var random = SplitMix64Generator(seed: seed)
         var bed = try Bed(limit: 5, spacing: 20, resting: 2)
         let one = try Self.privateScope(1)
         let two = try Self.privateScope(2)
@@ -302,7 +302,7 @@ struct OriginGovernorTests {
             switch Int.random(in: 0..<8, using: &random) {
             case 0:
                 guard flights.count < 10 else { continue }
-                let trust = [.shared, one, two].randomElement(using: &random) ?? .shared
+                let trust = [.credentialFree, one, two].randomElement(using: &random) ?? .credentialFree
                 let joined = bed.governor.scope(trust, at: bed.origin)
                 bed.governor.flightJoined(joined)
                 flights.append(joined)
@@ -311,7 +311,7 @@ struct OriginGovernorTests {
                 guard flights.count > 1 else { continue }
                 #expect(bed.governor.flightLeft(flights.removeLast()) == nil)
             case 2:
-                guard bed.governor.admits(scope, isHigh ? .high : .low) else { continue }
+                guard bed.governor.admitsTransfer(scope, isHigh ? .high : .low) else { continue }
                 _ = bed.startTransfer(isHigh: isHigh)
                 bed.governor.probeStarted(scope, 1)
                 running.append(isHigh)
@@ -322,14 +322,14 @@ struct OriginGovernorTests {
                 guard let scope = flights.randomElement(using: &random) else { continue }
                 let seconds = [nil, 5, 700].randomElement(using: &random) ?? nil
                 let retryAfter = seconds.flatMap { OriginGovernorTests.retryAfter($0) }
-                _ = bed.governor.cool(scope, retryAfter: retryAfter, using: &bed.generator, now: bed.now)
+                _ = bed.governor.beginCoolDown(scope, retryAfter: retryAfter, using: &bed.generator, now: bed.now)
             case 5:
-                for scope in bed.governor.scopes.indices where bed.governor.scopes[scope].coolDown?.end != nil {
+                for scope in bed.governor.scopes.indices where bed.governor.scopes[scope].coolDown?.pauseEnd != nil {
                     #expect(bed.governor.coolDownEnded(scope) == nil)
                 }
             case 6: _ = bed.governor.probeEnded(scope, 1, isAnswered: isHigh)
             default:
-                guard bed.governor.origins[bed.origin].isPaused else { continue }
+                guard bed.governor.origins[bed.origin].isInSpacingPause else { continue }
                 #expect(bed.governor.pauseEnded(at: bed.origin) == nil)
             }
             #expect(bed.governor.checkInvariants() == [])

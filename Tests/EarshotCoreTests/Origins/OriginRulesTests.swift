@@ -10,12 +10,12 @@ struct OriginRulesTests {
     @Test("The most specific rule wins, and what it leaves open comes from the next")
     func precedence() throws {
         var rules = OriginRules()
-        rules.limit = 6
+        rules.defaultMaximumTransfers = 6
         rules.rules = [
-            try #require(OriginPattern("*.org")): OriginRules.Terms(limit: 1, spacingMilliseconds: 10),
-            try #require(OriginPattern("*.example.org")): OriginRules.Terms(limit: 2),
-            try #require(OriginPattern("a.example.org")): OriginRules.Terms(spacingMilliseconds: 30),
-            try #require(OriginPattern("https://a.example.org:8443")): OriginRules.Terms(limit: 4),
+            try #require(OriginPattern("*.org")): OriginRules.RuleTerms(maximumTransfers: 1, spacingMilliseconds: 10),
+            try #require(OriginPattern("*.example.org")): OriginRules.RuleTerms(maximumTransfers: 2),
+            try #require(OriginPattern("a.example.org")): OriginRules.RuleTerms(spacingMilliseconds: 30),
+            try #require(OriginPattern("https://a.example.org:8443")): OriginRules.RuleTerms(maximumTransfers: 4),
         ]
         func terms(_ url: String) throws -> [Int] {
             let named = try origin(url)
@@ -53,9 +53,10 @@ struct OriginRulesTests {
 
     @Test("A host that is an address is matched by its pattern")
     func addresses() throws {
-        #expect(OriginPattern.candidates(for: try origin("http://[::1]:8080/")).map(\.description).contains("[::1]"))
         #expect(
-            OriginPattern.candidates(for: try origin("http://127.0.0.1:8080/")).contains {
+            OriginPattern.matchingPatterns(for: try origin("http://[::1]:8080/")).map(\.description).contains("[::1]"))
+        #expect(
+            OriginPattern.matchingPatterns(for: try origin("http://127.0.0.1:8080/")).contains {
                 $0 == OriginPattern("127.0.0.1")
             })
     }

@@ -10,7 +10,7 @@ struct OriginTests {
     private static func limits(_ rules: [String: Int]) -> CoreLimits {
         var limits = CoreLimits()
         for (pattern, limit) in rules {
-            limits.origins.rules[OriginPattern(pattern)!] = OriginRules.Terms(limit: limit)
+            limits.originRules.rules[OriginPattern(pattern)!] = OriginRules.RuleTerms(maximumTransfers: limit)
         }
         return limits
     }
@@ -67,7 +67,7 @@ struct OriginTests {
         rig.pass { $0.core.limitsChanged(Self.limits(["one": 2]), now: $0.now) }
         rig.pass { $0.done(job, by: worker) }
         #expect(rig.core.audit() == [])
-        _ = rig.core.records.governor.startTransfer(at: 0, by: worker, isHigh: true, now: rig.now)
+        _ = rig.core.records.originGovernor.startTransfer(at: 0, by: worker, isHigh: true, now: rig.now)
         #expect(rig.core.audit().contains("9: origin http://one is over its limit"))
     }
 

@@ -32,7 +32,7 @@ struct OutageTests {
             rig.send(.acknowledge(UInt64(ends.count)), by: a)
         }
         #expect(ends.count { $0.hasSuffix(" 200") } == 290 && ends.count { $0.hasSuffix(" http-status") } == 10)
-        #expect(rig.core.ledger.flights.coolDowns == 0)
+        #expect(rig.core.ledger.flights.originCoolDowns == 0)
         // Two retries, after at most 0.25 and 0.5 s.
         #expect(waited <= 800, "\(waited) ms")
         #expect(rig.core.audit() == [])
@@ -50,7 +50,7 @@ struct OutageTests {
         for _ in 0..<2_000 where ends.count < 200 {
             let isDown = rig.now.nanoseconds < 3_000_000_000 + Int64(seed) * 7_000_000
             let jobs = rig.jobs
-            if isDown, rig.core.ledger.flights.coolDowns > 0 {
+            if isDown, rig.core.ledger.flights.originCoolDowns > 0 {
                 #expect(jobs.count <= 1, "the origin cools down")
                 probes += jobs.map(\.url)
             }
@@ -98,7 +98,7 @@ struct OutageTests {
             let job = rig.jobs[0]
             rig.pass { $0.done(job, by: worker) }
         }
-        #expect(rig.core.ledger.flights.coolDowns == 0)
+        #expect(rig.core.ledger.flights.originCoolDowns == 0)
         #expect(rig.core.audit() == [])
     }
 }

@@ -7,8 +7,8 @@ import Testing
 struct SpacingTests {
     private static func limits(_ milliseconds: Int, limit: Int = 6) -> CoreLimits {
         var limits = CoreLimits()
-        limits.origins.rules[OriginPattern("spaced")!] = OriginRules.Terms(
-            limit: limit, spacingMilliseconds: milliseconds)
+        limits.originRules.rules[OriginPattern("spaced")!] = OriginRules.RuleTerms(
+            maximumTransfers: limit, spacingMilliseconds: milliseconds)
         return limits
     }
 
@@ -27,7 +27,7 @@ struct SpacingTests {
             rig.fetch("h", "5", "http://free/2", by: b)
         }
         #expect(rig.jobs.map(\.url).sorted() == ["http://free/1", "http://free/2", "http://spaced/2"])
-        #expect(rig.core.nextTimer == Tick(nanoseconds: 100_000_000))
+        #expect(rig.core.nextTimer == MonotonicTime(nanoseconds: 100_000_000))
         rig.wait(milliseconds: 99)
         #expect(rig.jobs.isEmpty)
         rig.wait(milliseconds: 1)
@@ -65,7 +65,7 @@ struct SpacingTests {
         #expect(!rig.core.isIdle)
         rig.wait(milliseconds: 100)
         #expect(rig.core.isIdle)
-        #expect(rig.core.nextTimer.map { $0 > Tick(nanoseconds: 1_000_000_000) } ?? true)
+        #expect(rig.core.nextTimer.map { $0 > MonotonicTime(nanoseconds: 1_000_000_000) } ?? true)
     }
 
     @Test mutating func `a retry, a redirect's hop and a flight whose worker died wait for it`() {
@@ -124,8 +124,8 @@ struct SpacingTests {
         #expect(rig.jobs.isEmpty)
         rig.wait(milliseconds: 50)
         rig.wait(milliseconds: 100)
-        let probes = rig.core.records.governor.scopes.indices.count {
-            if case .probing = rig.core.records.governor.scopes[$0].coolDown?.phase { true } else { false }
+        let probes = rig.core.records.originGovernor.scopes.indices.count {
+            if case .probing = rig.core.records.originGovernor.scopes[$0].coolDown?.phase { true } else { false }
         }
         #expect(probes == 1)
     }

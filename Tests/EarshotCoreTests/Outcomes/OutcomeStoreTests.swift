@@ -7,7 +7,7 @@ import Testing
 /// The store of outcomes in isolation: each event in each phase of a body and of an owed failure, files and their
 /// bytes.
 struct OutcomeStoreTests {
-    private typealias Freed = OutcomeStore.Freed
+    private typealias Freed = OutcomeStore.FreedStorage
 
     private static let body = BodyID(rawValue: 1)
     private static let spillName = "sum.waiting"
@@ -15,23 +15,23 @@ struct OutcomeStoreTests {
     private static func response(
         _ body: BodyID? = body, file: String? = nil, length: Int = 100, sha256: String? = "sum"
     ) -> Outcome.Response {
-        let start = Tick(nanoseconds: 0)
+        let start = MonotonicTime(nanoseconds: 0)
         return Outcome.Response(
-            status: 200, url: "http://a.example/", length: length, sha256: sha256,
-            body: file.map { .file($0) } ?? body.map { .inline($0) }, fields: [1, 2, 3], startedAt: start,
+            status: 200, url: "http://a.example/", bodyLength: length, sha256: sha256,
+            body: file.map { .file($0) } ?? body.map { .inline($0) }, headerFields: [1, 2, 3], startedAt: start,
             endedAt: start)
     }
 
     private static func store(waitingBytes: Int = 1_000) -> OutcomeStore {
-        OutcomeStore(limits: OutcomeStore.Limits(waitingBytes: waitingBytes))
+        OutcomeStore(limits: OutcomeStore.Limits(maximumWaitingBytes: waitingBytes))
     }
 
     /// A store with one outcome, number 0, with a reference count of 1.
     private static func store(_ response: Outcome.Response) -> OutcomeStore {
         var store = store()
-        if let file = response.file { store.hold(file: file, bytes: response.length) }
+        if let file = response.bodyFile { store.retainFile(file, bytes: response.bodyLength) }
         let number = store.insert(Outcome(response: response))
-        store.retain(number)
+        store.addReference(to: number)
         return store
     }
 
@@ -39,50 +39,52 @@ struct OutcomeStoreTests {
 
     @Test func `the last holder of an outcome frees its body and files`() {
         var store = Self.store(Self.response(file: "a"))
-        store.hold(file: "b", bytes: 0)
-        store.retain(0)
-        #expect(store.release(0) == nil)
-        #expect(store.count == 1 && store.needsFile("a"))
-        #expect(store.release(0) == Freed(files: ["a"]))
-        #expect(store.count == 0 && !store.needsFile("a") && store.needsFile("b") && !store.isEmpty)
-        #expect(store.release(Self.response(nil, file: "b")) == Freed(files: ["b"]))
+        store.retainFile("b", bytes: 0)
+        store.addReference(to: 0)
+        #expect(store.releaseReference(to: 0) == nil)
+        #expect(store.count == 1 && store.isFileReferenced("a"))
+        #expect(store.releaseReference(to: 0) == Freed(files: ["a"]))
+        #expect(store.count == 0 && !store.isFileReferenced("a") && store.isFileReferenced("b") && !store.isEmpty)
+        #expect(store.releaseUnownedResponse(Self.response(nil, file: "b")) == Freed(files: ["b"]))
         #expect(store.isEmpty && store.checkInvariants() == [])
     }
 
     @Test func `a failure frees nothing`() {
         var store = Self.store()
         let number = store.insert(Outcome(failure: .timeout))
-        store.retain(number)
-        #expect(store.release(number) == nil)
+        store.addReference(to: number)
+        #expect(store.releaseReference(to: number) == nil)
         #expect(store.isEmpty)
     }
 
     @Test func `a file is exclusive while one session knows it and one holder has it`() {
         var store = Self.store(Self.response(nil, file: "a"))
-        #expect(!store.isExclusive("a", to: 1), "no session knows it")
-        store.showFile("a", to: .session(1))
-        store.showFile("a", to: .noSession)
-        #expect(store.isExclusive("a", to: 1) && !store.isExclusive("a", to: 2) && !store.isExclusive("b", to: 1))
-        store.hold(file: "a", bytes: 100)
-        #expect(!store.isExclusive("a", to: 1))
-        #expect(store.release(file: "a") == false)
-        #expect(store.isExclusive("a", to: 1))
-        store.showFile("a", to: .session(2))
-        #expect(!store.isExclusive("a", to: 1) && !store.isExclusive("a", to: 2))
-        #expect(store.release(file: "a") == true)
-        store.hold(file: "a", bytes: 100)
-        store.showFile("a", to: .session(2))
-        #expect(store.isExclusive("a", to: 2), "it is another file")
-        store.shareFile("a")
-        #expect(!store.isExclusive("a", to: 2))
+        #expect(!store.isFileExclusive("a", to: 1), "no session knows it")
+        store.extendFileAudience("a", to: .onlySession(1))
+        store.extendFileAudience("a", to: .knownToNoSession)
+        #expect(
+            store.isFileExclusive("a", to: 1) && !store.isFileExclusive("a", to: 2)
+                && !store.isFileExclusive("b", to: 1))
+        store.retainFile("a", bytes: 100)
+        #expect(!store.isFileExclusive("a", to: 1))
+        #expect(store.releaseFile("a") == false)
+        #expect(store.isFileExclusive("a", to: 1))
+        store.extendFileAudience("a", to: .onlySession(2))
+        #expect(!store.isFileExclusive("a", to: 1) && !store.isFileExclusive("a", to: 2))
+        #expect(store.releaseFile("a") == true)
+        store.retainFile("a", bytes: 100)
+        store.extendFileAudience("a", to: .onlySession(2))
+        #expect(store.isFileExclusive("a", to: 2), "it is another file")
+        store.markFileShared("a")
+        #expect(!store.isFileExclusive("a", to: 2))
     }
 
     @Test func `a renamed file is counted and released under its new name`() {
         var store = Self.store(Self.response(nil, file: "a"))
         store.renameFile(of: 0, to: "b")
-        #expect(store[0].response?.file == "b" && store.needsFile("b") && !store.needsFile("a"))
+        #expect(store[0].response?.bodyFile == "b" && store.isFileReferenced("b") && !store.isFileReferenced("a"))
         #expect(store.spooledBytes == 100 && store.checkInvariants() == [])
-        #expect(store.release(0) == Freed(files: ["b"]))
+        #expect(store.releaseReference(to: 0) == Freed(files: ["b"]))
         #expect(store.isEmpty)
     }
 
@@ -100,8 +102,8 @@ struct OutcomeStoreTests {
         var store = store(response())
         switch place {
         case .memory: break
-        case .spilled: _ = store.spill(0)
-        case .gone: _ = store.release(0)
+        case .spilled: _ = store.spillBody(of: 0)
+        case .gone: _ = store.releaseReference(to: 0)
         }
         return store
     }
@@ -109,7 +111,7 @@ struct OutcomeStoreTests {
     private static func place(in store: OutcomeStore) -> State {
         guard store.contains(0) else { return .gone }
         if store[0].response?.body == .inline(body) { return .memory }
-        #expect(store[0].response?.body == .file(spillName, spilled: body))
+        #expect(store[0].response?.body == .file(spillName, spilledBody: body))
         return .spilled
     }
 
@@ -134,14 +136,14 @@ struct OutcomeStoreTests {
         var freed: Freed?
         switch event {
         case .spill:
-            let spilled = store.spill(0)
+            let spilled = store.spillBody(of: 0)
             #expect((spilled?.body == Self.body && spilled?.file == Self.spillName) == (place == .memory))
-        case .unspill: freed = store.unspill(Self.body)
-        case .release: freed = store.release(0)
+        case .unspill: freed = store.returnBodyToMemory(Self.body)
+        case .release: freed = store.releaseReference(to: 0)
         }
         let (end, expected) = Self.expected(event, place)
         #expect(Self.place(in: store) == end && freed == expected)
-        #expect(store.needsFile(Self.spillName) == (end == .spilled))
+        #expect(store.isFileReferenced(Self.spillName) == (end == .spilled))
         #expect(store.spooledBytes == (end == .spilled ? 100 : 0))
         #expect(store.isEmpty == (end == .gone))
         #expect(store.checkInvariants() == [])
@@ -150,12 +152,12 @@ struct OutcomeStoreTests {
     @Test func `outcomes of the same content share one spool file`() {
         var store = Self.store(Self.response())
         let other = BodyID(rawValue: 2)
-        store.retain(store.insert(Outcome(response: Self.response(other))))
-        #expect(store.spill(0)?.file == Self.spillName && store.spill(1)?.file == Self.spillName)
+        store.addReference(to: store.insert(Outcome(response: Self.response(other))))
+        #expect(store.spillBody(of: 0)?.file == Self.spillName && store.spillBody(of: 1)?.file == Self.spillName)
         #expect(store.spooledBytes == 100)
-        #expect(store.unspill(other) == Freed())
-        #expect(store[1].response?.body == .inline(other) && store.needsFile(Self.spillName))
-        #expect(store.release(0) == Freed(files: [Self.spillName]))
+        #expect(store.returnBodyToMemory(other) == Freed())
+        #expect(store[1].response?.body == .inline(other) && store.isFileReferenced(Self.spillName))
+        #expect(store.releaseReference(to: 0) == Freed(files: [Self.spillName]))
         #expect(store.checkInvariants() == [])
     }
 
@@ -167,19 +169,19 @@ struct OutcomeStoreTests {
         length: Int, waiting: Int, mustSpill: Bool
     ) {
         let store = Self.store(Self.response(length: length))
-        #expect(store.mustSpill(0, waiting: waiting) == mustSpill)
+        #expect(store.mustSpillBody(0, waiting: waiting) == mustSpill)
         let filed = Self.store(Self.response(nil, file: "a", length: length))
-        #expect(!filed.mustSpill(0, waiting: waiting))
+        #expect(!filed.mustSpillBody(0, waiting: waiting))
         let unnamed = Self.store(Self.response(length: length, sha256: nil))
-        #expect(!unnamed.mustSpill(0, waiting: waiting))
+        #expect(!unnamed.mustSpillBody(0, waiting: waiting))
     }
 
     @Test func `a full spool is noted once, until it is tried again`() {
         var store = Self.store()
-        #expect(store.noteFullSpool() == true && store.isSpoolFull)
-        #expect(store.noteFullSpool() == false && store.isSpoolFull)
-        store.retrySpool()
-        #expect(!store.isSpoolFull && store.noteFullSpool() == true)
+        #expect(store.spoolBecameFull() == true && store.isSpoolFull)
+        #expect(store.spoolBecameFull() == false && store.isSpoolFull)
+        store.allowSpoolRetry()
+        #expect(!store.isSpoolFull && store.spoolBecameFull() == true)
     }
 
     // MARK: Owed failures
@@ -189,17 +191,17 @@ struct OutcomeStoreTests {
         _ failure: Outcome, of interest: Handle<Interest>, in store: inout OutcomeStore
     ) throws -> Handle<CompactFailure> {
         let outcome = store.insert(failure)
-        store.retain(outcome)
-        let number = store.addCompact(
+        store.addReference(to: outcome)
+        let number = store.addCompactFailure(
             try #require(RequestID("1")), of: interest, 0, outcome: outcome)
-        _ = store.release(outcome)
+        _ = store.releaseReference(to: outcome)
         return number
     }
 
     private static func end(_ number: Handle<CompactFailure>, in store: inout OutcomeStore) -> Bool {
-        let outcome = store.compact[number].outcome
-        guard store.releaseCompact(number) else { return false }
-        _ = store.release(outcome)
+        let outcome = store.compactFailures[number].outcome
+        guard store.releaseCompactFailure(number) else { return false }
+        _ = store.releaseReference(to: outcome)
         return true
     }
 
@@ -207,32 +209,35 @@ struct OutcomeStoreTests {
         isDetached: Bool
     ) throws {
         var store = Self.store()
-        let number = try Self.addCompactFailure(Outcome(failure: .removed), of: 7, in: &store)
-        for _ in 0..<2 { store.retainCompact(number) }
-        #expect(store.compactNumber(of: 7) == number && store.compact[number].interest == 7)
+        let number = try Self.addCompactFailure(Outcome(failure: .handlerRemoved), of: 7, in: &store)
+        for _ in 0..<2 { store.retainCompactFailure(number) }
+        #expect(store.compactFailureHandle(of: 7) == number && store.compactFailures[number].interest == 7)
         #expect(store.checkInvariants() == [])
         if isDetached {
-            store.detachCompact(number)
-            #expect(store.compactNumber(of: 7) == nil && store.compact[number].interest == nil)
+            store.detachCompactFailure(number)
+            #expect(store.compactFailureHandle(of: 7) == nil && store.compactFailures[number].interest == nil)
         }
         #expect(Self.end(number, in: &store) == false && store.checkInvariants() == [])
-        #expect(Self.end(number, in: &store) == true && store.compactNumber(of: 7) == nil)
-        #expect(store.isEmpty && store.compact.capacity == 0, "the memory of very many is released")
+        #expect(Self.end(number, in: &store) == true && store.compactFailureHandle(of: 7) == nil)
+        #expect(store.isEmpty && store.compactFailures.capacity == 0, "the memory of very many is released")
     }
 
     @Test func `failures with the same text share an outcome, whatever their URLs`() throws {
         var store = Self.store()
         let texts = [
-            Outcome(failure: .deadline, url: "http://a.example/1"),
-            Outcome(failure: .deadline, url: "http://a.example/2"),
-            Outcome(failure: .deadline), Outcome(failure: .originCooling, detail: "5 s", url: "http://a.example/3"),
-            Outcome(failure: .originCooling, detail: "5 s", url: "http://a.example/4"),
-            Outcome(failure: .originCooling, detail: "6 s", url: "http://a.example/5"),
+            Outcome(failure: .deadlineExceeded, url: "http://a.example/1"),
+            Outcome(failure: .deadlineExceeded, url: "http://a.example/2"),
+            Outcome(failure: .deadlineExceeded),
+            Outcome(failure: .originCoolingDown, detail: "5 s", url: "http://a.example/3"),
+            Outcome(failure: .originCoolingDown, detail: "5 s", url: "http://a.example/4"),
+            Outcome(failure: .originCoolingDown, detail: "6 s", url: "http://a.example/5"),
         ]
-        let numbers = try texts.indices.map { try Self.addCompactFailure(texts[$0], of: Handle(index: $0), in: &store) }
-        for number in numbers { store.retainCompact(number) }
+        let numbers = try texts.indices.map {
+            try Self.addCompactFailure(texts[$0], of: Handle(slabIndex: $0), in: &store)
+        }
+        for number in numbers { store.retainCompactFailure(number) }
         #expect(store.count == 3 && store.checkInvariants() == [])
-        #expect(numbers.map { store.compactURLs[$0] } == texts.map(\.url))
+        #expect(numbers.map { store.compactFailureURLs[$0] } == texts.map(\.url))
         for number in numbers { #expect(Self.end(number, in: &store) == true) }
         #expect(store.isEmpty)
     }
@@ -251,12 +256,12 @@ struct OutcomeStoreTests {
 
     @Test func `an owed failure that is detached twice traps`() async {
         await #expect(processExitsWith: .failure) {
-            var store = OutcomeStore(limits: OutcomeStore.Limits(waitingBytes: 0))
+            var store = OutcomeStore(limits: OutcomeStore.Limits(maximumWaitingBytes: 0))
             let request = try #require(RequestID("1"))
-            let outcome = store.insert(Outcome(failure: .removed))
-            let number = store.addCompact(request, of: 7, 0, outcome: outcome)
-            store.detachCompact(number)
-            store.detachCompact(number)
+            let outcome = store.insert(Outcome(failure: .handlerRemoved))
+            let number = store.addCompactFailure(request, of: 7, 0, outcome: outcome)
+            store.detachCompactFailure(number)
+            store.detachCompactFailure(number)
         }
     }
 
@@ -264,39 +269,39 @@ struct OutcomeStoreTests {
 
     @Test func `a file counts once, and is deleted when its last holder releases it`() {
         var store = Self.store()
-        store.hold(file: "a", bytes: 100)
-        store.hold(file: "a", bytes: 7)
+        store.retainFile("a", bytes: 100)
+        store.retainFile("a", bytes: 7)
         #expect(store.spooledBytes == 100)
-        #expect(store.release(file: "a") == false)
-        #expect(store.needsFile("a") && store.spooledBytes == 100 && store.checkInvariants() == [])
-        #expect(store.release(file: "a") == true)
+        #expect(store.releaseFile("a") == false)
+        #expect(store.isFileReferenced("a") && store.spooledBytes == 100 && store.checkInvariants() == [])
+        #expect(store.releaseFile("a") == true)
         #expect(store.isEmpty && store.spooledBytes == 0)
-        #expect(store.release(file: "a") == false, "it is gone")
+        #expect(store.releaseFile("a") == false, "it is gone")
     }
 
     @Test func `files of running attempts count while they grow`() {
         var store = Self.store()
-        store.hold(file: "a", bytes: 100)
-        store.filesGrew(by: 20)
-        store.filesGrew(by: 10)
-        #expect(store.spooledBytes == 130 && store.growingBytes == 30)
-        store.filesGrew(by: -30)
+        store.retainFile("a", bytes: 100)
+        store.growingFilesGrew(by: 20)
+        store.growingFilesGrew(by: 10)
+        #expect(store.spooledBytes == 130 && store.growingFileBytes == 30)
+        store.growingFilesGrew(by: -30)
         #expect(store.spooledBytes == 100)
     }
 
     @Test func `sizes reported by workers never trap`() {
         var store = Self.store()
-        store.hold(file: "a", bytes: .max)
-        store.hold(file: "b", bytes: .max)
-        store.filesGrew(by: .max)
-        store.filesGrew(by: -.max)
-        #expect(store.release(file: "a") == true && store.spooledBytes == .max)
+        store.retainFile("a", bytes: .max)
+        store.retainFile("b", bytes: .max)
+        store.growingFilesGrew(by: .max)
+        store.growingFilesGrew(by: -.max)
+        #expect(store.releaseFile("a") == true && store.spooledBytes == .max)
     }
 
     // MARK: Invariants
 
     @Test(arguments: [1, 2, 3]) func `the invariants hold after each of 5,000 random events`(seed: UInt64) throws {
-        var random = SplitMix(seed: seed)
+        var random = SplitMix64Generator(seed: seed)
         var store = Self.store()
         var (lastBody, lastInterest): (UInt64, Handle<Interest>) = (0, 0)
         let files = ["a", "b", "c"]
@@ -310,14 +315,14 @@ struct OutcomeStoreTests {
                 let number = store.insert(
                     Outcome(response: Self.response(BodyID(rawValue: lastBody), sha256: sum)))
                 for _ in 0...Int.random(in: 0...1, using: &random) {
-                    store.retain(number)
+                    store.addReference(to: number)
                     held.append(number)
                 }
-            case 1: if let number = held.randomElement(using: &random) { _ = store.spill(number) }
-            case 2: _ = store.unspill(BodyID(rawValue: UInt64.random(in: 0...lastBody, using: &random)))
+            case 1: if let number = held.randomElement(using: &random) { _ = store.spillBody(of: number) }
+            case 2: _ = store.returnBodyToMemory(BodyID(rawValue: UInt64.random(in: 0...lastBody, using: &random)))
             case 3, 4:
                 guard let index = held.indices.randomElement(using: &random) else { continue }
-                _ = store.release(held.remove(at: index))
+                _ = store.releaseReference(to: held.remove(at: index))
             case 5:
                 lastInterest = lastInterest.advanced(by: 1)
                 let detail = files.randomElement(using: &random)
@@ -325,21 +330,22 @@ struct OutcomeStoreTests {
                 let number = try Self.addCompactFailure(
                     Outcome(failure: .timeout, detail: detail, url: url), of: lastInterest, in: &store)
                 for _ in 0...Int.random(in: 0...1, using: &random) {
-                    store.retainCompact(number)
+                    store.retainCompactFailure(number)
                     compact.append(number)
                 }
             case 6:
-                guard let number = compact.randomElement(using: &random), store.compact[number].interest != nil else {
+                guard let number = compact.randomElement(using: &random), store.compactFailures[number].interest != nil
+                else {
                     continue
                 }
-                store.detachCompact(number)
+                store.detachCompactFailure(number)
             default:
                 guard let index = compact.indices.randomElement(using: &random) else { continue }
                 _ = Self.end(compact.remove(at: index), in: &store)
             }
             #expect(store.checkInvariants() == [])
         }
-        for number in held { _ = store.release(number) }
+        for number in held { _ = store.releaseReference(to: number) }
         for number in compact { _ = Self.end(number, in: &store) }
         #expect(store.isEmpty && store.spooledBytes == 0)
     }

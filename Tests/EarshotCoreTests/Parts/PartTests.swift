@@ -27,7 +27,7 @@ import Testing
         var (rig, client, worker) = try broken()
         rig.wait(milliseconds: 1_000)
         let job = try #require(rig.jobs.first)
-        #expect(job.resume == Job.Resume(bytes: 400, total: 1000, validator: "\"a\""))
+        #expect(job.resume == Job.Resume(availableBytes: 400, totalBytes: 1000, validator: "\"a\""))
         let kept = AttemptID(broker: job.attempt.broker, flight: 1, attempt: 1)
         #expect(rig.actions.contains(.spool(.assignPart("\(kept).kept", as: "3-\(job.attempt).part"))))
         rig.pass { $0.resumed(job, by: worker, length: 1000, fields: "content-range: bytes 400-999/1000\nx-new: 1") }
@@ -49,7 +49,7 @@ import Testing
         rig.pass { $0.resumed(job, by: worker, length: 300, fields: "x-new: 1") }
         #expect(rig.result(for: client)?.resumedBytes == 300)
         let shared = try #require(rig.result(for: other))
-        #expect(shared.source == .shared && shared.resumedBytes == 0)
+        #expect(shared.source == .sharedFlight && shared.resumedBytes == 0)
     }
 
     @Test func `the fields of a resumed body are bounded together`() throws {
@@ -62,7 +62,7 @@ import Testing
         rig.pass { $0.leave(first, bytes: 400, fields: begun, by: worker) }
         rig.wait(milliseconds: 1_000)
         let second = try #require(rig.jobs.first)
-        #expect(second.resume?.bytes == 400)
+        #expect(second.resume?.availableBytes == 400)
         let rest = "x-second: " + String(repeating: "v", count: 30_000)
         rig.pass {
             $0.resumed(second, by: worker, length: 1_000, fields: "content-range: bytes 400-999/1000\n" + rest)
@@ -90,18 +90,18 @@ import Testing
         let worker = rig.worker(3)
         rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) }
         let job = try #require(rig.jobs.first)
-        let part = BodyPart(file: "3-\(job.attempt).part", httpFields: Array(Self.fields.utf8))
+        let part = BodyPart(fileName: "3-\(job.attempt).part", httpFields: Array(Self.fields.utf8))
         rig.pass {
-            $0.core.received(
+            $0.core.workerMessageReceived(
                 .progress(job.attempt, received: 100, total: 1000, part: part), body: nil, from: worker, now: $0.now)
         }
-        #expect(rig.core.records.workers.resumableFiles(of: worker).map(\.file) == [part.file])
+        #expect(rig.core.records.workers.resumableFiles(of: worker).map(\.file) == [part.fileName])
         rig.pass {
-            $0.core.partKept(of: job.attempt, bytes: 250, by: worker)
+            $0.core.partFileKept(of: job.attempt, bytes: 250, by: worker)
             $0.core.workerLost(worker, now: $0.now)
             _ = $0.worker(4)
         }
-        #expect(rig.jobs.first?.resume?.bytes == 250)
+        #expect(rig.jobs.first?.resume?.availableBytes == 250)
         // The next worker dies before its first report; its file has a known name.
         let second = try #require(rig.jobs.first)
         #expect(
@@ -122,9 +122,9 @@ import Testing
     /// A rig whose shell has a folder of parts.
     private static func keeping() -> (rig: CoreRig, client: ClientID, worker: WorkerID) {
         var limits = CoreLimits()
-        limits.origins.limit = 20
+        limits.originRules.defaultMaximumTransfers = 20
         var rig = CoreRig(limits: limits)
-        rig.core.features.isKeepingParts = true
+        rig.core.shellFeatures.isKeepingParts = true
         let (client, worker) = (rig.client(1), rig.worker(3))
         return (rig, client, worker)
     }
@@ -149,7 +149,7 @@ import Testing
         var (rig, client, worker) = Self.keeping()
         let job = try interrupt(&rig, bytes: Self.mebibyte, by: client, worker)
         let file = SpoolName.keptPart(of: job.attempt)
-        let keys = PartKeys(texts: ["http://a.example/x\n"], owner: nil)
+        let keys = PartKeys(keyTexts: ["http://a.example/x\n"], owner: nil)
         #expect(rig.stored == [file] && rig.removedParts.isEmpty)
         #expect(rig.recorded.map(\.keys) == [keys] && rig.recorded.map(\.part.validator) == ["\"a\""])
         rig.pass { $0.fetch("h", "2", "http://a.example/x", by: client) }
@@ -157,12 +157,12 @@ import Testing
         #expect(requested == keys)
         // The shell has found it.
         rig.pass {
-            $0.core.partFound(Self.description(job), bytes: Self.mebibyte, for: next.attempt, by: worker)
+            $0.core.storedPartFound(Self.description(job), bytes: Self.mebibyte, for: next.attempt, by: worker)
             $0.resumed(next, by: worker, length: Self.mebibyte + 1, fields: "content-range: x")
         }
         let terminal = try #require(rig.result(for: client))
         #expect(terminal.source == .resumed && terminal.resumedBytes == Self.mebibyte)
-        #expect(rig.core.ledger.parts.resumed == 1)
+        #expect(rig.core.ledger.parts.resumedParts == 1)
         #expect(rig.core.audit() == [])
     }
 
@@ -186,7 +186,7 @@ import Testing
             switch kind {
             case "jar": fetch.options.usesCookies = true
             case "alone": fetch.options.coalesces = false
-            case "no-store": fetch.options.cache = .noStore
+            case "no-store": fetch.options.cacheMode = .noStore
             case "certificate": fetch.options.route.caFile = "/cert"
             case "range": fetch.httpFields = Array("range: bytes=0-9".utf8)
             default: fetch.httpFields = Array("cache-control: no-store".utf8)
@@ -206,7 +206,7 @@ import Testing
             $0.fetch("h", "4", "http://a.example/x", by: client) { $0.httpFields = Array("cookie: a=b".utf8) }
             $0.fetch("h", "5", "http://a.example/x", by: client) { $0.options.route.proxy = "http://p.example:1" }
         }
-        let texts = rig.resumeJobs.map { $0.1.texts }
+        let texts = rig.resumeJobs.map { $0.1.keyTexts }
         #expect(texts.count == 5 && Set(texts).count == 5)
     }
 
@@ -214,8 +214,8 @@ import Testing
         var (rig, client, _) = Self.keeping()
         rig.core.hasStoredParts = true
         rig.pass {
-            $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.cache = .noCache }
-            $0.fetch("h", "2", "http://a.example/y", by: client) { $0.options.cache = .reload }
+            $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.cacheMode = .noCache }
+            $0.fetch("h", "2", "http://a.example/y", by: client) { $0.options.cacheMode = .reload }
         }
         #expect(rig.resumeJobs.count == 2)
     }
@@ -224,19 +224,19 @@ import Testing
         var (rig, client, worker) = Self.keeping()
         rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) }
         let job = try #require(rig.jobs.first)
-        let part = BodyPart(file: "3-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
-        let checkpoint = Checkpoint(bytes: 16 << 20, sha256: String(repeating: "ab", count: 32))
+        let part = BodyPart(fileName: "3-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
+        let checkpoint = Checkpoint(byteCount: 16 << 20, sha256: String(repeating: "ab", count: 32))
         let counts = [
             (Self.mebibyte - 1, nil), (Self.mebibyte, nil), (Self.mebibyte + 1, nil), (17 << 20, checkpoint),
             (18 << 20, checkpoint),
         ]
         .map { received, checkpoint in
             rig.pass {
-                $0.core.received(
+                $0.core.workerMessageReceived(
                     .progress(job.attempt, received: received, total: nil, part: part, checkpoint: checkpoint),
                     body: nil, from: worker, now: $0.now)
             }
-            return rig.recorded.map { $0.part.checkpoint?.bytes ?? 0 }
+            return rig.recorded.map { $0.part.checkpoint?.byteCount ?? 0 }
         }
         #expect(counts == [[], [0], [], [16 << 20], []])
     }
@@ -249,12 +249,12 @@ import Testing
             let job = try #require(rig.resumeJobs.first?.0)
             let file = SpoolName.keptPart(of: job.attempt)
             rig.pass {
-                $0.core.partFound(
+                $0.core.storedPartFound(
                     Self.description(job), bytes: Self.mebibyte, isVerified: false, for: job.attempt, by: worker)
                 $0.remove("h", "\(isVerified)", by: client)
-                $0.core.partKept(of: job.attempt, bytes: 3 * Self.mebibyte, by: worker)
-                let part = isVerified ? BodyPart(file: "3-\(job.attempt).part") : nil
-                $0.core.received(
+                $0.core.partFileKept(of: job.attempt, bytes: 3 * Self.mebibyte, by: worker)
+                let part = isVerified ? BodyPart(fileName: "3-\(job.attempt).part") : nil
+                $0.core.workerMessageReceived(
                     .failed(job.attempt, code: "cancelled", detail: nil, receivedBytes: 0, part: part), body: nil,
                     from: worker, now: $0.now)
             }
@@ -271,13 +271,13 @@ import Testing
             let first = try #require(rig.jobs.first)
             rig.pass { $0.done(first, by: worker, status: 302, fields: "location: http://b.example/y") }
             let job = try #require(rig.jobs.first)
-            let part = BodyPart(file: "3-\(job.attempt).part", httpFields: Array(fields.utf8))
+            let part = BodyPart(fileName: "3-\(job.attempt).part", httpFields: Array(fields.utf8))
             rig.pass {
-                $0.core.received(
+                $0.core.workerMessageReceived(
                     .progress(job.attempt, received: Self.mebibyte, total: nil, part: part), body: nil, from: worker,
                     now: $0.now)
             }
-            #expect(rig.recorded.map(\.keys.texts.count) == [count])
+            #expect(rig.recorded.map(\.keys.keyTexts.count) == [count])
         }
     }
 
@@ -288,7 +288,7 @@ import Testing
         let first = try #require(rig.resumeJobs.first?.0)
         rig.pass { $0.done(first, by: worker, status: 302, fields: "location: http://b.example/signed?a=1") }
         #expect(
-            rig.resumeJobs.map { $0.1.texts } == [
+            rig.resumeJobs.map { $0.1.keyTexts } == [
                 ["http://b.example/signed?a=1\n", "redirected\nhttp://a.example/x\n"]
             ])
     }
@@ -307,17 +307,17 @@ import Testing
         rig.wait(milliseconds: 1_000)
         let job = try #require(rig.jobs.first)
         rig.pass {
-            $0.core.partKept(of: job.attempt, bytes: 400, by: worker)
+            $0.core.partFileKept(of: job.attempt, bytes: 400, by: worker)
             $0.done(job, by: worker, status: 500)
         }
         rig.wait(milliseconds: 2_000)
-        #expect(rig.jobs.first?.resume?.bytes == 400)
+        #expect(rig.jobs.first?.resume?.availableBytes == 400)
     }
 
     @Test func `what is told late of an attempt that has ended is removed`() throws {
         var (rig, _, worker) = try broken()
         let ended = AttemptID(broker: BrokerInstance(rawValue: 1), flight: 1, attempt: 1)
-        rig.pass { $0.core.partKept(of: ended, bytes: 7, by: worker) }
+        rig.pass { $0.core.partFileKept(of: ended, bytes: 7, by: worker) }
         #expect(rig.removedParts == ["\(ended).kept"])
     }
 }
@@ -327,9 +327,9 @@ extension CoreRig {
     fileprivate mutating func leave(
         _ job: Job, _ code: String = "reset", bytes: Int, fields: String, by worker: WorkerID
     ) {
-        let part = BodyPart(file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array(fields.utf8))
-        core.partKept(of: job.attempt, bytes: bytes, by: worker)
-        core.received(
+        let part = BodyPart(fileName: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array(fields.utf8))
+        core.partFileKept(of: job.attempt, bytes: bytes, by: worker)
+        core.workerMessageReceived(
             .failed(job.attempt, code: code, detail: nil, receivedBytes: bytes, part: part), body: nil, from: worker,
             now: now)
     }
@@ -343,12 +343,12 @@ extension CoreRig {
         _ job: Job, by worker: WorkerID, length: Int, isResumed: Bool, fields: String = ""
     ) {
         var completion = Completion(attempt: job.attempt, status: 200)
-        completion.length = length
+        completion.bodyByteCount = length
         completion.sha256 = String(repeating: "ab", count: 32)
-        completion.file = completion.sha256
+        completion.fileName = completion.sha256
         completion.isResumed = isResumed
         completion.httpFields = Array(fields.utf8)
-        core.received(.done(completion), body: nil, from: worker, now: now)
+        core.workerMessageReceived(.completed(completion), body: nil, from: worker, now: now)
     }
 
     /// Parts removed in the last pass.
@@ -372,7 +372,7 @@ extension CoreRig {
 
     fileprivate func result(for client: ClientID) -> Terminal.Response? {
         actions.lazy.compactMap { action -> Terminal.Response? in
-            if case .client(.deliver(client, let terminal, _)) = action { terminal.response } else { nil }
+            if case .client(.deliverTerminal(client, let terminal, _)) = action { terminal.response } else { nil }
         }.first
     }
 }
@@ -385,9 +385,9 @@ extension CoreRig {
 
     private func report(_ job: Job, _ received: Int, file: Bool = true, by worker: WorkerID, _ rig: inout CoreRig) {
         let part = BodyPart(
-            file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
+            fileName: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
         rig.pass {
-            $0.core.received(
+            $0.core.workerMessageReceived(
                 .progress(job.attempt, received: received, total: nil, part: file ? part : nil), body: nil,
                 from: worker, now: $0.now)
         }
@@ -399,40 +399,42 @@ extension CoreRig {
         let worker = rig.worker(3)
         rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.streams = true } }
         let job = try #require(rig.jobs.first)
-        #expect(job.streams && job.progressMilliseconds == 50)
+        #expect(job.streams && job.progressIntervalMilliseconds == 50)
         report(job, 10, by: worker, &rig)
         let first = try #require(progress(rig, to: client).first)
         #expect(
-            first.file == "/spool/" + SpoolName.path("3-\(job.attempt).part")
+            first.filePath == "/spool/" + SpoolName.relativePath(of: "3-\(job.attempt).part")
                 && first.generation == Generation(job.attempt))
         rig.pass { rig in
             rig.fetch("o", "1", "http://a.example/x", by: other) { $0.options.streams = true }
-            rig.fetch("o", "2", "http://a.example/x", by: other) { $0.options.progressMilliseconds = 50 }
+            rig.fetch("o", "2", "http://a.example/x", by: other) { $0.options.progressIntervalMilliseconds = 50 }
             rig.fetch("o", "3", "http://a.example/x", by: other)
         }
-        #expect(progress(rig, to: other).map(\.file) == [first.file, nil])
-        #expect(progress(rig, to: other).map(\.received) == [10, 10])
+        #expect(progress(rig, to: other).map(\.filePath) == [first.filePath, nil])
+        #expect(progress(rig, to: other).map(\.receivedBytes) == [10, 10])
     }
 
     @Test func `progress within the interval is sent at its end, once`() throws {
         var rig = CoreRig()
         let client = rig.client(1)
         let worker = rig.worker(3)
-        rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.progressMilliseconds = 200 } }
+        rig.pass {
+            $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.progressIntervalMilliseconds = 200 }
+        }
         let job = try #require(rig.jobs.first)
         for received in [10, 20, 30] { report(job, received, by: worker, &rig) }
         rig.wait(milliseconds: 199)
         #expect(progress(rig, to: client).isEmpty)
         rig.wait(milliseconds: 1)
-        #expect(progress(rig, to: client).map(\.received) == [30])
+        #expect(progress(rig, to: client).map(\.receivedBytes) == [30])
         rig.wait(milliseconds: 1_000)
         #expect(progress(rig, to: client).isEmpty)
         report(job, 40, by: worker, &rig)
-        #expect(progress(rig, to: client).map(\.received) == [40])
+        #expect(progress(rig, to: client).map(\.receivedBytes) == [40])
         report(job, 50, by: worker, &rig)
         rig.now = rig.now.advanced(byMilliseconds: 200)
         report(job, 60, by: worker, &rig)
-        #expect(progress(rig, to: client).map(\.received) == [60], "the timer of 50 is then stale")
+        #expect(progress(rig, to: client).map(\.receivedBytes) == [60], "the timer of 50 is then stale")
         rig.wait(milliseconds: 1_000)
         #expect(progress(rig, to: client).isEmpty)
     }
@@ -442,7 +444,7 @@ extension CoreRig {
         let first = try #require(rig.jobs.first)
         report(first, 10, by: worker, &rig)
         rig.pass {
-            $0.core.partKept(of: first.attempt, bytes: 10, by: worker)
+            $0.core.partFileKept(of: first.attempt, bytes: 10, by: worker)
             $0.failed(first, "reset", by: worker)
         }
         rig.wait(milliseconds: 1_000)
@@ -460,8 +462,8 @@ extension CoreRig {
         #expect(progress(rig, to: client).map(\.generation) == [Generation(first.attempt)])
         rig.wait(milliseconds: 1_000)
         rig.pass {
-            let part = BodyPart(file: "3-\(second.attempt).anew.part", httpFields: [])
-            $0.core.received(
+            let part = BodyPart(fileName: "3-\(second.attempt).anew.part", httpFields: [])
+            $0.core.workerMessageReceived(
                 .progress(second.attempt, received: 5, total: nil, part: part), body: nil, from: worker, now: $0.now)
         }
         #expect(progress(rig, to: client).map(\.generation) == [Generation(second.attempt)])
@@ -476,10 +478,10 @@ extension CoreRig {
         let worker = rig.worker(3)
         rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.streams = true } }
         let (first, second) = try brokenOff(by: worker, &rig)
-        #expect(second.resume?.bytes == 10)
+        #expect(second.resume?.availableBytes == 10)
         rig.pass { $0.wholeBody(second, by: worker, length: 100, isResumed: isResumed) }
         let terminal = try #require(rig.result(for: client))
-        #expect(terminal.file != nil)
+        #expect(terminal.bodyFilePath != nil)
         #expect(terminal.generation == (isResumed ? Generation(first.attempt) : nil))
         #expect(terminal.resumedBytes == (isResumed ? 10 : 0))
     }
@@ -491,10 +493,10 @@ extension CoreRig {
         rig.pass { $0.fetch("h", "1", "http://a.example/x", by: client) { $0.options.streams = true } }
         let job = try #require(rig.jobs.first)
         rig.pass {
-            let part = BodyPart(file: "broker.lock")
-            $0.core.received(
+            let part = BodyPart(fileName: "broker.lock")
+            $0.core.workerMessageReceived(
                 .progress(job.attempt, received: 5, total: nil, part: part), body: nil, from: worker, now: $0.now)
         }
-        #expect(progress(rig, to: client).map(\.file) == [nil])
+        #expect(progress(rig, to: client).map(\.filePath) == [nil])
     }
 }

@@ -13,7 +13,7 @@ struct PartitionTests {
     private let worker: WorkerID
 
     init() {
-        rig.core.features.publicSuffixes = PublicSuffixes { _ in false }
+        rig.core.shellFeatures.publicSuffixes = PublicSuffixes { _ in false }
         worker = rig.worker(slots: 64)
         for (id, user) in [(Self.first, "uid:33"), (Self.second, "uid:34"), (Self.administrator, nil)] {
             rig.pass { rig in
@@ -25,7 +25,7 @@ struct PartitionTests {
 
     private mutating func share(_ isSharing: Bool) throws {
         let words = try #require(SettingWords(["share-between-users", isSharing ? "on" : "off"]))
-        rig.pass { $0.send(.set(words), by: Self.administrator) }
+        rig.pass { $0.send(.changeSetting(words), by: Self.administrator) }
     }
 
     /// The jobs for one request each of two users.
@@ -67,7 +67,7 @@ struct PartitionTests {
             { $0.httpFields = Array("if-none-match: \"1\"".utf8) },
             { $0.url = "http://user:secret@one/" },
             { $0.options.usesCookies = true },
-            { $0.options.cache = .noStore },
+            { $0.options.cacheMode = .noStore },
             { $0.httpFields = Array("cache-control: no-store".utf8) },
             { $0.options.streams = true },
             { $0.options.route.proxy = "http://proxy/" },
@@ -85,7 +85,7 @@ struct PartitionTests {
     }
 
     @Test mutating func `a stored response belongs to the user whose request fetched it`() throws {
-        rig.core.features.isCaching = true
+        rig.core.shellFeatures.isCaching = true
         func partitions(_ rig: inout CoreRig) -> [String] {
             rig.pass { rig in
                 for client in [Self.first, Self.second, Self.administrator] {
@@ -93,7 +93,7 @@ struct PartitionTests {
                 }
             }
             let keys = rig.actions.compactMap {
-                if case .cache(.lookUp(_, let key, _)) = $0 { key.partition } else { nil }
+                if case .cache(.lookUpVariants(_, let key, _)) = $0 { key.partition } else { nil }
             }
             rig.pass { rig in
                 for client in [Self.first, Self.second, Self.administrator] { rig.remove("h", by: client) }
@@ -118,7 +118,7 @@ struct PartitionTests {
     }
 
     @Test mutating func `cookies of equal roots of two users never meet`() {
-        rig.core.calendarSeconds = 1_767_225_600
+        rig.core.unixTimeSeconds = 1_767_225_600
         rig.pass { rig in
             for client in [Self.first, Self.second] {
                 rig.fetch("shop", "1", "http://one/", by: client) { $0.options.usesCookies = true }
@@ -133,12 +133,12 @@ struct PartitionTests {
             rig.pass {
                 $0.fetch("shop", "2", "http://one/", by: client) { $0.options.usesCookies = true }
             }
-            #expect(rig.jobs.map { HeaderFields(lines: $0.httpFields).first("cookie") } == ["a=\(value)"])
+            #expect(rig.jobs.map { HeaderFields(lines: $0.httpFields).firstValue(named: "cookie") } == ["a=\(value)"])
         }
         rig.pass {
             $0.fetch("shop", "2", "http://one/", by: Self.administrator) { $0.options.usesCookies = true }
         }
-        #expect(rig.jobs.map { HeaderFields(lines: $0.httpFields).first("cookie") } == [nil])
+        #expect(rig.jobs.map { HeaderFields(lines: $0.httpFields).firstValue(named: "cookie") } == [nil])
         #expect(rig.core.audit() == [])
     }
 }

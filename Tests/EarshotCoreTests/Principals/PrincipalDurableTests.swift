@@ -49,7 +49,7 @@ struct PrincipalDurableTests {
     {
         let proof = try #require(GatewayProof(String(repeating: "ab", count: 32)))
         let laptop = try #require(PrincipalName("key:laptop"))
-        bed.rig.core.features.gatewayProof = proof
+        bed.rig.core.shellFeatures.gatewayProof = proof
         func open(_ rig: inout CoreRig, _ id: ClientID, isGateway: Bool) {
             rig.core.clientConnected(id, token: CoreRig.token(of: id), user: nil, isGateway: isGateway)
             var hello = Hello()
@@ -63,7 +63,7 @@ struct PrincipalDurableTests {
         }
         bed.pass { rig in
             rig.core.clientLost(Self.first, now: rig.now)
-            rig.core.keysRead([], now: rig.now)
+            rig.core.gatewayKeysChanged([], now: rig.now)
         }
         let worker = bed.rig.worker()
         bed.pass()
@@ -92,7 +92,7 @@ struct PrincipalDurableTests {
                 rig.core.durableRowsRead([entry], now: rig.now)
             }
         }
-        #expect(bed.sent.count { if case .durable(.forget) = $0 { true } else { false } } == 3)
+        #expect(bed.sent.count { if case .durable(.deleteRequest) = $0 { true } else { false } } == 3)
         #expect(bed.rig.core.ledger.requests.pending == 0)
     }
 
@@ -121,10 +121,10 @@ struct PrincipalDurableTests {
         bed.pass { rig in
             rig.connect(back, user: PrincipalName("uid:33"))
             rig.send(.hello(Hello()), by: back)
-            rig.send(.query(.why(HandlerID("h")!, RequestID("1")!)), by: back)
+            rig.send(.query(.explainRequest(HandlerID("h")!, RequestID("1")!)), by: back)
         }
         let answers = bed.sent.compactMap { action -> String? in
-            if case .client(.answer(back, _, let json)) = action {
+            if case .client(.answerQuery(back, _, let json)) = action {
                 String(decoding: json, as: UTF8.self)
             } else {
                 nil

@@ -102,7 +102,7 @@ struct PrincipalIsolationTests {
 
     init() {
         worker = bed.rig.worker()
-        bed.rig.core.features.gatewayProof = GatewayProof(String(repeating: "0123456789abcdef", count: 4))
+        bed.rig.core.shellFeatures.gatewayProof = GatewayProof(String(repeating: "0123456789abcdef", count: 4))
         connect(Self.administrator, nil)
         connect(Self.intruder, "uid:33")
     }
@@ -130,11 +130,11 @@ struct PrincipalIsolationTests {
         let texts = bed.sent.compactMap { action -> String? in
             switch action {
             case .client(.send(client, let message)): String(decoding: message.encoded(), as: UTF8.self)
-            case .client(.deliver(client, let terminal, _)):
+            case .client(.deliverTerminal(client, let terminal, _)):
                 String(decoding: BrokerMessage.terminal(terminal).encoded(), as: UTF8.self)
-            case .client(.answer(client, let query, let json)):
-                "ANSWER \(query.words.joined(separator: " ")) \(String(decoding: json, as: UTF8.self))"
-            case .client(.reply(client, let message, let json, _)) where message != .ok:
+            case .client(.answerQuery(client, let query, let json)):
+                "ANSWER \(query.operands.joined(separator: " ")) \(String(decoding: json, as: UTF8.self))"
+            case .client(.replyToNumberedMessage(client, let message, let json, _)) where message != .ok:
                 String(decoding: message.encoded() + (json ?? []), as: UTF8.self)
             default: nil
             }
@@ -228,7 +228,7 @@ struct PrincipalIsolationTests {
 
     @Test mutating func `a removal in slices withdraws nothing of an equal name of another principal`() {
         connect(Self.victim, "uid:34")
-        bed.rig.core.limits.removalsPerPass = 2
+        bed.rig.core.limits.maximumRequestRemovalsPerPass = 2
         bed.pass { rig in
             for client in [Self.victim, Self.intruder] {
                 for number in 0..<8 { rig.fetch("h", "\(number)", "http://one/\(number)", by: client) }
@@ -236,11 +236,11 @@ struct PrincipalIsolationTests {
         }
         bed.pass { rig in
             rig.remove("h", by: Self.intruder)
-            #expect(rig.core.isRemoving(Self.intruder))
+            #expect(rig.core.hasPendingRemoval(by: Self.intruder))
             rig.remove("h", "7", by: Self.victim)
         }
         for _ in 0..<8 { bed.pass() }
-        #expect(!bed.rig.core.isRemoving)
+        #expect(!bed.rig.core.hasPendingRemovals)
         #expect(bed.rig.core.ledger.requests.pending == 7)
         #expect(send("QUERY ledger", by: Self.victim).contains("\"pending\":7"))
     }
@@ -280,7 +280,7 @@ struct PrincipalIsolationTests {
     }
 
     @Test mutating func `one principal's absent sessions evict its own, and not those of another`() {
-        bed.rig.core.limits.awayClients = 8
+        bed.rig.core.limits.maximumDisconnectedSessions = 8
         connect(Self.victim, "uid:34")
         bed.pass { $0.fetch("h", "1", "http://one/", by: Self.victim) }
         bed.pass { $0.core.clientLost(Self.victim, now: $0.now) }
@@ -312,7 +312,7 @@ struct PrincipalIsolationTests {
             after = "\nafter: " + next.prefix { $0 != "\"" }
         }
         #expect(found == ["a", "b", "b/c"].flatMap { name in (0..<5).map { "\(name) /\($0)" } })
-        bed.rig.core.limits.examinedRequests = 5
+        bed.rig.core.limits.maximumExaminedRequestsPerPage = 5
         let empty = send("QUERY requests\nstate: held", by: Self.intruder)
         #expect(empty.contains("\"requests\":[],\"requests-next\":\"a//\""))
     }

@@ -36,7 +36,7 @@ struct PrincipalPoolTests {
         ready.schemes = schemes
         if let principal { (ready.principal, ready.proof) = (Self.names[principal], Self.proof) }
         change(&ready)
-        rig.core.received(.ready(ready), body: nil, from: id, now: rig.now)
+        rig.core.workerMessageReceived(.ready(ready), body: nil, from: id, now: rig.now)
         return id
     }
 
@@ -60,7 +60,7 @@ struct PrincipalPoolTests {
         }
         #expect(Set(jobs) == [one, other] && jobs.count == 2)
         #expect(rig.terminals(for: admin) == ["h 1 unsupported-scheme"])
-        #expect(rig.core.records.governor.origins.count == 2)
+        #expect(rig.core.records.originGovernor.origins.count == 2)
         #expect(rig.core.audit() == [])
     }
 
@@ -73,7 +73,7 @@ struct PrincipalPoolTests {
         }
         #expect(rig.terminals(for: b) == ["h 1 unsupported-scheme", "h 2 unsupported-scheme"])
         #expect(Set(rig.details(for: b)).count == 1)
-        #expect(rig.core.records.governor.origins.count == 0)
+        #expect(rig.core.records.originGovernor.origins.count == 0)
         #expect(rig.core.audit() == [])
     }
 
@@ -104,7 +104,7 @@ struct PrincipalPoolTests {
         rig.pass { $0.fetch("h", "1", "x:1", by: a) }
         rig.pass { $0.core.workerLost(lost, now: $0.now) }
         #expect(rig.jobs.isEmpty)
-        rig.wait(milliseconds: rig.core.limits.poolAbsenceMilliseconds)
+        rig.wait(milliseconds: rig.core.limits.emptyPoolGraceMilliseconds)
         #expect(rig.terminals(for: a) == ["h 1 unsupported-scheme"])
         #expect(rig.core.audit() == [])
     }
@@ -131,8 +131,8 @@ struct PrincipalPoolTests {
             rig.wait(milliseconds: 1_000)
             #expect(rig.terminals(for: b) == (principal == nil ? [] : ["h 1 unsupported-scheme"]))
             rig.pass { $0.core.workerLost(own, now: $0.now) }
-            rig.wait(milliseconds: rig.core.limits.poolAbsenceMilliseconds)
-            #expect(rig.core.records.pools.count == 1)
+            rig.wait(milliseconds: rig.core.limits.emptyPoolGraceMilliseconds)
+            #expect(rig.core.records.workerPools.count == 1)
             #expect(rig.core.audit() == [])
         }
     }
@@ -147,7 +147,7 @@ struct PrincipalPoolTests {
             var ready = Ready(slots: 8)
             ready.schemes = ["x"]
             (ready.principal, ready.proof) = (principal, proof)
-            rig.core.received(.ready(ready), body: nil, from: id, now: rig.now)
+            rig.core.workerMessageReceived(.ready(ready), body: nil, from: id, now: rig.now)
             collect()
             #expect(errors == ["not-authorized"])
             #expect(closed == [id])
@@ -165,7 +165,7 @@ struct PrincipalPoolTests {
                 "not-a-child",
                 {
                     $0.schemes = ["x", "http"]
-                    $0.secret = "s"
+                    $0.supervisorSecret = "s"
                 }
             ),
         ]
@@ -178,7 +178,7 @@ struct PrincipalPoolTests {
             rig.pass { $0.fetch("h", "\(number)", "http://h/", by: a) }
             #expect(rig.jobs.isEmpty)
         }
-        #expect(rig.core.acceptingWorkers == 0)
+        #expect(rig.core.acceptingWorkerCount == 0)
         #expect(rig.core.audit() == [])
     }
 
@@ -186,8 +186,8 @@ struct PrincipalPoolTests {
         worker(1, of: 0)
         collect()
         let reported = try #require(limits.first)
-        #expect(reported.spool.isEmpty && reported.inlineBytes == WireLimits.remoteBodyBytes)
-        #expect(reported.addressPolicy.isEmpty && reported.slots == nil && reported.sandbox == 1)
+        #expect(reported.spoolPath.isEmpty && reported.maximumInlineBodyBytes == WireLimits.remoteResponseBodyBytes)
+        #expect(reported.addressPolicy.isEmpty && reported.slots == nil && reported.sandboxSetting == 1)
     }
 
     @Test mutating func `its files are refused, and its growing files are unknown`() {
@@ -196,35 +196,39 @@ struct PrincipalPoolTests {
         rig.pass { rig in
             rig.fetch("h", "1", "x:1", by: a) { fetch in
                 fetch.options.streams = true
-                fetch.options.progressMilliseconds = 50
+                fetch.options.progressIntervalMilliseconds = 50
             }
         }
         let job = rig.jobs[0]
-        let file = SpoolName.part(of: job.attempt, pid: 0)
-        let part = BodyPart(file: file, httpFields: Array("etag: \"1\"".utf8))
+        let file = SpoolName.partFile(of: job.attempt, pid: 0)
+        let part = BodyPart(fileName: file, httpFields: Array("etag: \"1\"".utf8))
         rig.pass { rig in
-            rig.core.received(
+            rig.core.workerMessageReceived(
                 .progress(job.attempt, received: 3, total: nil, part: part), body: nil, from: id, now: rig.now)
         }
         #expect(rig.core.audit() == [])
         var completion = Completion(attempt: job.attempt, status: 200)
-        (completion.file, completion.length, completion.sha256) = (file, 3, String(repeating: "a", count: 64))
-        #expect(rig.fileWork(before: .done(completion), by: id) == FileWork(body: .foreign))
+        (completion.fileName, completion.bodyByteCount, completion.sha256) = (
+            file, 3, String(repeating: "a", count: 64)
+        )
+        #expect(
+            rig.fileWork(before: .completed(completion), by: id) == WorkerFileOperations(body: .rejectFromRemoteWorker))
         let failed = WorkerMessage.failed(job.attempt, code: "timeout", detail: nil, receivedBytes: 3, part: part)
-        #expect(rig.fileWork(before: failed, by: id) == FileWork())
-        #expect(rig.fileWork(before: .bye, by: id) == FileWork())
-        completion.file = nil
+        #expect(rig.fileWork(before: failed, by: id) == WorkerFileOperations())
+        #expect(rig.fileWork(before: .bye, by: id) == WorkerFileOperations())
+        completion.fileName = nil
         for (length, isLarge) in [(3, false), (65_536, false), (65_537, true)] {
-            completion.length = length
+            completion.bodyByteCount = length
             #expect(
-                rig.fileWork(before: .done(completion), by: id) == FileWork(body: .received(isLarge: isLarge)))
+                rig.fileWork(before: .completed(completion), by: id)
+                    == WorkerFileOperations(body: .storeReceivedBody(isLarge: isLarge)))
         }
     }
 
     // MARK: Bounds
 
     @Test mutating func `the schemes and workers of one principal leave room for others`() {
-        let own = rig.core.limits.pools / 4
+        let own = rig.core.limits.maximumWorkerPools / 4
         _ = rig.core.takeActions()
         worker(1, (0..<own).map { "s\($0)" }, of: 0)
         collect()
@@ -232,7 +236,7 @@ struct PrincipalPoolTests {
         worker(2, ["more"], of: 0)
         collect()
         #expect(errors == ["limit"])
-        let most = UInt64(rig.core.limits.remoteWorkers / 4)
+        let most = UInt64(rig.core.limits.maximumRemoteWorkers / 4)
         for number in 3..<(2 + most) { worker(number, ["s0"], of: 0) }
         collect()
         #expect(errors.isEmpty)

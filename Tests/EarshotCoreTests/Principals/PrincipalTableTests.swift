@@ -9,26 +9,26 @@ struct PrincipalTableTests {
 
     @Test func `the administrator has number 0 and no name`() {
         var table = PrincipalTable()
-        #expect(table.add(nil) { [] } == PrincipalTable.administrator)
+        #expect(table.addPrincipal(nil) { [] } == PrincipalTable.administrator)
         #expect(table.name(of: PrincipalTable.administrator) == nil)
         #expect(table.count == 1)
     }
 
     @Test func `a name keeps its number`() {
         var table = PrincipalTable()
-        let number = table.add(Self.name(1)) { [] }
+        let number = table.addPrincipal(Self.name(1)) { [] }
         #expect(number != PrincipalTable.administrator)
-        #expect(table.add(Self.name(1)) { [] } == number)
-        #expect(table.add(Self.name(2)) { [] } != number)
+        #expect(table.addPrincipal(Self.name(1)) { [] } == number)
+        #expect(table.addPrincipal(Self.name(2)) { [] } != number)
         #expect(table.handle(of: Self.name(1)) == number && table.name(of: number) == Self.name(1))
         #expect(table.handle(of: Self.name(3)) == nil)
     }
 
     @Test func `a million names one after the other leave a small table, and those in use stay`() {
         var table = PrincipalTable()
-        let kept = table.add(Self.name(0)) { [] }
+        let kept = table.addPrincipal(Self.name(0)) { [] }
         for number in 1...1_000_000 {
-            let principal = table.add(Self.name(number)) { [kept] }
+            let principal = table.addPrincipal(Self.name(number)) { [kept] }
             #expect(principal != kept && principal != PrincipalTable.administrator)
         }
         #expect(table.count <= 64)
@@ -41,7 +41,7 @@ struct PrincipalTableTests {
         var sweeps = 0
         var used: Set<Handle<Principal>> = []
         for number in 1...1_000 {
-            let principal = table.add(Self.name(number)) {
+            let principal = table.addPrincipal(Self.name(number)) {
                 sweeps += 1
                 return used
             }

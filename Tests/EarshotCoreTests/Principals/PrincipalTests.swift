@@ -36,7 +36,7 @@ struct PrincipalTests {
     }
 
     private func isPulling(_ replies: [BrokerMessage]) -> Bool? {
-        if case .welcome(let welcome) = replies.first { welcome.isPulling && welcome.spool == nil } else { nil }
+        if case .welcome(let welcome) = replies.first { welcome.pullsBodies && welcome.spoolPath == nil } else { nil }
     }
 
     @Test func `a session belongs to the principal of its connection, and only the administrator's receives paths`() {
@@ -49,7 +49,7 @@ struct PrincipalTests {
 
     @Test func `the gateway's proof names any key, and a wrong or missing one none`() {
         var rig = CoreRig()
-        rig.core.features.gatewayProof = Self.proof
+        rig.core.shellFeatures.gatewayProof = Self.proof
         for user in [nil, Self.user] {
             let replies = hello(&rig, user == nil ? 1 : 2, user: user) {
                 $0.principal = Self.laptop
@@ -74,7 +74,7 @@ struct PrincipalTests {
 
     @Test func `a proof names no local user`() {
         var rig = CoreRig()
-        rig.core.features.gatewayProof = Self.proof
+        rig.core.shellFeatures.gatewayProof = Self.proof
         for (number, name) in ["uid:0", "uid:33", "keys", "key", "root"].enumerated() {
             let replies = hello(&rig, UInt64(number + 1), isGateway: number % 2 == 0) {
                 $0.principal = PrincipalName(name)
@@ -88,8 +88,8 @@ struct PrincipalTests {
         throws
     {
         var rig = CoreRig()
-        rig.core.features.gatewayProof = Self.proof
-        rig.core.doorReported(.proof(Self.other))
+        rig.core.shellFeatures.gatewayProof = Self.proof
+        rig.core.doorEventReceived(.doorProof(Self.other))
         let own = hello(&rig, 1, isGateway: true) {
             $0.proof = Self.other
             $0.hasUserRights = true
@@ -103,7 +103,7 @@ struct PrincipalTests {
         #expect(isPulling(named) == false)
         #expect(rig.core.principal(of: ClientID(rawValue: 2)) == Self.user)
         let setting = try #require(SettingWords(["origin-limit", "2"]))
-        rig.pass { $0.send(.set(setting), by: ClientID(rawValue: 1)) }
+        rig.pass { $0.send(.changeSetting(setting), by: ClientID(rawValue: 1)) }
         guard case .error(let error)? = rig.replies(to: ClientID(rawValue: 1)).last else {
             Issue.record("the door has changed a setting")
             return
@@ -129,7 +129,7 @@ struct PrincipalTests {
 
     @Test func `a connection of the gateway has no right of its user, with any kind of HELLO`() throws {
         var rig = CoreRig()
-        rig.core.features.gatewayProof = Self.proof
+        rig.core.shellFeatures.gatewayProof = Self.proof
         let names = [nil, "key:laptop", "node:shop", "uid:0", "uid:33", "key", "root"]
             .map { $0.flatMap { PrincipalName($0) } }
         let setting = try #require(SettingWords(["slots", "3"]))
@@ -143,14 +143,16 @@ struct PrincipalTests {
                         ($0.principal, $0.proof, $0.leaseMilliseconds) = (name, proof, lease)
                     }
                     let isOpen = isPulling(replies) != nil
-                    #expect(isOpen == (name?.isOfKey == true && proof == Self.proof), "\(String(describing: name))")
+                    #expect(
+                        isOpen == (name?.canBeNamedByGateway == true && proof == Self.proof),
+                        "\(String(describing: name))")
                     opened += isOpen ? 1 : 0
                     let id = ClientID(rawValue: number)
                     rig.pass { rig in
-                        rig.send(.set(setting), by: id)
+                        rig.send(.changeSetting(setting), by: id)
                         rig.send(.bye, by: id)
                         rig.send(.hello(Hello()), by: id)
-                        rig.send(.set(setting), by: id)
+                        rig.send(.changeSetting(setting), by: id)
                     }
                     #expect(!rig.replies(to: id).contains { if case .welcome = $0 { true } else { false } })
                     #expect(rig.core.settings[.slots] != 3)
@@ -163,7 +165,7 @@ struct PrincipalTests {
 
     @Test func `a token gives a connection of the gateway no session of the administrator`() {
         var rig = CoreRig()
-        rig.core.features.gatewayProof = Self.proof
+        rig.core.shellFeatures.gatewayProof = Self.proof
         _ = hello(&rig, 1) { $0.leaseMilliseconds = 60_000 }
         rig.pass { $0.core.clientLost(ClientID(rawValue: 1), now: $0.now) }
         let replies = hello(&rig, 2, isGateway: true) {
@@ -175,7 +177,7 @@ struct PrincipalTests {
 
     @Test func `a session that is away ends when its key is no longer valid, and so do its requests`() {
         var rig = CoreRig()
-        rig.core.features.gatewayProof = Self.proof
+        rig.core.shellFeatures.gatewayProof = Self.proof
         func open(_ number: UInt64, _ name: PrincipalName?, isGateway: Bool) {
             _ = hello(&rig, number, isGateway: isGateway) {
                 $0.leaseMilliseconds = 60_000
@@ -192,9 +194,11 @@ struct PrincipalTests {
         // The administrator acts for a key, perhaps to remove its requests.
         open(4, Self.laptop, isGateway: false)
         #expect(rig.core.ledger.requests.pending == 4)
-        rig.pass { $0.core.keysRead(Set([Self.laptop, PrincipalName("key:other")].compactMap(\.self)), now: $0.now) }
+        rig.pass {
+            $0.core.gatewayKeysChanged(Set([Self.laptop, PrincipalName("key:other")].compactMap(\.self)), now: $0.now)
+        }
         #expect(rig.core.ledger.requests.pending == 4)
-        rig.pass { $0.core.keysRead(Set([PrincipalName("key:other")].compactMap(\.self)), now: $0.now) }
+        rig.pass { $0.core.gatewayKeysChanged(Set([PrincipalName("key:other")].compactMap(\.self)), now: $0.now) }
         #expect(rig.core.ledger.requests.pending == 3)
         // A connection that is lost only now does not leave a session either.
         open(5, Self.laptop, isGateway: true)
@@ -228,7 +232,7 @@ struct PrincipalTests {
                 $0.token = token
             }
             guard case .welcome(let welcome) = try #require(replies.first) else { return false }
-            return welcome.lastReceived != nil
+            return welcome.lastReceivedNumber != nil
         }
         #expect(try !isResumed(2, nil))
         #expect(try !isResumed(3, PrincipalName("uid:34")))
@@ -243,7 +247,7 @@ struct PrincipalTests {
         _ = hello(&rig, 2, user: Self.user) { _ in }
         for (id, isPermitted) in [(own, true), (other, false)] {
             rig.pass { rig in
-                rig.send(.set(setting), by: id)
+                rig.send(.changeSetting(setting), by: id)
                 rig.fetch("h\(id.rawValue)", "1", "http://h/", by: id) { $0.options.route.caFile = "/ca" }
                 rig.fetch("h\(id.rawValue)", "2", "http://h/", by: id) { $0.options.route.clientCertificate = "/cert" }
                 rig.fetch("h\(id.rawValue)", "3", "http://h/", by: id) { $0.options.route.clientKey = "/key" }

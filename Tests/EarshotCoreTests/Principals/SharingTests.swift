@@ -15,8 +15,8 @@ struct SharingTests {
     private let worker: WorkerID
 
     init() throws {
-        rig.core.features.isCaching = true
-        rig.core.calendarSeconds = 1_000_000
+        rig.core.shellFeatures.isCaching = true
+        rig.core.unixTimeSeconds = 1_000_000
         worker = rig.worker(slots: 64)
         for (id, user) in [(Self.first, "uid:33"), (Self.second, "uid:34"), (Self.administrator, nil)] {
             rig.pass { rig in
@@ -31,7 +31,7 @@ struct SharingTests {
 
     private mutating func share(_ isSharing: Bool) throws {
         let words = try #require(SettingWords(["share-between-users", isSharing ? "on" : "off"]))
-        rig.pass { $0.send(.set(words), by: Self.administrator) }
+        rig.pass { $0.send(.changeSetting(words), by: Self.administrator) }
     }
 
     private mutating func submit(_ clients: [ClientID], _ request: String, _ url: String = Self.url) {
@@ -58,8 +58,8 @@ struct SharingTests {
     /// Names of the fetches whose responses a client got.
     private func received(by client: ClientID) -> [String] {
         rig.actions.compactMap { action in
-            guard case .client(.deliver(client, let terminal, _)) = action else { return nil }
-            return terminal.response.flatMap { HeaderFields(lines: $0.httpFields).first("x-fetch") }
+            guard case .client(.deliverTerminal(client, let terminal, _)) = action else { return nil }
+            return terminal.response.flatMap { HeaderFields(lines: $0.httpFields).firstValue(named: "x-fetch") }
         }
     }
 
@@ -80,7 +80,11 @@ struct SharingTests {
     /// Owners of the responses that were stored, by their principals.
     private var owners: [String] {
         rig.actions.compactMap {
-            if case .cache(.store(_, _, _, _, let owner)) = $0 { owner?.description ?? "administrator" } else { nil }
+            if case .cache(.storeResponse(_, _, _, _, let owner)) = $0 {
+                owner?.description ?? "administrator"
+            } else {
+                nil
+            }
         }
     }
 

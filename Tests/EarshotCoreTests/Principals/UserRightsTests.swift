@@ -18,7 +18,11 @@ struct UserRightsTests {
     /// The JSON of the last answer to a client.
     private func answer(_ client: ClientID) -> String? {
         rig.actions.compactMap {
-            if case .client(.answer(client, _, let json)) = $0 { String(decoding: json, as: UTF8.self) } else { nil }
+            if case .client(.answerQuery(client, _, let json)) = $0 {
+                String(decoding: json, as: UTF8.self)
+            } else {
+                nil
+            }
         }.last
     }
 
@@ -29,7 +33,7 @@ struct UserRightsTests {
             rig.pass { $0.send(.query(query), by: door) }
             #expect(!isAuthorized(door), "\(query)")
         }
-        rig.pass { $0.send(.set(setting), by: door) }
+        rig.pass { $0.send(.changeSetting(setting), by: door) }
         #expect(!isAuthorized(door) && rig.core.settings[.slots] != 3)
         for change: @Sendable (inout Route) -> Void in [
             { $0.caFile = "/f" }, { $0.clientCertificate = "/f" }, { $0.clientKey = "/f" },
@@ -73,9 +77,9 @@ struct UserRightsTests {
             #expect(!seen.contains("flights") && !seen.contains("workers"), "\(query)")
         }
         let ours = (HandlerID("ours"), RequestID("1"))
-        rig.pass { $0.send(.query(.why(ours.0!, ours.1!)), by: own) }
+        rig.pass { $0.send(.query(.explainRequest(ours.0!, ours.1!)), by: own) }
         #expect(answer(own)?.contains("worker") == true)
-        rig.pass { $0.send(.query(.why(ours.0!, ours.1!)), by: door) }
+        rig.pass { $0.send(.query(.explainRequest(ours.0!, ours.1!)), by: door) }
         #expect(answer(door)?.contains("ours") == true && answer(door)?.contains("slots") == false)
         let claimant = ClientID(rawValue: 9)
         rig.pass { rig in
@@ -102,7 +106,7 @@ struct UserRightsTests {
                 }
             }
             let isResumed = rig.replies(to: id!).contains {
-                if case .welcome(let welcome) = $0 { welcome.lastReceived != nil } else { false }
+                if case .welcome(let welcome) = $0 { welcome.lastReceivedNumber != nil } else { false }
             }
             #expect(isResumed == (first == second))
         }

@@ -9,15 +9,15 @@ struct ReasonTests {
 
     private static var limits: CoreLimits {
         var limits = CoreLimits()
-        limits.origins.limit = 2
-        limits.origins.rules[OriginPattern("spaced")!] = OriginRules.Terms(spacingMilliseconds: 100)
+        limits.originRules.defaultMaximumTransfers = 2
+        limits.originRules.rules[OriginPattern("spaced")!] = OriginRules.RuleTerms(spacingMilliseconds: 100)
         return limits
     }
 
     /// The reply without its constant prefix.
     private mutating func why(_ handler: String, _ request: String, by client: ClientID) -> String {
-        rig.pass { $0.send(.query(.why(HandlerID(handler)!, RequestID(request)!)), by: client) }
-        for case .client(.answer(_, _, let json)) in rig.actions { return String(decoding: json, as: UTF8.self) }
+        rig.pass { $0.send(.query(.explainRequest(HandlerID(handler)!, RequestID(request)!)), by: client) }
+        for case .client(.answerQuery(_, _, let json)) in rig.actions { return String(decoding: json, as: UTF8.self) }
         return ""
     }
 
@@ -35,8 +35,10 @@ struct ReasonTests {
         expect(#""state":"queued","attempts":0,"waits-for":"worker","#, of: "h", "1", by: a)
         expect(#""reason":"no worker is connected""#, of: "h", "1", by: a)
         rig.core.childFailures = [
-            ChildFailure(role: "broker", deaths: 9, since: "-", lastEnd: "signal 9"),
-            ChildFailure(role: "worker", deaths: 6, since: "-", lastEnd: "exit code 1"),
+            ChildCrashLoop(
+                childRole: "broker", consecutiveDeathCount: 9, firstDeathAt: "-", lastExitDescription: "signal 9"),
+            ChildCrashLoop(
+                childRole: "worker", consecutiveDeathCount: 6, firstDeathAt: "-", lastExitDescription: "exit code 1"),
         ]
         expect(
             #""reason":"no worker is connected; 6 workers ended in a row, the last one with exit code 1""#,
@@ -74,7 +76,7 @@ struct ReasonTests {
 
     @Test mutating func `at most five handlers fill an origin by name, the largest first`() {
         var limits = Self.limits
-        limits.origins.limit = 20
+        limits.originRules.defaultMaximumTransfers = 20
         rig = CoreRig(limits: limits)
         _ = rig.worker(slots: 64)
         let a = rig.client(1)
@@ -97,7 +99,7 @@ struct ReasonTests {
             #""waits-for":"spacing""#, #""origin":"http://spaced","spacing-ms":100,"starts-in-ms":70"#, of: "h", "2",
             by: a)
         rig.pass { $0.send(.query(.origins), by: a) }
-        guard case .client(.answer(_, _, let json))? = rig.actions.first else {
+        guard case .client(.answerQuery(_, _, let json))? = rig.actions.first else {
             Issue.record("no answer")
             return
         }
@@ -158,7 +160,7 @@ struct ReasonTests {
 
     @Test mutating func `that its owner is gone and it is about to be removed`() {
         var limits = Self.limits
-        limits.departuresPerPass = 1
+        limits.maximumSessionCleanupsPerPass = 1
         rig = CoreRig(limits: limits)
         _ = rig.worker()
         let a = rig.client(1)

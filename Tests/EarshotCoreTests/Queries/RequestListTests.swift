@@ -12,7 +12,7 @@ struct RequestListTests {
         _ page: QueryPage = QueryPage(), _ query: Query = .requests, by client: ClientID
     ) -> String {
         rig.pass { $0.send(.query(query, page), by: client) }
-        for case .client(.answer(_, _, let json)) in rig.actions {
+        for case .client(.answerQuery(_, _, let json)) in rig.actions {
             return String(decoding: json.dropFirst(#"{"broker":"0000000000000001","#.utf8.count), as: UTF8.self)
         }
         return ""
@@ -35,13 +35,13 @@ struct RequestListTests {
             let json = list(page, by: client)
             ids += values("request", in: json)
             guard let next = values("requests-next", in: json).first else { return (ids, count) }
-            page.after = next
+            page.cursor = next
         }
         return (ids, .max)
     }
 
     @Test mutating func `a request has its state, its age and its URL without secrets`() {
-        rig.core.limits.origins.limit = 1
+        rig.core.limits.originRules.defaultMaximumTransfers = 1
         let worker = rig.worker()
         let client = rig.client(1)
         rig.pass { rig in
@@ -81,8 +81,8 @@ struct RequestListTests {
     }
 
     @Test mutating func `each request is on one page, also with a filter`() {
-        rig.core.limits.origins.limit = 4
-        rig.core.limits.examinedRequests = 16
+        rig.core.limits.originRules.defaultMaximumTransfers = 4
+        rig.core.limits.maximumExaminedRequestsPerPage = 16
         _ = rig.worker()
         let client = rig.client(1)
         rig.pass { rig in
@@ -108,7 +108,7 @@ struct RequestListTests {
         let path = String(repeating: "a", count: 4_000)
         rig.pass { rig in for n in 0..<50 { rig.fetch("h", "\(n)", "http://x/\(n)/\(path)", by: client) } }
         let json = list(by: client)
-        #expect(json.utf8.count <= rig.core.limits.answerBytes + 5_000)
+        #expect(json.utf8.count <= rig.core.limits.maximumQueryPageBytes + 5_000)
         #expect(pages(QueryPage(), by: client).ids.count == 50)
     }
 
@@ -125,7 +125,7 @@ struct RequestListTests {
         let names = ["a", "a-b", "a/1", "a/1/x", "a/2", "a0", "b"]
         rig.pass { rig in for name in names { rig.send(.subscribe(HandlerPattern(name)!), by: client) } }
         func handlers(_ pattern: String, after: String? = nil, limit: Int? = nil) -> String {
-            list(QueryPage(after: after, limit: limit, handler: HandlerPattern(pattern)), .handlers, by: client)
+            list(QueryPage(cursor: after, limit: limit, handler: HandlerPattern(pattern)), .handlers, by: client)
         }
         #expect(values("handler", in: handlers("a")) == ["a"])
         #expect(values("handler", in: handlers("a/")) == ["a/1", "a/1/x", "a/2"])

@@ -8,13 +8,13 @@ import Testing
     /// Index of the bucket of a duration in nanoseconds.
     private func bucket(_ nanoseconds: Int64) -> Int? {
         var histogram = DurationHistogram()
-        histogram.observe(from: Tick(nanoseconds: 5), to: Tick(nanoseconds: 5 + nanoseconds))
-        return histogram.buckets.firstIndex(of: 1)
+        histogram.recordDuration(from: MonotonicTime(nanoseconds: 5), to: MonotonicTime(nanoseconds: 5 + nanoseconds))
+        return histogram.bucketValues.firstIndex(of: 1)
     }
 
     @Test func `an upper bound belongs to its bucket, and one nanosecond more to the next`() {
-        #expect(DurationHistogram.boundsMicroseconds.count == DurationHistogram.bucketCount - 1)
-        for (index, bound) in DurationHistogram.boundsMicroseconds.enumerated() {
+        #expect(DurationHistogram.upperBoundsMicroseconds.count == DurationHistogram.bucketCount - 1)
+        for (index, bound) in DurationHistogram.upperBoundsMicroseconds.enumerated() {
             #expect(bucket(Int64(bound) * 1_000) == index)
             #expect(bucket(Int64(bound) * 1_000 + 1) == index + 1)
         }
@@ -24,9 +24,9 @@ import Testing
         #expect(bucket(0) == 0)
         #expect(bucket(.max - 5) == DurationHistogram.bucketCount - 1)
         var histogram = DurationHistogram()
-        histogram.observe(from: Tick(nanoseconds: .min), to: Tick(nanoseconds: .max))
-        histogram.observe(from: Tick(nanoseconds: .max), to: Tick(nanoseconds: .min))
-        #expect(histogram.buckets.first == 1 && histogram.buckets.last == 1 && histogram.count == 2)
+        histogram.recordDuration(from: MonotonicTime(nanoseconds: .min), to: MonotonicTime(nanoseconds: .max))
+        histogram.recordDuration(from: MonotonicTime(nanoseconds: .max), to: MonotonicTime(nanoseconds: .min))
+        #expect(histogram.bucketValues.first == 1 && histogram.bucketValues.last == 1 && histogram.count == 2)
     }
 }
 
@@ -35,7 +35,10 @@ import Testing
     private var rig = CoreRig()
 
     private var counts: [Int] {
-        [rig.core.times.wait.count, rig.core.times.transfer.count, rig.core.times.total.count]
+        [
+            rig.core.requestTimes.waitHistogram.count, rig.core.requestTimes.transferHistogram.count,
+            rig.core.requestTimes.totalHistogram.count,
+        ]
     }
 
     @Test mutating func `a shared transfer is counted once, and the wait and total of each of its requests`() {
@@ -48,10 +51,10 @@ import Testing
         rig.wait(milliseconds: 1)
         rig.pass { $0.done(job, by: worker, length: 7) }
         #expect(counts == [2, 1, 2])
-        #expect(rig.core.times.wait.sumMicroseconds == 0)
-        #expect(rig.core.times.transfer.sumMicroseconds == 4_000)
-        #expect(rig.core.times.total.sumMicroseconds == 5_000)
-        #expect(rig.core.ledger.flights.bytes == 7)
+        #expect(rig.core.requestTimes.waitHistogram.sumMicroseconds == 0)
+        #expect(rig.core.requestTimes.transferHistogram.sumMicroseconds == 4_000)
+        #expect(rig.core.requestTimes.totalHistogram.sumMicroseconds == 5_000)
+        #expect(rig.core.ledger.flights.responseBodyBytes == 7)
     }
 
     @Test mutating func `a queued request has a wait`() {
@@ -62,7 +65,7 @@ import Testing
         rig.pass()
         let job = rig.jobs[0]
         rig.pass { $0.done(job, by: worker) }
-        #expect(rig.core.times.wait.sumMicroseconds == 8_000)
+        #expect(rig.core.requestTimes.waitHistogram.sumMicroseconds == 8_000)
     }
 
     @Test mutating func `a failure without a response has a total only, and a removed request none`() {
@@ -81,7 +84,7 @@ import Testing
         let a = rig.client(1)
         rig.pass { $0.send(.query(.status), by: a) }
         var text = ""
-        for case .client(.answer(_, _, let json)) in rig.actions { text = String(decoding: json, as: UTF8.self) }
+        for case .client(.answerQuery(_, _, let json)) in rig.actions { text = String(decoding: json, as: UTF8.self) }
         let zeros = Array(repeating: "0", count: DurationHistogram.bucketCount).joined(separator: ",")
         #expect(text.contains(#""times":{"bounds-us":[125,250,500,1000,"#))
         #expect(text.contains(#"524288000],"wait":{"sum-us":0,"buckets":[\#(zeros)]},"transfer":{"#))

@@ -6,7 +6,7 @@ import Testing
 /// The phases of a lane.
 struct QueueLaneTests {
     @Test func `the diagram of a lane has these transitions and no others`() {
-        let (first, second) = (QueueLane.Resource.origin(1), QueueLane.Resource.origin(2))
+        let (first, second) = (QueueLane.AwaitedResource.originRoom(1), QueueLane.AwaitedResource.originRoom(2))
         let phases: [QueueLane.Phase] = [
             .rotating(after: nil), .rotating(after: first), .parked(first), .parked(second),
         ]
@@ -32,10 +32,10 @@ struct FairQueueTests {
             return switch queue.lanes[lane].phase {
             case .rotating(nil): .rotating
             case .rotating(.some): .returned
-            case .parked(.client(1, pool: 0)): .atClient
-            case .parked(.quota(queue.line(of: lane))): .atQuota
-            case .parked(.scope(3)): .atScope
-            case .parked(.origin(2)): .atOrigin
+            case .parked(.clientWindow(1, pool: 0)): .atClient
+            case .parked(.transferQuota(queue.principalQueue(of: lane))): .atQuota
+            case .parked(.scopeCoolDown(3)): .atScope
+            case .parked(.originRoom(2)): .atOrigin
             case .parked: .absent
             }
         }
@@ -61,16 +61,16 @@ struct FairQueueTests {
         var queue = FairQueue()
         guard phase != .absent else { return queue }
         queue.push(1, at: place())
-        let obstacle: FairQueue.Obstacle =
+        let obstacle: FairQueue.StartBlocker =
             switch phase {
             case .absent, .rotating: .none
-            case .atClient: .client
-            case .atQuota: .quota
-            case .atScope: .scope
-            case .atOrigin, .returned: .origin
+            case .atClient: .fullClientWindow
+            case .atQuota: .transferQuotaReached
+            case .atScope: .scopeCoolingDown
+            case .atOrigin, .returned: .originWithoutRoom
             }
-        if obstacle != .none { _ = queue.next(in: 0, isForHigh: false) { _, _, _, _ in obstacle } }
-        if phase == .returned { queue.originOpened(2) }
+        if obstacle != .none { _ = queue.popNext(in: 0, onlyHighPriority: false) { _, _, _, _ in obstacle } }
+        if phase == .returned { queue.unparkLanes(ofOrigin: 2) }
         return queue
     }
 
@@ -96,8 +96,8 @@ struct FairQueueTests {
         var queue = Self.queue(phase)
         #expect(Phase.of(queue) == phase)
         var requested = 0
-        func turn(_ obstacle: FairQueue.Obstacle) -> Handle<Interest>? {
-            queue.next(in: 0, isForHigh: false) { principal, client, scope, priority in
+        func turn(_ obstacle: FairQueue.StartBlocker) -> Handle<Interest>? {
+            queue.popNext(in: 0, onlyHighPriority: false) { principal, client, scope, priority in
                 #expect(principal == 5 && client == 1 && scope == 3 && priority == .normal)
                 requested += 1
                 return obstacle
@@ -108,19 +108,19 @@ struct FairQueueTests {
         case .push: queue.push(2, at: Self.place())
         case .remove: queue.remove(1)
         case .turn: #expect(turn(.none) == (canTurn ? 1 : nil))
-        case .clientFull: #expect(turn(.client) == nil)
-        case .quotaFull: #expect(turn(.quota) == nil)
-        case .cooling: #expect(turn(.scope) == nil)
-        case .originFull: #expect(turn(.origin) == nil)
-        case .clientOpened: queue.clientOpened(1)
-        case .quotaOpened: queue.quotaOpened(5)
-        case .scopeOpened: queue.scopeOpened(3)
-        case .originOpened: queue.originOpened(2)
+        case .clientFull: #expect(turn(.fullClientWindow) == nil)
+        case .quotaFull: #expect(turn(.transferQuotaReached) == nil)
+        case .cooling: #expect(turn(.scopeCoolingDown) == nil)
+        case .originFull: #expect(turn(.originWithoutRoom) == nil)
+        case .clientOpened: queue.unparkLanes(ofClient: 1)
+        case .quotaOpened: queue.unparkLanes(ofPrincipal: 5)
+        case .scopeOpened: queue.unparkLanes(ofScope: 3)
+        case .originOpened: queue.unparkLanes(ofOrigin: 2)
         case .otherOpened:
-            queue.clientOpened(2)
-            queue.quotaOpened(4)
-            queue.scopeOpened(1)
-            queue.originOpened(3)
+            queue.unparkLanes(ofClient: 2)
+            queue.unparkLanes(ofPrincipal: 4)
+            queue.unparkLanes(ofScope: 1)
+            queue.unparkLanes(ofOrigin: 3)
         }
         #expect(Phase.of(queue) == Self.expected(event, phase))
         #expect(requested <= 1 && (requested == 0 || canTurn))
@@ -132,7 +132,7 @@ struct FairQueueTests {
         -> [Handle<Interest>]
     {
         var order: [Handle<Interest>] = []
-        while let next = queue.next(in: pool, isForHigh: isForHigh, obstacle: { _, _, _, _ in .none }) {
+        while let next = queue.popNext(in: pool, onlyHighPriority: isForHigh, startBlocker: { _, _, _, _ in .none }) {
             queue.remove(next)
             order.append(next)
         }
@@ -145,16 +145,18 @@ struct FairQueueTests {
         queue.push(3, at: Self.place(root: 1, client: 1, handler: 2))
         queue.push(4, at: Self.place(root: 1, client: 2, handler: 3))
         queue.push(5, at: Self.place(root: 2, client: 3, handler: 4))
-        queue.push(6, at: Self.place(root: 1, client: 1, handler: 1), first: true)
+        queue.push(6, at: Self.place(root: 1, client: 1, handler: 1), isFirst: true)
         #expect(queue.checkInvariants() == [])
         #expect(Self.drain(&queue) == [6, 5, 4, 3, 1, 2])
-        #expect(queue.count == 0 && queue.lanes.count == 0 && queue.roots.count == 0 && queue.lines.count == 0)
+        #expect(
+            queue.count == 0 && queue.lanes.count == 0 && queue.rootQueues.count == 0
+                && queue.principalQueues.count == 0)
     }
 
     @Test mutating func `fresh handlers have three of four turns, the newest first`() {
         for request in 0..<3 as Range<Handle<Interest>> { queue.push(request, at: Self.place(handler: 0)) }
         for handler in 1...5 as ClosedRange<Handle<HandlerEntry>> {
-            queue.push(Handle(index: 10 + handler.index), at: Self.place(handler: handler), isReplacement: true)
+            queue.push(Handle(slabIndex: 10 + handler.slabIndex), at: Self.place(handler: handler), isReplacement: true)
         }
         #expect(queue.checkInvariants() == [])
         #expect(Self.drain(&queue) == [15, 14, 13, 0, 12, 11, 1, 2])
@@ -175,14 +177,14 @@ struct FairQueueTests {
 
     @Test mutating func `one lane per class returns when an origin opens, and its turn brings back the next`() {
         for client in 1...3 as ClosedRange<Handle<ClientSession>> {
-            queue.push(Handle(index: client.index), at: Self.place(client: client))
+            queue.push(Handle(slabIndex: client.slabIndex), at: Self.place(client: client))
         }
-        #expect(queue.next(in: 0, isForHigh: false) { _, _, _, _ in .origin } == nil)
-        func rotating() -> Int { queue.lanes.indices.count { queue.lanes[$0].hasReturned } }
+        #expect(queue.popNext(in: 0, onlyHighPriority: false) { _, _, _, _ in .originWithoutRoom } == nil)
+        func rotating() -> Int { queue.lanes.indices.count { queue.lanes[$0].isUnparkedWithoutTurn } }
         #expect(rotating() == 0)
-        queue.originOpened(2)
+        queue.unparkLanes(ofOrigin: 2)
         #expect(rotating() == 1)
-        #expect(queue.next(in: 0, isForHigh: false) { _, _, _, _ in .none } == 1)
+        #expect(queue.popNext(in: 0, onlyHighPriority: false) { _, _, _, _ in .none } == 1)
         #expect(rotating() == 1, "the lane of client 2")
         queue.remove(1)
         #expect(Self.drain(&queue) == [2, 3])
@@ -190,15 +192,15 @@ struct FairQueueTests {
 
     @Test mutating func `a lane that returns and finds the same obstacle is the first to return again`() {
         for client in 1...2 as ClosedRange<Handle<ClientSession>> {
-            queue.push(Handle(index: client.index), at: Self.place(client: client))
+            queue.push(Handle(slabIndex: client.slabIndex), at: Self.place(client: client))
         }
-        #expect(queue.next(in: 0, isForHigh: false) { _, _, _, _ in .origin } == nil)
+        #expect(queue.popNext(in: 0, onlyHighPriority: false) { _, _, _, _ in .originWithoutRoom } == nil)
         for _ in 0..<3 {
-            queue.originOpened(2)
-            #expect(queue.next(in: 0, isForHigh: false) { _, _, _, _ in .origin } == nil)
+            queue.unparkLanes(ofOrigin: 2)
+            #expect(queue.popNext(in: 0, onlyHighPriority: false) { _, _, _, _ in .originWithoutRoom } == nil)
         }
-        queue.originOpened(2)
-        #expect(queue.next(in: 0, isForHigh: false) { _, _, _, _ in .none } == 1)
+        queue.unparkLanes(ofOrigin: 2)
+        #expect(queue.popNext(in: 0, onlyHighPriority: false) { _, _, _, _ in .none } == 1)
         #expect(queue.checkInvariants() == [])
     }
 
@@ -214,8 +216,8 @@ struct FairQueueTests {
     @Test mutating func `released memory changes nothing`() {
         for number in 0..<100 {
             let place = Self.place(
-                root: Handle(index: number), client: Handle(index: number), handler: Handle(index: number))
-            queue.push(Handle(index: number), at: place)
+                root: Handle(slabIndex: number), client: Handle(slabIndex: number), handler: Handle(slabIndex: number))
+            queue.push(Handle(slabIndex: number), at: place)
         }
         for request in 2..<100 as Range<Handle<Interest>> { queue.remove(request) }
         queue.releaseRoom(beyond: 2, least: 8)

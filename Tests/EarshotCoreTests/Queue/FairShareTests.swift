@@ -13,7 +13,7 @@ struct FairShareTests {
 
         init(slots: Int = 8, originLimit: Int = 1_000, requesting: (inout CoreRig) -> Void) {
             var limits = CoreLimits()
-            limits.origins.limit = originLimit
+            limits.originRules.defaultMaximumTransfers = originLimit
             rig = CoreRig(limits: limits)
             rig.pass(requesting)
             worker = rig.worker(slots: slots)
@@ -79,7 +79,7 @@ struct FairShareTests {
             let a = rig.client(1, window: 4_096)
             Self.submit(1_000, .normal, of: "origin", by: a, &rig)
         }
-        #expect(bus.rig.core.runningAttempts == 12)
+        #expect(bus.rig.core.runningAttemptCount == 12)
         bus.rig.pass { rig in
             let b = rig.client(2, window: 4_096)
             Self.submit(4, .high, of: "origin", by: b, &rig)

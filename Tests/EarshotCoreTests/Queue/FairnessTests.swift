@@ -8,7 +8,7 @@ struct FairnessTests {
     @Test(arguments: 2...6)
     func `each of several clients that wait for one origin has its turns`(count: Int) {
         var limits = CoreLimits()
-        limits.origins.limit = 1
+        limits.originRules.defaultMaximumTransfers = 1
         var rig = CoreRig(limits: limits)
         let worker = rig.worker(slots: 64)
         let clients = (1...UInt64(count)).map { rig.client($0) }
@@ -29,7 +29,7 @@ struct FairnessTests {
     /// Serves the visible rows of a scrolling list first. The oldest request is the likeliest to be replaced.
     @Test func `what replaced goes before what waited longer, the newest first, but for one turn in four`() {
         var limits = CoreLimits()
-        limits.origins.limit = 1
+        limits.originRules.defaultMaximumTransfers = 1
         var rig = CoreRig(limits: limits)
         let worker = rig.worker(slots: 64)
         let client = rig.client(1)
@@ -57,7 +57,7 @@ struct FairnessTests {
 
     @Test func `a row that was replaced again and again is served once, and leaves nothing behind`() {
         var limits = CoreLimits()
-        limits.origins.limit = 1
+        limits.originRules.defaultMaximumTransfers = 1
         var rig = CoreRig(limits: limits)
         let worker = rig.worker(slots: 64)
         let client = rig.client(1)

@@ -12,21 +12,22 @@ struct PrincipalTurnTests {
         client: Int? = nil,
         origin: Handle<OriginEntry> = 0
     ) -> FairQueue.QueueKey {
-        let own = client ?? principal.index
+        let own = client ?? principal.slabIndex
         return FairQueue.QueueKey(
-            pool: pool, principal: principal, priority: priority, root: Handle(index: own), client: Handle(index: own),
-            origin: origin, scope: Handle(index: origin.index), handler: Handle(index: own))
+            pool: pool, principal: principal, priority: priority, root: Handle(slabIndex: own),
+            client: Handle(slabIndex: own),
+            origin: origin, scope: Handle(slabIndex: origin.slabIndex), handler: Handle(slabIndex: own))
     }
 
     /// Starts interests until none may start, at most `count`. Returns their principals.
     private static func starts(
         _ count: Int, of queue: inout FairQueue, isForHigh: Bool = false,
         obstacle: (Handle<Principal>, Handle<ClientSession>?, Handle<OriginScope>, PriorityClass) ->
-            FairQueue.Obstacle = { _, _, _, _ in .none }
+            FairQueue.StartBlocker = { _, _, _, _ in .none }
     ) -> [Handle<Principal>] {
         var principals: [Handle<Principal>] = []
         while principals.count < count,
-            let next = queue.next(in: 0, isForHigh: isForHigh, obstacle: obstacle)
+            let next = queue.popNext(in: 0, onlyHighPriority: isForHigh, startBlocker: obstacle)
         {
             principals.append(principal(of: next))
             queue.remove(next)
@@ -39,11 +40,11 @@ struct PrincipalTurnTests {
 
     /// The interest of a principal with this number of its own. Dense, since the queue has an entry for each smaller one.
     private static func interest(_ number: Int, of principal: Handle<Principal>) -> Handle<Interest> {
-        Handle(index: number * principals + principal.index)
+        Handle(slabIndex: number * principals + principal.slabIndex)
     }
 
     private static func principal(of interest: Handle<Interest>) -> Handle<Principal> {
-        Handle(index: interest.index % principals)
+        Handle(slabIndex: interest.slabIndex % principals)
     }
 
     private static func push(_ count: Int, _ place: FairQueue.QueueKey, from first: Int = 0, to queue: inout FairQueue)
@@ -84,9 +85,11 @@ struct PrincipalTurnTests {
         var queue = FairQueue()
         for principal in [Self.a, Self.b, Self.c] { Self.push(1_000, Self.place(principal), to: &queue) }
         #expect(
-            Self.starts(900, of: &queue, obstacle: { principal, _, _, _ in principal == Self.c ? .quota : .none })
-                .count { $0 == Self.c } == 0)
-        queue.quotaOpened(Self.c)
+            Self.starts(
+                900, of: &queue, obstacle: { principal, _, _, _ in principal == Self.c ? .transferQuotaReached : .none }
+            )
+            .count { $0 == Self.c } == 0)
+        queue.unparkLanes(ofPrincipal: Self.c)
         let starts = Self.starts(9, of: &queue)
         #expect(starts.first == Self.c)
         #expect(starts.count { $0 == Self.c } == 3, "\(starts)")
@@ -96,14 +99,18 @@ struct PrincipalTurnTests {
         var queue = FairQueue()
         for principal in [Self.a, Self.b] {
             for priority in PriorityClass.allCases {
-                let (client, number) = (10 * principal.index + Int(priority.rawValue), Int(priority.rawValue) * 10_000)
+                let (client, number) = (
+                    10 * principal.slabIndex + Int(priority.rawValue), Int(priority.rawValue) * 10_000
+                )
                 Self.push(2_000, Self.place(principal, priority, client: client), from: number, to: &queue)
             }
         }
         var counts: [Handle<Principal>: [Int: Int]] = [:]
         for _ in 0..<1_700 {
-            guard let next = queue.next(in: 0, isForHigh: false, obstacle: { _, _, _, _ in .none }) else { break }
-            counts[Self.principal(of: next), default: [:]][next.index / Self.principals / 10_000, default: 0] += 1
+            guard let next = queue.popNext(in: 0, onlyHighPriority: false, startBlocker: { _, _, _, _ in .none }) else {
+                break
+            }
+            counts[Self.principal(of: next), default: [:]][next.slabIndex / Self.principals / 10_000, default: 0] += 1
             queue.remove(next)
         }
         for principal in [Self.a, Self.b] {
@@ -122,7 +129,7 @@ struct PrincipalTurnTests {
         let starts = Self.starts(100, of: &queue, isForHigh: true)
         #expect(starts == Array(repeating: [Self.a, Self.c], count: 10).flatMap { $0 })
         #expect(Self.starts(100, of: &queue) == Array(repeating: Self.b, count: 10))
-        #expect(queue.lines.count == 0 && queue.checkInvariants() == [])
+        #expect(queue.principalQueues.count == 0 && queue.checkInvariants() == [])
     }
 
     /// Each slot of the origin goes to another principal, for all of their classes and any number of clients.
@@ -138,12 +145,14 @@ struct PrincipalTurnTests {
         Self.push(20, Self.place(Self.b, small), to: &queue)
         var (starts, isFull): ([Handle<Principal>], Bool) = ([], false)
         while starts.count < 40 {
-            queue.originOpened(0)
+            queue.unparkLanes(ofOrigin: 0)
             isFull = false
             let begun = starts.count
-            while let next = queue.next(
-                in: 0, isForHigh: false,
-                obstacle: { _, _, scope, _ in scope == 0 ? (isFull ? .origin : .none) : .origin })
+            while let next = queue.popNext(
+                in: 0, onlyHighPriority: false,
+                startBlocker: { _, _, scope, _ in
+                    scope == 0 ? (isFull ? .originWithoutRoom : .none) : .originWithoutRoom
+                })
             {
                 starts.append(Self.principal(of: next))
                 isFull = true
@@ -165,24 +174,26 @@ struct PrincipalTurnTests {
         }
         Self.push(2, Self.place(Self.b), to: &queue)
         // The origin is full: all lanes are parked there.
-        #expect(Self.starts(1, of: &queue, obstacle: { _, _, _, _ in .origin }) == [])
-        #expect(queue.pools[0].turns.count == 0)
+        #expect(Self.starts(1, of: &queue, obstacle: { _, _, _, _ in .originWithoutRoom }) == [])
+        #expect(queue.turnsByPool[0].principalTurns.count == 0)
         // The origin opens while A is at its quota: B's lane returns although A's lanes were parked earlier.
-        queue.originOpened(0)
-        let starts = Self.starts(10, of: &queue) { principal, _, _, _ in principal == Self.a ? .quota : .none }
+        queue.unparkLanes(ofOrigin: 0)
+        let starts = Self.starts(10, of: &queue) { principal, _, _, _ in
+            principal == Self.a ? .transferQuotaReached : .none
+        }
         #expect(starts == [Self.b, Self.b])
-        #expect(queue.pools[0].turns.count == 0 && queue.lines.count == 1)
+        #expect(queue.turnsByPool[0].principalTurns.count == 0 && queue.principalQueues.count == 1)
         var requested = 0
-        _ = queue.next(in: 0, isForHigh: false) { _, _, _, _ in
+        _ = queue.popNext(in: 0, onlyHighPriority: false) { _, _, _, _ in
             requested += 1
             return .none
         }
         #expect(requested == 0, "parked lanes cost nothing")
-        queue.quotaOpened(Self.b)
-        #expect(queue.pools[0].turns.count == 0)
-        queue.quotaOpened(Self.a)
+        queue.unparkLanes(ofPrincipal: Self.b)
+        #expect(queue.turnsByPool[0].principalTurns.count == 0)
+        queue.unparkLanes(ofPrincipal: Self.a)
         #expect(Self.starts(10, of: &queue).count == 6)
-        #expect(queue.lines.count == 0 && queue.parked.isEmpty && queue.checkInvariants() == [])
+        #expect(queue.principalQueues.count == 0 && queue.parkedLanes.isEmpty && queue.checkInvariants() == [])
     }
 
     @Test func `nothing of a principal remains after its last interest, so its number may be reused`() {
@@ -191,14 +202,18 @@ struct PrincipalTurnTests {
         Self.push(3, Self.place(Self.a, .high, pool: 1), from: 10, to: &queue)
         Self.push(1, Self.place(Self.b, .high), to: &queue)
         #expect(
-            Self.starts(10, of: &queue, obstacle: { principal, _, _, _ in principal == Self.a ? .quota : .none }) == [
-                Self.b
-            ])
+            Self.starts(
+                10, of: &queue, obstacle: { principal, _, _, _ in principal == Self.a ? .transferQuotaReached : .none })
+                == [
+                    Self.b
+                ])
         for number in [0, 1, 2, 10, 11, 12] { queue.remove(Self.interest(number, of: Self.a)) }
-        #expect(queue.lines.count == 0 && queue.lineHandles.count == 0 && queue.parked.isEmpty && queue.count == 0)
         #expect(
-            queue.pools.handles.allSatisfy {
-                queue.pools[$0].turns.count == 0 && queue.pools[$0].highTurns.count == 0
+            queue.principalQueues.count == 0 && queue.principalQueueHandles.count == 0 && queue.parkedLanes.isEmpty
+                && queue.count == 0)
+        #expect(
+            queue.turnsByPool.handles.allSatisfy {
+                queue.turnsByPool[$0].principalTurns.count == 0 && queue.turnsByPool[$0].highPriorityTurns.count == 0
             })
         Self.push(1, Self.place(Self.a), to: &queue)
         #expect(Self.starts(10, of: &queue) == [Self.a], "the quota of the former principal does not hold it")
@@ -207,7 +222,7 @@ struct PrincipalTurnTests {
     /// Random events of several principals in two pools.
     @Test(arguments: 1...20 as ClosedRange<UInt64>)
     func `every random history keeps the invariants, and each interest starts when obstacles end`(seed: UInt64) {
-        var random = SplitMix(seed: seed)
+        var random = SplitMix64Generator(seed: seed)
         var queue = FairQueue()
         var queued: Set<Handle<Interest>> = []
         var closed: [Set<Int>] = [[], [], [], []]
@@ -215,20 +230,20 @@ struct PrincipalTurnTests {
             _ principal: Handle<Principal>, _ client: Handle<ClientSession>?, _ scope: Handle<OriginScope>,
             _ priority: PriorityClass
         )
-            -> FairQueue.Obstacle
+            -> FairQueue.StartBlocker
         {
-            if let client, closed[0].contains(client.index) { return .client }
-            if closed[1].contains(principal.index) { return .quota }
-            if closed[2].contains(scope.index) { return .scope }
-            return closed[3].contains(scope.index / 2) && priority != .high ? .origin : .none
+            if let client, closed[0].contains(client.slabIndex) { return .fullClientWindow }
+            if closed[1].contains(principal.slabIndex) { return .transferQuotaReached }
+            if closed[2].contains(scope.slabIndex) { return .scopeCoolingDown }
+            return closed[3].contains(scope.slabIndex / 2) && priority != .high ? .originWithoutRoom : .none
         }
         func open(_ kind: Int, _ number: Int) {
             guard closed[kind].remove(number) != nil else { return }
             switch kind {
-            case 0: queue.clientOpened(Handle(index: number))
-            case 1: queue.quotaOpened(Handle(index: number))
-            case 2: queue.scopeOpened(Handle(index: number))
-            default: queue.originOpened(Handle(index: number))
+            case 0: queue.unparkLanes(ofClient: Handle(slabIndex: number))
+            case 1: queue.unparkLanes(ofPrincipal: Handle(slabIndex: number))
+            case 2: queue.unparkLanes(ofScope: Handle(slabIndex: number))
+            default: queue.unparkLanes(ofOrigin: Handle(slabIndex: number))
             }
         }
         for step in 0..<400 {
@@ -236,19 +251,19 @@ struct PrincipalTurnTests {
             case 0...2:
                 let principal = Int(random.next() % 4)
                 let scope = Int(random.next() % 6)
-                let interest = Handle<Interest>(index: Int(random.next() % 200))
+                let interest = Handle<Interest>(slabIndex: Int(random.next() % 200))
                 guard queued.insert(interest).inserted else { continue }
                 let client = principal * 3 + Int(random.next() % 3)
                 queue.push(
                     interest,
                     at: FairQueue.QueueKey(
                         // An origin belongs to one pool.
-                        pool: Handle(index: scope / 2 % 2), principal: Handle(index: principal),
+                        pool: Handle(slabIndex: scope / 2 % 2), principal: Handle(slabIndex: principal),
                         priority: PriorityClass.allCases[Int(random.next() % 4)],
-                        root: Handle(index: Int(random.next() % 3)),
-                        client: random.next() % 3 == 0 ? nil : Handle(index: client),
-                        origin: Handle(index: scope / 2), scope: Handle(index: scope),
-                        handler: Handle(index: Int(random.next() % 5))), first: random.next() % 9 == 0,
+                        root: Handle(slabIndex: Int(random.next() % 3)),
+                        client: random.next() % 3 == 0 ? nil : Handle(slabIndex: client),
+                        origin: Handle(slabIndex: scope / 2), scope: Handle(slabIndex: scope),
+                        handler: Handle(slabIndex: Int(random.next() % 5))), isFirst: random.next() % 9 == 0,
                     isReplacement: random.next() % 5 == 0)
             case 3:
                 // A set has another order in each process.
@@ -259,8 +274,9 @@ struct PrincipalTurnTests {
             case 4: closed[Int(random.next() % 4)].insert(Int(random.next() % 6))
             case 5: open(Int(random.next() % 4), Int(random.next() % 6))
             default:
-                let pool = Handle<WorkerPool>(index: Int(random.next() % 2))
-                if let next = queue.next(in: pool, isForHigh: random.next() % 4 == 0, obstacle: obstacle) {
+                let pool = Handle<WorkerPool>(slabIndex: Int(random.next() % 2))
+                if let next = queue.popNext(in: pool, onlyHighPriority: random.next() % 4 == 0, startBlocker: obstacle)
+                {
                     #expect(queued.remove(next) != nil)
                     queue.remove(next)
                 }
@@ -271,11 +287,13 @@ struct PrincipalTurnTests {
         }
         for kind in 0..<4 { for number in closed[kind].sorted() { open(kind, number) } }
         for pool in 0..<2 as Range<Handle<WorkerPool>> {
-            while let next = queue.next(in: pool, isForHigh: false, obstacle: obstacle) {
+            while let next = queue.popNext(in: pool, onlyHighPriority: false, startBlocker: obstacle) {
                 #expect(queued.remove(next) != nil)
                 queue.remove(next)
             }
         }
-        #expect(queued.isEmpty && queue.count == 0 && queue.lines.count == 0 && queue.parked.isEmpty, "seed \(seed)")
+        #expect(
+            queued.isEmpty && queue.count == 0 && queue.principalQueues.count == 0 && queue.parkedLanes.isEmpty,
+            "seed \(seed)")
     }
 }

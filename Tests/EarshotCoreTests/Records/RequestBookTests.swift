@@ -12,21 +12,22 @@ struct RequestBookTests {
         let request = try #require(RequestID(id))
         serial += 1
         let record = Interest(
-            request: request, requestedAt: Tick(nanoseconds: 0), fingerprint: 0, generation: serial, handler: handler,
-            owner: nil, priority: .normal, isWarm: false, isReplacement: false, isTriedOnce: false)
-        return book.insert(record, RequestBook.hash(request, of: handler))
+            request: request, requestedAt: MonotonicTime(nanoseconds: 0), contentHash: 0, generation: serial,
+            handler: handler,
+            owner: nil, priority: .normal, usesWarmDelivery: false, isReplacement: false, endsAfterOneAttempt: false)
+        return book.insertInterest(record, idHash: RequestBook.requestIDHash(request, of: handler))
     }
 
     private func find(_ id: String, of handler: Handle<HandlerEntry> = 0) throws -> Handle<Interest>? {
         let request = try #require(RequestID(id))
-        return book.listed(request, of: handler, RequestBook.hash(request, of: handler))
+        return book.interestHoldingID(request, of: handler, RequestBook.requestIDHash(request, of: handler))
     }
 
     @Test mutating func `an ID is taken for each handler until its request is unlisted`() throws {
         let first = try add("a")
         let other = try add("a", to: 1)
         #expect(try find("a") == first && find("a", of: 1) == other && find("b") == nil)
-        book.freeID(first)
+        book.freeRequestID(first)
         #expect(try find("a") == nil && find("a", of: 1) == other && book.contains(first))
         let second = try add("a")
         #expect(try find("a") == second && book.count == 3 && book.checkInvariants() == [])
@@ -36,8 +37,8 @@ struct RequestBookTests {
         let first = try add("a")
         let reference = book.reference(to: first)
         #expect(book.resolve(reference) == first)
-        book.freeID(first)
-        book.remove(first)
+        book.freeRequestID(first)
+        book.removeInterest(first)
         #expect(book.resolve(reference) == nil)
         let second = try add("b")
         #expect(second == first && book.resolve(reference) == nil)
@@ -45,47 +46,49 @@ struct RequestBookTests {
 
     @Test mutating func `extras are added once and freed with their request`() throws {
         let request = try add("a")
-        #expect(book[request].extras == nil)
-        book.changeExtras(of: request) { $0.maxBytes = 5 }
-        book.changeExtras(of: request) { $0.limitRate = 7 }
-        let number = try #require(book[request].extras)
-        #expect(book[number].maxBytes == 5 && book[number].limitRate == 7 && book.checkInvariants() == [])
-        book.freeID(request)
-        book.remove(request)
+        #expect(book[request].rareOptions == nil)
+        book.updateRareOptions(of: request) { $0.maximumBodyBytes = 5 }
+        book.updateRareOptions(of: request) { $0.maximumBytesPerSecond = 7 }
+        let number = try #require(book[request].rareOptions)
+        #expect(
+            book[number].maximumBodyBytes == 5 && book[number].maximumBytesPerSecond == 7
+                && book.checkInvariants() == [])
+        book.freeRequestID(request)
+        book.removeInterest(request)
         #expect(book.isEmpty && book.checkInvariants() == [])
     }
 
     @Test mutating func `the invariants detect extras that two requests name`() throws {
         let (first, second) = (try add("a"), try add("b"))
-        book.changeExtras(of: first) { $0.maxBytes = 5 }
-        book[second].extras = book[first].extras
+        book.updateRareOptions(of: first) { $0.maximumBodyBytes = 5 }
+        book[second].rareOptions = book[first].rareOptions
         #expect(book.checkInvariants() == ["12: 2 requests have extras, 1 are kept"])
     }
 
     @Test mutating func `the invariants detect an ID that is taken by no listed request`() throws {
         let request = try add("a")
-        book[request].isListed = false
+        book[request].isRequestIDTaken = false
         #expect(book.checkInvariants() == ["12: 0 requests are listed, 1 IDs are taken"])
     }
 
     @Test mutating func `open requests of an owner keep their order`() throws {
-        var owned = Chain<Interest>()
+        var owned = LinkedList<Interest>()
         let requests = [try add("a"), try add("b"), try add("c")]
-        for request in requests { book.appendOwned(request, to: &owned) }
-        book.removeOwned(requests[0], from: &owned)
+        for request in requests { book.appendOpenRequest(request, toOwned: &owned) }
+        book.removeOpenRequest(requests[0], fromOwned: &owned)
         #expect(owned.first == requests[1] && owned.last == requests[2] && owned.count == 2)
     }
 
     @Test mutating func `released room keeps requests, IDs and extras`() throws {
         let requests = try (0..<64).map { try add("\($0)") }
-        book.changeExtras(of: requests[0]) { $0.maxBytes = 5 }
+        book.updateRareOptions(of: requests[0]) { $0.maximumBodyBytes = 5 }
         for request in requests[1...] {
-            book.freeID(request)
-            book.remove(request)
+            book.freeRequestID(request)
+            book.removeInterest(request)
         }
-        #expect(book.canShrink(least: 0))
+        #expect(book.hasSpareCapacity(beyond: 0))
         book.releaseRoom(least: 0)
-        #expect(!book.canShrink(least: 0) && book.bound == 1)
+        #expect(!book.hasSpareCapacity(beyond: 0) && book.placeBound == 1)
         #expect(try find("0") == requests[0] && book.checkInvariants() == [])
     }
 }

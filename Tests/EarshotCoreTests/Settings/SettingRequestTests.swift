@@ -10,7 +10,7 @@ struct SettingRequestTests {
             Issue.record("\(text) cannot be said")
             return
         }
-        rig.send(.set(setting), by: client)
+        rig.send(.changeSetting(setting), by: client)
     }
 
     private func limits(_ rig: CoreRig) -> [WorkerLimits] {
@@ -21,10 +21,10 @@ struct SettingRequestTests {
         var rig = CoreRig()
         let a = rig.client(1)
         rig.pass { set("origin-spacing 0.500", by: a, &$0) }
-        let change = SettingChange.number(.originSpacing, 500)
+        let change = SettingChange.setValue(.originSpacing, 500)
         let words = try #require(SettingWords(["origin-spacing", "0.5"]))
-        #expect(rig.actions == [.supervisor(.settingChanged(change)), .client(.send(a, .changed(words)))])
-        #expect(rig.core.limits.origins.spacingMilliseconds == 500)
+        #expect(rig.actions == [.supervisor(.settingChanged(change)), .client(.send(a, .settingChanged(words)))])
+        #expect(rig.core.limits.originRules.defaultSpacingMilliseconds == 500)
     }
 
     @Test(arguments: ["origin-limit 0", "nothing 3", "origin x", "workers 3", "worker-memory 1000000000", "users root"])
@@ -53,12 +53,12 @@ struct SettingRequestTests {
 
     @Test func `a supervised core takes the number of workers and their memory`() {
         var rig = CoreRig()
-        rig.core.features.isSupervised = true
+        rig.core.shellFeatures.isSupervised = true
         let a = rig.client(1)
         rig.pass { set("workers 3", by: a, &$0) }
-        #expect(rig.actions.first == .supervisor(.settingChanged(.number(.workers, 3))))
+        #expect(rig.actions.first == .supervisor(.settingChanged(.setValue(.workers, 3))))
         rig.pass { set("worker-memory 1000000000", by: a, &$0) }
-        #expect(rig.actions.first == .supervisor(.settingChanged(.number(.workerMemory, 1_000_000_000))))
+        #expect(rig.actions.first == .supervisor(.settingChanged(.setValue(.workerMemory, 1_000_000_000))))
     }
 
     @Test func `each bound of the core can be set`() {
@@ -70,10 +70,14 @@ struct SettingRequestTests {
         ]
         rig.pass { rig in for text in words { set(text, by: a, &rig) } }
         let limits = rig.core.limits
-        #expect(limits.requests == 5 && limits.requestsPerClient == 4 && limits.requestsPerHandler == 3)
-        #expect(limits.coolDownMilliseconds == 2_000 && limits.origins.limit == 7 && limits.origins.rules.count == 1)
+        #expect(
+            limits.maximumOpenRequests == 5 && limits.maximumOpenRequestsPerClient == 4
+                && limits.maximumOpenRequestsPerHandler == 3)
+        #expect(
+            limits.maximumCoolDownMilliseconds == 2_000 && limits.originRules.defaultMaximumTransfers == 7
+                && limits.originRules.rules.count == 1)
         rig.pass { set("origin o.example default", by: a, &$0) }
-        #expect(rig.core.limits.origins.rules.isEmpty)
+        #expect(rig.core.limits.originRules.rules.isEmpty)
     }
 
     @Test func `workers hear of what concerns them and of nothing else`() throws {
@@ -84,7 +88,7 @@ struct SettingRequestTests {
         rig.pass { set("origin-limit 3", by: a, &$0) }
         #expect(limits(rig).isEmpty)
         rig.pass { set("inline-bytes 10", by: a, &$0) }
-        #expect(limits(rig).map(\.inlineBytes) == [10])
+        #expect(limits(rig).map(\.maximumInlineBodyBytes) == [10])
         #expect(limits(rig).map(\.slots) == [nil])
         rig.pass { set("slots 3", by: a, &$0) }
         #expect(limits(rig).map(\.slots) == [3])
@@ -108,7 +112,7 @@ struct SettingRequestTests {
         for left in stride(from: 5, through: 2, by: -1) {
             rig.pass { $0.done(running.removeFirst(), by: worker) }
             #expect(rig.jobs.isEmpty, "\(left) run")
-            #expect(rig.core.runningAttempts == left && rig.core.audit().isEmpty)
+            #expect(rig.core.runningAttemptCount == left && rig.core.audit().isEmpty)
         }
         rig.pass { $0.done(running.removeFirst(), by: worker) }
         #expect(rig.jobs.count == 1)
@@ -116,10 +120,10 @@ struct SettingRequestTests {
         // A higher number of slots takes effect when the worker offers it.
         rig.pass { set("slots 12", by: a, &$0) }
         running += rig.jobs
-        #expect(rig.core.runningAttempts == 6)
-        rig.pass { $0.core.received(.slots(12), body: nil, from: worker, now: $0.now) }
-        #expect(rig.jobs.count == 3 && rig.core.runningAttempts == 9)
-        rig.pass { $0.core.received(.slots(1), body: nil, from: worker, now: $0.now) }
+        #expect(rig.core.runningAttemptCount == 6)
+        rig.pass { $0.core.workerMessageReceived(.slots(12), body: nil, from: worker, now: $0.now) }
+        #expect(rig.jobs.count == 3 && rig.core.runningAttemptCount == 9)
+        rig.pass { $0.core.workerMessageReceived(.slots(1), body: nil, from: worker, now: $0.now) }
         #expect(rig.core.audit().isEmpty)
         running += rig.jobs
     }
@@ -131,8 +135,8 @@ struct SettingRequestTests {
         rig.core.workerConnected(worker, now: rig.now)
         var ready = Ready(slots: 4)
         ready.schemes = ["http"]
-        rig.core.received(.ready(ready), body: nil, from: worker, now: rig.now)
-        rig.core.received(.slots(9), body: nil, from: worker, now: rig.now)
+        rig.core.workerMessageReceived(.ready(ready), body: nil, from: worker, now: rig.now)
+        rig.core.workerMessageReceived(.slots(9), body: nil, from: worker, now: rig.now)
         rig.pass { $0.fetch("h", "1", "http://o/", by: a) }
         #expect(rig.jobs.isEmpty)
     }
@@ -144,7 +148,7 @@ struct SettingRequestTests {
         rig.pass { rig in
             for text in ["slots 3", "origin-limit 9", "origin o limit=1"] { set(text, by: a, &rig) }
         }
-        rig.pass { $0.core.settingsRead(Settings(), now: $0.now) }
+        rig.pass { $0.core.replaceSettings(Settings(), now: $0.now) }
         #expect(rig.core.limits == CoreLimits())
         #expect(limits(rig).map(\.slots) == [nil])
         #expect(rig.core.settings == Settings())
@@ -158,7 +162,7 @@ struct SettingRequestTests {
             rig.send(.query(.settings), by: a)
         }
         let json = rig.actions.compactMap { action in
-            if case .client(.answer(_, .settings, let json)) = action {
+            if case .client(.answerQuery(_, .settings, let json)) = action {
                 String(decoding: json, as: UTF8.self)
             } else {
                 nil

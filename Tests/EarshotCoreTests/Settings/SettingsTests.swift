@@ -7,7 +7,7 @@ import Testing
 /// Settings in text form: names, bounds, rules, sources.
 struct SettingsTests {
     private func change(_ text: String) throws(SettingError) -> SettingChange {
-        try SettingChange(text.split(separator: " ").map { String($0) })
+        try SettingChange(words: text.split(separator: " ").map { String($0) })
     }
 
     private func refusal(_ text: String) -> String {
@@ -20,24 +20,27 @@ struct SettingsTests {
 
     @Test func `each number takes the ends of its range and nothing beyond`() throws {
         for name in SettingName.allCases {
-            for value in [name.range.lowerBound, name.range.upperBound] {
-                let text = "\(name.rawValue) \(name.text(value))"
-                #expect(try change(text) == .number(name, value))
-                #expect(try change(text).words.joined(separator: " ") == text)
+            for value in [name.storedValueRange.lowerBound, name.storedValueRange.upperBound] {
+                let text = "\(name.rawValue) \(name.valueText(value))"
+                #expect(try change(text) == .setValue(name, value))
+                #expect(try change(text).normalizedWords.joined(separator: " ") == text)
             }
             for text in ["-1", "+1", "", "x", "1e3", "0x10", "9999999999999999", "99999999999999999999"] {
-                #expect(refusal("\(name.rawValue) \(text)").contains(name.bounds), "\(text)")
+                #expect(refusal("\(name.rawValue) \(text)").contains(name.possibleValuesDescription), "\(text)")
             }
-            if name.range.lowerBound == 1 { #expect(refusal("\(name.rawValue) 0").contains(name.bounds)) }
+            if name.storedValueRange.lowerBound == 1 {
+                #expect(refusal("\(name.rawValue) 0").contains(name.possibleValuesDescription))
+            }
         }
     }
 
     @Test func `a list has its words in order, and none is a list too`() throws {
-        #expect(try change("users www-data,@staff,1000") == .list(.users, ["www-data", "@staff", "1000"]))
-        #expect(try change("users www-data,@staff").words == ["users", "www-data,@staff"])
-        #expect(try change("users -") == .list(.users, []) && change("users -").words == ["users", "-"])
+        #expect(try change("users www-data,@staff,1000") == .setList(.allowedUsers, ["www-data", "@staff", "1000"]))
+        #expect(try change("users www-data,@staff").normalizedWords == ["users", "www-data,@staff"])
+        #expect(
+            try change("users -") == .setList(.allowedUsers, []) && change("users -").normalizedWords == ["users", "-"])
         for text in ["users", "users a b", "users ,", "users a,", "users a,-", "users ä"] {
-            #expect(refusal(text).contains(ListSettingName.users.bounds), "\(text)")
+            #expect(refusal(text).contains(ListSettingName.allowedUsers.possibleValuesDescription), "\(text)")
         }
         for count in [100, 101] {
             let list = Array(repeating: "u", count: count).joined(separator: ",")
@@ -48,71 +51,73 @@ struct SettingsTests {
 
     @Test func `a list of a later source replaces the earlier one, and the supervisor tells it to its broker`() throws {
         var settings = Settings()
-        #expect(settings[.users].isEmpty && settings.source(of: .users) == "default")
+        #expect(settings[.allowedUsers].isEmpty && settings.source(of: .allowedUsers) == "default")
         let row = { (settings: Settings) in settings.rows.first { $0.name == "users" } }
         #expect(row(settings)?.value == "-")
-        try settings.apply(change("users a,@b"), source: "/etc/a.toml")
-        #expect(row(settings) == Settings.Row(name: "users", pattern: nil, value: "a,@b", source: "/etc/a.toml"))
-        try settings.apply(change("users -"), source: Settings.Source.flag)
-        #expect(settings[.users].isEmpty)
-        #expect(try Settings(lines: settings.lines) == settings)
+        try settings.applyChange(change("users a,@b"), source: "/etc/a.toml")
+        #expect(row(settings) == Settings.SettingRow(name: "users", pattern: nil, value: "a,@b", source: "/etc/a.toml"))
+        try settings.applyChange(change("users -"), source: Settings.SourceName.commandLineOption)
+        #expect(settings[.allowedUsers].isEmpty)
+        #expect(try Settings(supervisorLines: settings.supervisorLines) == settings)
     }
 
     @Test func `a size may have a suffix, and its normal form has none`() throws {
         for (text, bytes) in [("64K", 64 << 10), ("2m", 2 << 20), ("0", 0), ("16777216", 16 << 20)] {
-            #expect(try change("inline-bytes \(text)") == .number(.inlineBytes, bytes))
+            #expect(try change("inline-bytes \(text)") == .setValue(.inlineBytes, bytes))
         }
-        #expect(try change("spool-size 2G").words == ["spool-size", "2147483648"])
+        #expect(try change("spool-size 2G").normalizedWords == ["spool-size", "2147483648"])
         for text in ["17M", "1.5M", "1MB", "1P", "K"] {
-            #expect(refusal("inline-bytes \(text)").contains(SettingName.inlineBytes.bounds), "\(text)")
+            #expect(
+                refusal("inline-bytes \(text)").contains(SettingName.inlineBytes.possibleValuesDescription), "\(text)")
         }
-        #expect(refusal("slots 1K").contains(SettingName.slots.bounds), "not a size")
+        #expect(refusal("slots 1K").contains(SettingName.slots.possibleValuesDescription), "not a size")
     }
 
     @Test func `what nobody says is within its range`() {
         let settings = Settings()
         for name in SettingName.allCases {
-            if let value = settings[name] { #expect(name.range.contains(value), "\(name)") }
+            if let value = settings[name] { #expect(name.storedValueRange.contains(value), "\(name)") }
         }
         #expect(settings[.workers] == nil && settings[.slots] == nil)
     }
 
     @Test func `a quota of one user is a quarter of what all share, or as set`() throws {
         var settings = Settings()
-        func quotas() -> QuotaBook.Limits { settings.applied(to: CoreLimits()).userQuotas }
-        #expect(quotas().requests == 500_000)
+        func quotas() -> QuotaBook.Limits { settings.coreLimits(from: CoreLimits()).userQuotas }
+        #expect(quotas().openRequests == 500_000)
         #expect(quotas().spoolBytes == 2_560 << 20 && quotas().durableBytes == 256 << 20)
         #expect(quotas().transfers == 0, "without a supervisor the number of slots is unknown")
         for (name, value) in [
             (.workers, 2), (.slots, 64), (.requests, 1_000), (.spoolSize, 4 << 20), (.durableSize, 8_000),
         ] as [(SettingName, Int)] {
-            try settings.apply(.number(name, value), source: Settings.Source.set)
+            try settings.applyChange(.setValue(name, value), source: Settings.SourceName.clientSet)
         }
         let quarters = QuotaBook.Limits(
-            requests: 250, transfers: 32, spoolBytes: 1 << 20, memoryBytes: 256 << 20, terminals: 4_000_000,
+            openRequests: 250, transfers: 32, spoolBytes: 1 << 20, memoryBytes: 256 << 20, terminals: 4_000_000,
             durableBytes: 2_000)
         #expect(quotas() == quarters)
-        try settings.apply(.number(.transfersPerUser, 0), source: Settings.Source.set)
-        try settings.apply(.number(.requestsPerUser, 0), source: Settings.Source.set)
-        #expect(quotas().transfers == 32 && quotas().requests == 0)
-        try settings.apply(.number(.transfersPerUser, 100), source: Settings.Source.set)
+        try settings.applyChange(.setValue(.transfersPerUser, 0), source: Settings.SourceName.clientSet)
+        try settings.applyChange(.setValue(.requestsPerUser, 0), source: Settings.SourceName.clientSet)
+        #expect(quotas().transfers == 32 && quotas().openRequests == 0)
+        try settings.applyChange(.setValue(.transfersPerUser, 100), source: Settings.SourceName.clientSet)
         #expect(quotas().transfers == 100)
     }
 
     @Test func `each setting changes one limit and no other setting's, unless code looks it up`() throws {
         let defaults = Settings()
-        let (core, workers) = (defaults.applied(to: CoreLimits()), defaults.applied(to: Self.workerLimits))
+        let (core, workers) = (defaults.coreLimits(from: CoreLimits()), defaults.workerLimits(from: Self.workerLimits))
         #expect(core == CoreLimits())
         var changed: [(CoreLimits, WorkerLimits)] = []
         for name in SettingName.allCases {
             var settings = defaults
-            try settings.apply(.number(name, defaults[name] == 1 ? 0 : 1), source: Settings.Source.set)
-            let found = (settings.applied(to: CoreLimits()), settings.applied(to: Self.workerLimits))
-            switch name.definition.use {
+            try settings.applyChange(
+                .setValue(name, defaults[name] == 1 ? 0 : 1), source: Settings.SourceName.clientSet)
+            let found = (settings.coreLimits(from: CoreLimits()), settings.workerLimits(from: Self.workerLimits))
+            switch name.definition.settingTarget {
             // Rules for addresses reach the workers with the policy.
             // A quarter of it is the quota of one user.
-            case .lookedUp where name == .durableSize: break
-            case .supervisor where name != .addressPolicy, .lookedUp where name != .addressPolicy:
+            case .readByOtherCode where name == .durableSize: break
+            case .supervisorSetting where name != .addressPolicy, .readByOtherCode where name != .addressPolicy:
                 #expect(found == (core, workers), "\(name)")
             default:
                 #expect(found != (core, workers), "\(name)")
@@ -120,23 +125,26 @@ struct SettingsTests {
                 changed.append(found)
             }
         }
-        #expect(workers.inlineBytes == 65_536 && workers.pageBytes == 1 << 20 && workers.slots == nil)
+        #expect(
+            workers.maximumInlineBodyBytes == 65_536 && workers.maximumErrorPageBytes == 1 << 20 && workers.slots == nil
+        )
     }
 
-    private static let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: "/spool")
+    private static let workerLimits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spoolPath: "/spool")
 
     @Test func `seconds are written shortest`() throws {
-        #expect(try change("drain-seconds 1.500").words == ["drain-seconds", "1.5"])
-        #expect(try change("cool-down 030").words == ["cool-down", "30"])
+        #expect(try change("drain-seconds 1.500").normalizedWords == ["drain-seconds", "1.5"])
+        #expect(try change("cool-down 030").normalizedWords == ["cool-down", "30"])
         #expect(refusal("slots 1.5") == "slots must be 1 to 10000")
     }
 
     @Test func `a rule is one for its pattern in normal form`() throws {
         #expect(
-            try change("origin HTTPS://Example.ORG:443 spacing=0.50 limit=2").words
+            try change("origin HTTPS://Example.ORG:443 spacing=0.50 limit=2").normalizedWords
                 == ["origin", "https://example.org", "limit=2", "spacing=0.5"])
-        #expect(try change("origin *.example.org limit=1").subject == "origin *.example.org")
-        #expect(try change("origin example.org default") == .noRule(try #require(OriginPattern("example.org"))))
+        #expect(try change("origin *.example.org limit=1").replacementKey == "origin *.example.org")
+        #expect(
+            try change("origin example.org default") == .removeOriginRule(try #require(OriginPattern("example.org"))))
     }
 
     @Test(arguments: [
@@ -159,27 +167,28 @@ struct SettingsTests {
 
     @Test func `the stronger source wins and is told`() throws {
         var settings = Settings()
-        try settings.apply(change("slots 3"), source: "/etc/a.toml")
-        try settings.apply(change("origin a.example limit=3"), source: "/etc/a.toml")
-        try settings.apply(change("slots 4"), source: Settings.Source.flag)
-        try settings.apply(change("slots 5"), source: Settings.Source.set)
-        try settings.apply(change("origin a.example spacing=1"), source: Settings.Source.set)
+        try settings.applyChange(change("slots 3"), source: "/etc/a.toml")
+        try settings.applyChange(change("origin a.example limit=3"), source: "/etc/a.toml")
+        try settings.applyChange(change("slots 4"), source: Settings.SourceName.commandLineOption)
+        try settings.applyChange(change("slots 5"), source: Settings.SourceName.clientSet)
+        try settings.applyChange(change("origin a.example spacing=1"), source: Settings.SourceName.clientSet)
         #expect(settings[.slots] == 5)
         #expect(settings.source(of: .slots) == "set")
         #expect(
             settings.rows.first { $0.pattern != nil }
-                == Settings.Row(name: "origin", pattern: "a.example", value: "spacing=1", source: "set"))
-        #expect(settings.rows.first == Settings.Row(name: "workers", pattern: nil, value: "-", source: "default"))
-        try settings.apply(change("origin a.example default"), source: Settings.Source.set)
+                == Settings.SettingRow(name: "origin", pattern: "a.example", value: "spacing=1", source: "set"))
+        #expect(
+            settings.rows.first == Settings.SettingRow(name: "workers", pattern: nil, value: "-", source: "default"))
+        try settings.applyChange(change("origin a.example default"), source: Settings.SourceName.clientSet)
         #expect(settings.rows.allSatisfy { $0.name != "origin" })
     }
 
     @Test func `the most specific rule that speaks of HTTP/2 counts`() throws {
         var settings = Settings()
         for text in ["http2 off", "origin *.b.example http2=auto", "origin a.b.example limit=2"] {
-            try settings.apply(change(text), source: "f")
+            try settings.applyChange(change(text), source: "f")
         }
-        let rules = try Settings(lines: settings.lines).applied(to: CoreLimits()).origins
+        let rules = try Settings(supervisorLines: settings.supervisorLines).coreLimits(from: CoreLimits()).originRules
         for (name, isAllowed) in [("https://a.b.example", true), ("https://c.example", false)] {
             let origin = try #require(Origin(named: name))
             #expect(rules.terms(for: origin).allowsHTTP2 == isAllowed)
@@ -188,11 +197,13 @@ struct SettingsTests {
 
     @Test func `there is room for a thousand rules and for changes of them`() throws {
         var settings = Settings()
-        for number in 0..<Settings.mostRules { try settings.apply(change("origin h\(number) limit=1"), source: "f") }
-        #expect(throws: SettingError.self) { try settings.apply(change("origin other limit=1"), source: "f") }
-        try settings.apply(change("origin h7 limit=2"), source: "f")
-        try settings.apply(change("origin h8 default"), source: "f")
-        try settings.apply(change("origin other limit=1"), source: "f")
+        for number in 0..<Settings.maximumOriginRules {
+            try settings.applyChange(change("origin h\(number) limit=1"), source: "f")
+        }
+        #expect(throws: SettingError.self) { try settings.applyChange(change("origin other limit=1"), source: "f") }
+        try settings.applyChange(change("origin h7 limit=2"), source: "f")
+        try settings.applyChange(change("origin h8 default"), source: "f")
+        try settings.applyChange(change("origin other limit=1"), source: "f")
     }
 
     @Test(arguments: [
@@ -204,7 +215,7 @@ struct SettingsTests {
         ("address *.Example.ORG deny", "address *.example.org deny"), ("address * default", "address * default"),
     ])
     func `words are told in normal form`(text: String, normal: String) throws {
-        #expect(try change(text).words.joined(separator: " ") == normal)
+        #expect(try change(text).normalizedWords.joined(separator: " ") == normal)
     }
 
     @Test(arguments: [
@@ -222,35 +233,36 @@ struct SettingsTests {
 
     @Test func `what workers are told about addresses is the preset and all rules`() throws {
         var settings = Settings()
-        #expect(settings.addressPolicy.isEmpty)
+        #expect(settings.addressPolicyText.isEmpty)
         for text in ["address-policy public-only", "address b.example deny", "address 10.0.0.0/8 allow"] {
-            try settings.apply(change(text), source: Settings.Source.set)
+            try settings.applyChange(change(text), source: Settings.SourceName.clientSet)
         }
-        #expect(settings.addressPolicy == "public-only, allow 10.0.0.0/8, deny b.example")
-        #expect(try Settings(lines: settings.lines) == settings)
-        try settings.apply(change("address b.example default"), source: Settings.Source.set)
-        #expect(settings.addressPolicy == "public-only, allow 10.0.0.0/8")
+        #expect(settings.addressPolicyText == "public-only, allow 10.0.0.0/8, deny b.example")
+        #expect(try Settings(supervisorLines: settings.supervisorLines) == settings)
+        try settings.applyChange(change("address b.example default"), source: Settings.SourceName.clientSet)
+        #expect(settings.addressPolicyText == "public-only, allow 10.0.0.0/8")
     }
 
     @Test func `the longest rules for addresses fit a head`() throws {
         let label = String(repeating: "a", count: 61)
         var settings = Settings()
-        for number in 0..<Settings.mostAddressRules {
+        for number in 0..<Settings.maximumAddressRules {
             let host = "\(1000 + number)x." + [label, label, label, String(label.dropLast(5))].joined(separator: ".")
-            try settings.apply(change("address *.\(host) allow"), source: "f")
+            try settings.applyChange(change("address *.\(host) allow"), source: "f")
         }
-        #expect(throws: SettingError.self) { try settings.apply(change("address one.more deny"), source: "f") }
-        #expect(settings.addressPolicy.utf8.count < WireLimits.headBytes - 8_192)
+        #expect(throws: SettingError.self) { try settings.applyChange(change("address one.more deny"), source: "f") }
+        #expect(settings.addressPolicyText.utf8.count < WireLimits.headBytes - 8_192)
     }
 
     @Test func `what a supervisor tells its broker is all of it`() throws {
         var settings = Settings()
-        try settings.apply(change("workers 3"), source: Settings.Source.standard)
-        try settings.apply(change("slots 4"), source: "/home of/x\ty\n.toml")
-        try settings.apply(change("origin *.a.example limit=3 spacing=0.25"), source: Settings.Source.set)
-        #expect(try Settings(lines: settings.lines) == settings)
-        #expect(settings.lines.allSatisfy { !$0.contains("\n") })
-        #expect(throws: SettingError.self) { try Settings(lines: ["slots 3"]) }
-        #expect(throws: SettingError.self) { try Settings(lines: ["set\tslots 0"]) }
+        try settings.applyChange(change("workers 3"), source: Settings.SourceName.builtInDefault)
+        try settings.applyChange(change("slots 4"), source: "/home of/x\ty\n.toml")
+        try settings.applyChange(
+            change("origin *.a.example limit=3 spacing=0.25"), source: Settings.SourceName.clientSet)
+        #expect(try Settings(supervisorLines: settings.supervisorLines) == settings)
+        #expect(settings.supervisorLines.allSatisfy { !$0.contains("\n") })
+        #expect(throws: SettingError.self) { try Settings(supervisorLines: ["slots 3"]) }
+        #expect(throws: SettingError.self) { try Settings(supervisorLines: ["set\tslots 0"]) }
     }
 }

@@ -24,9 +24,10 @@ struct FakeDisk {
     /// Adds fields to the head of each stored result, as damage could.
     mutating func damage(_ fields: String) {
         for id in rows.keys {
-            guard let head = rows[id]?.result?.head else { continue }
+            guard let head = rows[id]?.result?.terminalHead else { continue }
             // A head without HTTP fields ends with the LF of its last named field.
-            rows[id]?.result?.head = head + Array((head.last == UInt8(ascii: "\n") ? fields : "\n" + fields).utf8)
+            rows[id]?.result?.terminalHead =
+                head + Array((head.last == UInt8(ascii: "\n") ? fields : "\n" + fields).utf8)
         }
     }
 
@@ -42,7 +43,7 @@ struct FakeDisk {
     mutating func lose() { waiting = [] }
 
     /// Carries out all queued actions and reports the results to the core.
-    mutating func work(_ core: inout BrokerCore, now: Tick) {
+    mutating func work(_ core: inout BrokerCore, now: MonotonicTime) {
         let taken = waiting
         waiting = []
         for action in taken {
@@ -53,33 +54,33 @@ struct FakeDisk {
                     continue
                 }
                 core.durableRowsRead(entries(after: id, principal?.description), now: now)
-            case .store(let id, let principal, let acceptedAt, let head):
+            case .storeRequest(let id, let principal, let acceptedAt, let head):
                 guard !isFull else {
-                    core.durableRefused(id, isFull: true, now: now)
+                    core.durableRequestStoreFailed(id, isFull: true, now: now)
                     continue
                 }
                 rows[id] = Row(acceptedAt: acceptedAt, head: head, principal: principal?.description)
-                core.durableStored(id, now: now)
+                core.durableRequestStored(id, now: now)
             case .storeResult(let id, let result):
                 let isStored = !isFull && rows[id] != nil
                 if isStored { rows[id]?.result = result }
-                core.durableRecorded(id, isStored: isStored, now: now)
+                core.durableOutcomeWritten(id, isStored: isStored, now: now)
             case .readResult(let id):
                 guard let result = rows[id]?.result else {
-                    core.durableRead(id, nil, now: now)
+                    core.durableResultRead(id, nil, now: now)
                     continue
                 }
-                core.durableRead(id, DurableContent(head: result.head, body: body(of: result)), now: now)
-            case .reopen(let id, let acceptedAt):
+                core.durableResultRead(id, DurableOutcome(head: result.terminalHead, body: body(of: result)), now: now)
+            case .reopenRequest(let id, let acceptedAt):
                 guard !isFull, rows[id]?.result != nil else {
-                    core.durableReopened(id, nil, now: now)
+                    core.durableRequestReopened(id, nil, now: now)
                     continue
                 }
                 rows[id]?.result = nil
                 rows[id]?.acceptedAt = acceptedAt
-                core.durableReopened(id, rows[id]?.head, now: now)
-            case .forget(let id): rows[id] = nil
-            case .limit: break
+                core.durableRequestReopened(id, rows[id]?.head, now: now)
+            case .deleteRequest(let id): rows[id] = nil
+            case .setMaximumSize: break
             }
         }
     }
@@ -93,8 +94,8 @@ struct FakeDisk {
     private static func entry(_ id: DurableID, _ row: Row) -> DurableEntry {
         var entry = DurableEntry(
             id: id, acceptedAt: row.acceptedAt, head: row.head, principal: row.principal,
-            hasResult: row.result != nil, resultBytes: row.result.map { $0.head.count + $0.length } ?? 0)
-        if let head = row.result?.head, case .terminal(let terminal)? = try? BrokerMessage(head: head) {
+            hasResult: row.result != nil, resultBytes: row.result.map { $0.terminalHead.count + $0.bodyLength } ?? 0)
+        if let head = row.result?.terminalHead, case .terminal(let terminal)? = try? BrokerMessage(head: head) {
             switch terminal.outcome {
             case .result(let status, let response): (entry.status, entry.attempts) = (status, response.attempts)
             case .failed(let failure):

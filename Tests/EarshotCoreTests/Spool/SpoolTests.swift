@@ -8,24 +8,24 @@ import Testing
 @Suite struct SpoolTests {
     private var limits: CoreLimits {
         var limits = CoreLimits()
-        limits.spoolBytes = 1_000
+        limits.maximumSpoolBytes = 1_000
         return limits
     }
 
     private func done(_ job: Job, _ name: String, length: Int, by worker: WorkerID, _ rig: inout CoreRig) {
         rig.pass {
             var completion = Completion(attempt: job.attempt, status: 200)
-            completion.length = length
+            completion.bodyByteCount = length
             completion.sha256 = name
-            completion.file = name
-            $0.core.received(.done(completion), body: nil, from: worker, now: $0.now)
+            completion.fileName = name
+            $0.core.workerMessageReceived(.completed(completion), body: nil, from: worker, now: $0.now)
         }
     }
 
     private func grow(_ job: Job, _ bytes: Int, by worker: WorkerID, _ rig: inout CoreRig) {
-        let part = BodyPart(file: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
+        let part = BodyPart(fileName: "\(worker.rawValue)-\(job.attempt).part", httpFields: Array("etag: \"a\"".utf8))
         rig.pass {
-            $0.core.received(
+            $0.core.workerMessageReceived(
                 .progress(job.attempt, received: bytes, total: nil, part: part), body: nil, from: worker, now: $0.now)
         }
     }
@@ -65,8 +65,8 @@ import Testing
         #expect(!actions.isEmpty && !actions.contains(.spool(.releaseFile("one"))))
         if isNeeded {
             var completion = Completion(attempt: job.attempt, status: 200)
-            (completion.length, completion.sha256, completion.file) = (600, "one", "one")
-            rig.core.received(.done(completion), body: nil, from: worker, now: rig.now)
+            (completion.bodyByteCount, completion.sha256, completion.fileName) = (600, "one", "one")
+            rig.core.workerMessageReceived(.completed(completion), body: nil, from: worker, now: rig.now)
             #expect(!rig.takeActions().contains(.spool(.releaseFile("one"))))
             rig.send(.acknowledge(2), by: client)
         }
@@ -87,7 +87,7 @@ import Testing
         #expect(rig.cancellations == [second.attempt])
         // The partial file of a failed request is not kept.
         rig.pass {
-            $0.core.partKept(of: second.attempt, bytes: 501, by: worker)
+            $0.core.partFileKept(of: second.attempt, bytes: 501, by: worker)
             $0.failed(second, "cancelled", by: worker)
         }
         #expect(rig.actions.contains(.spool(.removePart(SpoolName.keptPart(of: second.attempt)))))

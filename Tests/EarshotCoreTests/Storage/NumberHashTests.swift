@@ -14,18 +14,18 @@ struct NumberHashTests {
     }
 
     @Test func `a key has one hash, whichever way it is said`() {
-        var random = SplitMix(seed: 1)
+        var random = SplitMix64Generator(seed: 1)
         for _ in 0..<2_000 {
             let key = (0..<4).map { _ in Int32.random(in: .min ... .max, using: &random) }
-            let hash = NumberHash.of(key[0], key[1], key[2], key[3])
-            #expect(hash == NumberHash.of(key[0], key[1], key[2], key[3]))
+            let hash = NumberHash.hash(key[0], key[1], key[2], key[3])
+            #expect(hash == NumberHash.hash(key[0], key[1], key[2], key[3]))
             func word(_ high: Int32, _ low: Int32) -> UInt64 {
                 UInt64(UInt32(bitPattern: high)) << 32 + UInt64(UInt32(bitPattern: low))
             }
-            #expect(hash == NumberHash.of(word(key[0], key[1]), word(key[2], key[3])))
+            #expect(hash == NumberHash.hash(word(key[0], key[1]), word(key[2], key[3])))
         }
-        #expect(NumberHash.of(5 as Int32, 6) == NumberHash.of(5 as Int32, 6, 0, 0))
-        #expect(NumberHash.of(5 as UInt64) == NumberHash.of(5 as UInt64, 0))
+        #expect(NumberHash.hash(5 as Int32, 6) == NumberHash.hash(5 as Int32, 6, 0, 0))
+        #expect(NumberHash.hash(5 as UInt64) == NumberHash.hash(5 as UInt64, 0))
     }
 
     @Test func `numbers that change places, or sign, change the hash`() {
@@ -33,7 +33,7 @@ struct NumberHashTests {
         for key in [
             [1, 2, 3, 4], [2, 1, 3, 4], [1, 2, 4, 3], [3, 4, 1, 2], [-1, 2, 3, 4], [1, -2, 3, 4], [1, 2, 3, -4],
         ] as [[Int32]] {
-            hashes.append(NumberHash.of(key[0], key[1], key[2], key[3]))
+            hashes.append(NumberHash.hash(key[0], key[1], key[2], key[3]))
         }
         // Two hashes collide by chance in one of four billion cases.
         #expect(Set(hashes).count == hashes.count)
@@ -62,7 +62,7 @@ struct NumberHashTests {
     func `keys that are alike fall apart`(pattern: Pattern) {
         let hashes = (0..<4_096 as Range<UInt64>).map { number in
             let (first, second) = pattern.key(number)
-            return NumberHash.of(first, second)
+            return NumberHash.hash(first, second)
         }
         #expect(Self.unused(hashes) < Self.mostUnused)
         #expect(Self.unused(hashes.map { $0 << 16 }) < Self.mostUnused, "by their low halves")

@@ -8,24 +8,24 @@ struct OrderedHandlesTests {
     func `a table agrees with a sorted array over random insertions and removals`(keys: Int) {
         var table = OrderedHandles<Int>()
         var model: [Handle<Int>] = []
-        var random = SplitMix(seed: UInt64(keys))
+        var random = SplitMix64Generator(seed: UInt64(keys))
         // The table fills, and then empties.
         for step in 0..<20_000 {
-            let number = Handle<Int>(index: Int.random(in: 0..<keys, using: &random))
+            let number = Handle<Int>(slabIndex: Int.random(in: 0..<keys, using: &random))
             let position = table.firstPosition { $0 < number }
             let index = model.firstIndex { $0 >= number } ?? model.count
             #expect(table[position] == (index < model.count ? model[index] : nil))
             if table[position] == number {
-                guard step > 10_000 || number.index % 2 == 0 else { continue }
+                guard step > 10_000 || number.slabIndex % 2 == 0 else { continue }
                 table.remove(at: position)
                 model.remove(at: index)
-            } else if step < 10_000 || number.index % 8 == 0 {
+            } else if step < 10_000 || number.slabIndex % 8 == 0 {
                 table.insert(number, at: position)
                 model.insert(number, at: index)
             }
             if step % 64 == 0 {
-                #expect(table.handles(from: table.start) { _ in true } == model)
-                #expect(table.invariantFault == nil)
+                #expect(table.handles(from: table.startPosition) { _ in true } == model)
+                #expect(table.invariantViolation == nil)
                 #expect(table.count == model.count)
             }
         }
@@ -56,13 +56,13 @@ struct OrderedHandlesTests {
 
     @Test func `a table that was emptied in any order is as a new one`() {
         var table = Self.table(of: 0..<3_000)
-        var random = SplitMix(seed: 5)
+        var random = SplitMix64Generator(seed: 5)
         for number in ((0 as Handle<Int>)..<3_000).shuffled(using: &random) {
             table.remove(at: table.firstPosition { $0 < number })
-            #expect(table.invariantFault == nil)
+            #expect(table.invariantViolation == nil)
         }
         #expect(table.count == 0)
-        #expect(table[table.start] == nil)
+        #expect(table[table.startPosition] == nil)
     }
 
     private static func table(of numbers: Range<Handle<Int>>) -> OrderedHandles<Int> {

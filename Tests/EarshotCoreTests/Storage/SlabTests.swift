@@ -1,4 +1,5 @@
 import Testing
+
 @testable import EarshotCore
 
 /// Lifetime of records in a slab: each keeps its number until it is removed, and releases its references then.
@@ -17,8 +18,8 @@ struct SlabTests {
         var slab = Slab<Int>()
         for value in 0..<10_000 { _ = slab.insert(value) }
         let copy = isShared ? slab : Slab<Int>()
-        for number: Handle<Int> in 0..<10_000 where ![3, 700].contains(number) { slab.remove(number) }
-        #expect(slab.canShrink(least: 0) && !slab.canShrink(least: slab.capacity))
+        for number: Handle<Int> in 0..<10_000 where ![3, 700].contains(number) { slab.destroy(number) }
+        #expect(slab.hasSpareCapacity(beyond: 0) && !slab.hasSpareCapacity(beyond: slab.capacity))
         slab.releaseRoom(least: 0)
         #expect(slab.indices == [3, 700])
         #expect([slab[3], slab[700]] == [3, 700])
@@ -26,7 +27,7 @@ struct SlabTests {
         #expect(!slab.contains(701) && !slab.contains(9_999))
         #expect((0..<4).map { slab.insert($0) } == [0, 1, 2, 4])
         #expect(copy.count == (isShared ? 10_000 : 0))
-        for number in slab.indices { slab.remove(number) }
+        for number in slab.indices { slab.destroy(number) }
         slab.releaseRoom(least: 0)
         #expect(slab.capacity == 0 && slab.bound == 0)
         #expect(slab.insert(1) == 0)
@@ -36,26 +37,26 @@ struct SlabTests {
         var slab = Slab<Int>()
         for value in 0..<1_000 { _ = slab.insert(value) }
         let capacity = slab.capacity
-        #expect(!slab.canShrink(least: 0))
+        #expect(!slab.hasSpareCapacity(beyond: 0))
         slab.releaseRoom(least: 0)
-        for number: Handle<Int> in 0..<999 { slab.remove(number) }
+        for number: Handle<Int> in 0..<999 { slab.destroy(number) }
         slab.releaseRoom(least: 4_096)
         #expect(slab.capacity == capacity)
         // The last record stays in place, so another attempt would release no more.
         slab.releaseRoom(least: 0)
-        #expect(slab.capacity == capacity && !slab.canShrink(least: 0))
+        #expect(slab.capacity == capacity && !slab.hasSpareCapacity(beyond: 0))
     }
 
     @Test(arguments: [1, 2, 3])
     func `a slab agrees with a dictionary over random insertions, changes and removals`(seed: UInt64) {
         var slab = Slab<Record>()
         var model: [Handle<Record>: Int] = [:]
-        var random = SplitMix(seed: seed)
+        var random = SplitMix64Generator(seed: seed)
         let token = Token()
         for step in 0..<1_500 {
             if let number = model.keys.sorted().randomElement(using: &random), Bool.random(using: &random) {
                 if Bool.random(using: &random) {
-                    slab.remove(number)
+                    slab.destroy(number)
                     model[number] = nil
                 } else {
                     slab[number].value += step
@@ -75,7 +76,7 @@ struct SlabTests {
     @Test func `a number is free once its record is removed, and then used again before a new one`() {
         var slab = Slab<Int>()
         let numbers = (0..<20).map { slab.insert($0) }
-        slab.remove(numbers[7])
+        slab.destroy(numbers[7])
         #expect(!slab.contains(numbers[7]))
         #expect(!slab.contains(-1))
         #expect(!slab.contains(20))
@@ -96,7 +97,7 @@ struct SlabTests {
                 removed = tokens[3]
                 kept = tokens[99]
             }
-            slab.remove(numbers[3])
+            slab.destroy(numbers[3])
             #expect(removed == nil)
             #expect(kept != nil)
         }
@@ -107,7 +108,7 @@ struct SlabTests {
         var slab = Slab<String>()
         let numbers = (0..<8).map { slab.insert("record number \($0) of the first slab") }
         var copy = slab
-        slab.remove(numbers[0])
+        slab.destroy(numbers[0])
         slab[numbers[1]] += ", changed"
         // The capacity is eight, so both slabs grow here.
         _ = slab.insert("in place of the first")
@@ -125,14 +126,14 @@ struct SlabTests {
         await #expect(processExitsWith: .failure) {
             var slab = Slab<Int>()
             let number = slab.insert(1)
-            slab.remove(number)
+            slab.destroy(number)
             slab[number] += 1
         }
         await #expect(processExitsWith: .failure) {
             var slab = Slab<Int>()
             let number = slab.insert(1)
-            slab.remove(number)
-            slab.remove(number)
+            slab.destroy(number)
+            slab.destroy(number)
         }
         await #expect(processExitsWith: .failure) {
             let slab = Slab<Int>()
@@ -147,7 +148,7 @@ struct OptionalHandleTests {
         @OptionalHandle var flight: Handle<Int>? = nil
     }
 
-    @Test(arguments: [nil, 0, 1, Handle(place: .max)] as [Handle<Int>?])
+    @Test(arguments: [nil, 0, 1, Handle(slabPlace: .max)] as [Handle<Int>?])
     func `a number and its absence read back`(_ number: Handle<Int>?) {
         var record = Record(owner: number)
         #expect(record.owner == number && record.flight == nil)
@@ -164,10 +165,10 @@ struct OptionalHandleTests {
 
 /// Handles of records that only a test knows, written as their places.
 extension Handle: ExpressibleByIntegerLiteral {
-    public init(integerLiteral place: Int32) { self.init(place: place) }
+    public init(integerLiteral place: Int32) { self.init(slabPlace: place) }
 }
 
 extension Handle: Strideable {
-    func distance(to other: Handle) -> Int { other.index - index }
-    func advanced(by places: Int) -> Handle { Handle(index: index + places) }
+    func distance(to other: Handle) -> Int { other.slabIndex - slabIndex }
+    func advanced(by places: Int) -> Handle { Handle(slabIndex: slabIndex + places) }
 }

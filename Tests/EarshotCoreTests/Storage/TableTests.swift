@@ -10,7 +10,7 @@ import Testing
     /// The reply to a query for one page.
     private mutating func answer(_ query: Query, _ page: QueryPage = QueryPage(), to client: ClientID) -> String {
         rig.pass { $0.send(.query(query, page), by: client) }
-        for case .client(.answer(client, query, let json)) in rig.actions {
+        for case .client(.answerQuery(client, query, let json)) in rig.actions {
             return String(decoding: json, as: UTF8.self)
         }
         return ""
@@ -29,7 +29,7 @@ import Testing
             let json = answer(query, page, to: client)
             pages.append(json)
             guard let next = values("\(name)-next", in: json).first else { break }
-            page.after = next
+            page.cursor = next
         }
         return pages
     }
@@ -42,7 +42,8 @@ import Testing
             let pages = pages("handlers", .handlers, limit: limit, to: client)
             #expect(pages.flatMap { values("handler", in: $0) } == names.sorted())
             #expect(pages.allSatisfy { values("handler", in: $0).count <= limit ?? 1_000 })
-            #expect(pages.allSatisfy { $0.utf8.count <= rig.core.limits.answerBytes + 1_000 }, "a page is short")
+            #expect(
+                pages.allSatisfy { $0.utf8.count <= rig.core.limits.maximumQueryPageBytes + 1_000 }, "a page is short")
         }
     }
 
@@ -50,8 +51,8 @@ import Testing
         let client = rig.client(1)
         rig.pass { rig in for name in ["a", "b", "c"] { rig.send(.subscribe(HandlerPattern(name)!), by: client) } }
         rig.pass { $0.send(.unsubscribe(HandlerPattern("b")!), by: client) }
-        #expect(values("handler", in: answer(.handlers, QueryPage(after: "b"), to: client)) == ["c"])
-        #expect(values("handler", in: answer(.handlers, QueryPage(after: "z"), to: client)) == [])
+        #expect(values("handler", in: answer(.handlers, QueryPage(cursor: "b"), to: client)) == ["c"])
+        #expect(values("handler", in: answer(.handlers, QueryPage(cursor: "z"), to: client)) == [])
     }
 
     @Test mutating func `a full page that is the last one says so`() {
@@ -81,7 +82,7 @@ import Testing
         let client = rig.client(1)
         _ = rig.worker()
         for query in [Query.origins, .workers, .settings, .handlers, .requests, .status] {
-            #expect(answer(query, QueryPage(after: after), to: client).hasSuffix("}"))
+            #expect(answer(query, QueryPage(cursor: after), to: client).hasSuffix("}"))
         }
     }
 }

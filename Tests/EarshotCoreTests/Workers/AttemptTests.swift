@@ -44,7 +44,7 @@ struct AttemptTests {
         }
         rig.pass { $0.done(old, by: WorkerID(rawValue: 2)) }
         #expect(rig.terminals(for: a) == [])
-        #expect(rig.core.ledger.flights.stale == 1)
+        #expect(rig.core.ledger.flights.staleCompletions == 1)
         #expect(rig.releasedBodies == 1)
     }
 
@@ -57,7 +57,7 @@ struct AttemptTests {
             rig.fetch("h", "3", "http://h/3", by: a) { $0.options.retries = 0 }
         }
         let jobs = rig.jobs.sorted { $0.url < $1.url }
-        rig.pass { $0.core.drain() }
+        rig.pass { $0.core.beginDraining() }
         rig.pass { rig in
             rig.failed(jobs[0], "truncated", by: worker)
             rig.done(jobs[1], by: worker, status: 503)
@@ -67,7 +67,7 @@ struct AttemptTests {
         rig.wait(milliseconds: 60_000)
         #expect(rig.terminals(for: a) == [])
         #expect(rig.jobs.isEmpty)
-        #expect(rig.core.runningAttempts == 0)
+        #expect(rig.core.runningAttemptCount == 0)
         #expect(rig.core.audit() == [])
     }
 
@@ -122,7 +122,7 @@ struct AttemptTests {
         rig.pass { $0.fetch("h", "1", "http://h/", by: a) { $0.options.retries = 1 } }
         let first = try #require(rig.jobs.first)
         rig.pass {
-            $0.core.received(
+            $0.core.workerMessageReceived(
                 .failed(first.attempt, code: "reset", detail: nil, receivedBytes: 0, repeats: 1), body: nil,
                 from: worker,
                 now: $0.now)
@@ -131,10 +131,11 @@ struct AttemptTests {
         let second = try #require(rig.jobs.first)
         #expect(second.attempt != first.attempt)
         var completion = Completion(attempt: second.attempt, status: 204)
-        completion.repeats = 2
-        rig.pass { $0.core.received(.done(completion), body: nil, from: worker, now: $0.now) }
+        completion.repeatCount = 2
+        rig.pass { $0.core.workerMessageReceived(.completed(completion), body: nil, from: worker, now: $0.now) }
         let attempts = rig.actions.compactMap { action -> Int? in
-            guard case .client(.deliver(_, let terminal, _)) = action, case .result(_, let response) = terminal.outcome
+            guard case .client(.deliverTerminal(_, let terminal, _)) = action,
+                case .result(_, let response) = terminal.outcome
             else {
                 return nil
             }
@@ -183,9 +184,9 @@ struct AttemptTests {
         rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
         var error = WireError(.badMessage, "")
         error.attempt = rig.jobs[0].attempt
-        rig.pass { $0.core.receivedMalformed(error, from: worker, now: $0.now) }
+        rig.pass { $0.core.malformedWorkerMessageReceived(error, from: worker, now: $0.now) }
         #expect(rig.terminals(for: a) == ["h 1 internal"])
-        #expect(rig.core.runningAttempts == 0)
+        #expect(rig.core.runningAttemptCount == 0)
     }
 
     @Test mutating func `a worker that did not say READY settles nothing`() {
@@ -200,8 +201,8 @@ struct AttemptTests {
         }
         #expect(rig.terminals(for: a) == [])
         #expect(rig.releasedBodies == 1)
-        #expect(!rig.core.records.workers.holds(job.attempt, other))
-        #expect(rig.core.records.workers.holds(job.attempt, worker))
+        #expect(!rig.core.records.workers.holdsLease(of: job.attempt, by: other))
+        #expect(rig.core.records.workers.holdsLease(of: job.attempt, by: worker))
     }
 
     @Test mutating func `a worker that says BYE with work in hand is no death of that work`() {
@@ -211,7 +212,7 @@ struct AttemptTests {
             let worker = rig.worker(number)
             rig.pass()
             #expect(rig.jobs.count == 1)
-            rig.pass { $0.core.received(.bye, body: nil, from: worker, now: $0.now) }
+            rig.pass { $0.core.workerMessageReceived(.bye, body: nil, from: worker, now: $0.now) }
         }
         #expect(rig.terminals(for: a) == [])
     }
@@ -223,7 +224,7 @@ struct AttemptTests {
             rig.core.workerConnected(id, now: rig.now)
             var ready = Ready(slots: 3)
             ready.schemes = ["thumb"]
-            rig.core.received(.ready(ready), body: nil, from: id, now: rig.now)
+            rig.core.workerMessageReceived(.ready(ready), body: nil, from: id, now: rig.now)
             rig.fetch("h", "1", "http://h/", by: a)
         }
         #expect(rig.jobs.isEmpty)
@@ -323,7 +324,7 @@ struct AttemptTests {
         rig.wait(milliseconds: 5_000)
         #expect(rig.actions == [.worker(.send(worker, .ping))])
         var answered = rig
-        answered.pass { $0.core.received(.pong, body: nil, from: worker, now: $0.now) }
+        answered.pass { $0.core.workerMessageReceived(.pong, body: nil, from: worker, now: $0.now) }
         answered.wait(milliseconds: 10_000)
         #expect(!answered.actions.contains(.worker(.kill(worker))))
         rig.wait(milliseconds: 10_000)
@@ -339,10 +340,10 @@ struct AttemptTests {
             #expect(rig.actions == [])
             rig.wait(milliseconds: 1)
             #expect(rig.actions == [.worker(.send(worker, .ping))])
-            rig.pass { $0.core.received(.pong, body: nil, from: worker, now: $0.now) }
+            rig.pass { $0.core.workerMessageReceived(.pong, body: nil, from: worker, now: $0.now) }
         }
         rig.wait(milliseconds: 3_000)
-        rig.pass { $0.core.received(.slots(8), body: nil, from: worker, now: $0.now) }
+        rig.pass { $0.core.workerMessageReceived(.slots(8), body: nil, from: worker, now: $0.now) }
         rig.wait(milliseconds: 4_999)
         #expect(rig.actions == [])
         rig.wait(milliseconds: 1)
@@ -373,7 +374,7 @@ struct AttemptTests {
         rig.pass { $0.fetch("h", "1", "http://h/", by: a) }
         #expect(rig.core.audit() == [])
         let worker = try #require(rig.core.records.workers.handle(of: id))
-        _ = rig.core.records.workers.end(rig.jobs[0].attempt, at: worker)
+        _ = rig.core.records.workers.endLease(of: rig.jobs[0].attempt, at: worker)
         #expect(rig.core.audit().contains { $0.hasPrefix("6: ") && $0.hasSuffix(" runs without a lease") })
     }
 

@@ -5,12 +5,13 @@ import Testing
 
 /// Facts that the supervisor and the shell report, in the answers to QUERY.
 struct ChildFailureTests {
-    private let failure = ChildFailure(
-        role: "worker", deaths: 7, since: "2026-11-21T08:54:38Z", lastEnd: "exit code 1")
+    private let failure = ChildCrashLoop(
+        childRole: "worker", consecutiveDeathCount: 7, firstDeathAt: "2026-11-21T08:54:38Z",
+        lastExitDescription: "exit code 1")
 
     @Test func `a line says all of a failure`() {
-        #expect(failure.line == "worker 7 2026-11-21T08:54:38Z exit code 1")
-        #expect(ChildFailure(line: failure.line) == failure)
+        #expect(failure.supervisorLine == "worker 7 2026-11-21T08:54:38Z exit code 1")
+        #expect(ChildCrashLoop(supervisorLine: failure.supervisorLine) == failure)
     }
 
     @Test func `who asks for the workers or the status is told of failures`() {
@@ -24,7 +25,7 @@ struct ChildFailureTests {
                     #"{"role":"worker","deaths":7,"last-end":"exit code 1","since":"2026-11-21T08:54:38Z"}"#
                 }
                 let answers = rig.actions.compactMap { action in
-                    if case .client(.answer(_, query, let json)) = action {
+                    if case .client(.answerQuery(_, query, let json)) = action {
                         String(decoding: json, as: UTF8.self)
                     } else {
                         nil
@@ -40,8 +41,10 @@ struct ChildFailureTests {
         var rig = CoreRig()
         let a = rig.client(1)
         rig.core.pathFaults = [
-            PathFault(place: "spool", path: "/s", count: 2, last: "2026-11-21T08:54:38Z", reason: nil),
-            PathFault(place: "bus", path: "/b", count: 1, last: "2026-11-21T08:54:38Z", reason: "why"),
+            PathFailure(
+                pathRole: "spool", path: "/s", lossCount: 2, lastDetectedAt: "2026-11-21T08:54:38Z", failureReason: nil),
+            PathFailure(
+                pathRole: "bus", path: "/b", lossCount: 1, lastDetectedAt: "2026-11-21T08:54:38Z", failureReason: "why"),
         ]
         rig.pass { $0.send(.query(.status), by: a) }
         let reported =
@@ -54,7 +57,7 @@ struct ChildFailureTests {
     /// Answers to `QUERY status` in the last pass.
     private func statuses(of rig: CoreRig) -> [String] {
         rig.actions.compactMap { action in
-            guard case .client(.answer(_, .status, let json)) = action else { return nil }
+            guard case .client(.answerQuery(_, .status, let json)) = action else { return nil }
             return String(decoding: json, as: UTF8.self)
         }
     }
@@ -69,9 +72,11 @@ struct ChildFailureTests {
         #expect(!isReady())
         let worker = rig.worker(1)
         #expect(isReady())
-        rig.core.pathFaults = [PathFault(place: "spool", path: "/s", count: 1, last: "-", reason: "read-only")]
+        rig.core.pathFaults = [
+            PathFailure(pathRole: "spool", path: "/s", lossCount: 1, lastDetectedAt: "-", failureReason: "read-only")
+        ]
         #expect(!isReady())
-        rig.core.pathFaults[0].reason = nil
+        rig.core.pathFaults[0].failureReason = nil
         #expect(isReady())
         rig.core.workerLost(worker, now: rig.now)
         #expect(!isReady())
@@ -79,18 +84,18 @@ struct ChildFailureTests {
         #expect(isReady())
         for (value, expected) in [("closed", false), ("open", true)] {
             let words = try #require(SettingWords(["admission", value]))
-            rig.pass { $0.send(.set(words), by: a) }
+            rig.pass { $0.send(.changeSetting(words), by: a) }
             #expect(isReady() == expected)
             #expect(statuses(of: rig).contains { $0.contains(#""admission":"\#(value)""#) })
         }
-        rig.core.drain()
+        rig.core.beginDraining()
         #expect(!isReady())
     }
 
     @Test func `each worker is told where the spool is once it is another folder`() {
         var rig = CoreRig()
         let worker = rig.worker(1)
-        rig.pass { $0.core.spoolReplaced() }
+        rig.pass { $0.core.spoolFolderReplaced() }
         let reported = rig.actions.count { action in
             if case .worker(.send(worker, .limits)) = action { true } else { false }
         }
@@ -99,16 +104,16 @@ struct ChildFailureTests {
 
     @Test func `workers count as taken in from their READY to their end`() {
         var rig = CoreRig()
-        #expect(rig.core.acceptingWorkers == 0)
+        #expect(rig.core.acceptingWorkerCount == 0)
         let first = rig.worker(1)
         _ = rig.worker(2)
-        #expect(rig.core.acceptingWorkers == 2)
+        #expect(rig.core.acceptingWorkerCount == 2)
         rig.core.workerLost(first, now: rig.now)
-        #expect(rig.core.acceptingWorkers == 1)
+        #expect(rig.core.acceptingWorkerCount == 1)
     }
 
     @Test(arguments: ["", "worker", "worker 7 2026-11-21T08:54:38Z", "worker many 2026-11-21T08:54:38Z signal 9"])
     func `what says less is no failure`(line: String) {
-        #expect(ChildFailure(line: line) == nil)
+        #expect(ChildCrashLoop(supervisorLine: line) == nil)
     }
 }

@@ -33,7 +33,7 @@ struct IsolationTests {
             #expect(rig.jobs.count == 1)
             let worker = WorkerID(rawValue: number)
             rig.pass { rig in
-                rig.core.workerLost(worker, end: .fromOutside, now: rig.now)
+                rig.core.workerLost(worker, end: .killedFromOutsideExample, now: rig.now)
                 _ = rig.worker(number + 1)
             }
         }
@@ -46,13 +46,14 @@ struct IsolationTests {
 
     @Test(
         arguments: [
-            WorkerEnd(pid: 1, signal: 11, isOutOfMemory: false, wasKilledByBus: false),
-            WorkerEnd(pid: 1, signal: 9, isOutOfMemory: true, wasKilledByBus: false),
-            WorkerEnd(pid: 1, signal: 9, isOutOfMemory: false, wasKilledByBus: true),
-            WorkerEnd(pid: 1, signal: nil, isOutOfMemory: false, wasKilledByBus: false),
+            WorkerExit(pid: 1, terminatingSignal: 11, wasKilledForMemory: false, wasKilledByBus: false),
+            WorkerExit(pid: 1, terminatingSignal: 9, wasKilledForMemory: true, wasKilledByBus: false),
+            WorkerExit(pid: 1, terminatingSignal: 9, wasKilledForMemory: false, wasKilledByBus: true),
+            WorkerExit(pid: 1, terminatingSignal: nil, wasKilledForMemory: false, wasKilledByBus: false),
         ])
-    func `a crash, a kill for lack of memory and a kill of a hanging worker are held against the flight`(end: WorkerEnd)
-    {
+    func `a crash, a kill for lack of memory and a kill of a hanging worker are held against the flight`(
+        end: WorkerExit
+    ) {
         var rig = CoreRig()
         let a = rig.client(1)
         _ = rig.worker(1)
@@ -67,19 +68,19 @@ struct IsolationTests {
             ends = rig.terminals(for: a)
         }
         #expect(ends == ["h 1 poisonous"])
-        #expect(WorkerEnd(line: end.line) == end)
+        #expect(WorkerExit(supervisorLine: end.supervisorLine) == end)
     }
 
     @Test mutating func `a worker whose end is not explained yet gets no jobs, and keeps its flights`() {
-        rig.core.features.isSupervised = true
+        rig.core.shellFeatures.isSupervised = true
         let a = rig.client(1)
         let first = rig.worker(1)
         rig.pass { $0.fetch("h", "1", "http://h/1", by: a) }
-        #expect(rig.core.awaitsEnd(of: first) && !rig.core.awaitsEnd(of: WorkerID(rawValue: 7)))
+        #expect(rig.core.awaitsProcessEnd(of: first) && !rig.core.awaitsProcessEnd(of: WorkerID(rawValue: 7)))
         rig.pass { $0.fetch("h", "2", "http://h/2", by: a) }
         #expect(rig.jobs.isEmpty)
         rig.pass { rig in
-            rig.core.workerLost(first, end: .fromOutside, now: rig.now)
+            rig.core.workerLost(first, end: .killedFromOutsideExample, now: rig.now)
             _ = rig.worker(2)
         }
         #expect(rig.jobs.count == 2)
@@ -152,7 +153,7 @@ struct IsolationTests {
             // The isolation takes 100 ms the first time, 200 ms the second.
             rig.wait(milliseconds: 200)
             #expect(isPinged(worker))
-            rig.wait(milliseconds: rig.core.limits.silenceMilliseconds)
+            rig.wait(milliseconds: rig.core.limits.pingTimeoutMilliseconds)
             #expect(rig.actions.contains { if case .worker(.kill(worker)) = $0 { true } else { false } })
             let hanging = worker
             rig.pass { rig in
@@ -190,7 +191,7 @@ struct IsolationTests {
         #expect(Set(starts.map(\.worker)).count == 2)
         rig.pass { $0.core.workerLost(WorkerID(rawValue: 2), now: $0.now) }
         #expect(!rig.jobs.map(\.url).contains("http://h1/"))
-        rig.wait(milliseconds: rig.core.limits.suspicionMilliseconds)
+        rig.wait(milliseconds: rig.core.limits.maximumSuspectWaitMilliseconds)
         #expect(rig.jobs.map(\.url).contains("http://h1/"))
         #expect(rig.core.audit() == [])
     }
@@ -208,7 +209,7 @@ struct IsolationTests {
             }
             rig.pass { $0.core.workerLost(WorkerID(rawValue: deaths), now: $0.now) }
         }
-        #expect(deaths == UInt64(rig.core.limits.workerDeathsPerFlight))
+        #expect(deaths == UInt64(rig.core.limits.maximumWorkerDeathsPerFlight))
         #expect(rig.core.audit() == [])
     }
 
@@ -220,9 +221,9 @@ struct IsolationTests {
         rig.wait(milliseconds: 100)
         #expect(isPinged(last))
         rig.wait(milliseconds: 1)
-        rig.core.received(
+        rig.core.workerMessageReceived(
             .progress(job.attempt, received: 1, total: nil, part: nil), body: nil, from: last, now: rig.now)
-        rig.wait(milliseconds: rig.core.limits.silenceMilliseconds)
+        rig.wait(milliseconds: rig.core.limits.pingTimeoutMilliseconds)
         #expect(rig.jobs.count == 1, "the other one has its turn")
         #expect(rig.core.audit() == [])
     }
@@ -247,7 +248,7 @@ struct IsolationTests {
             rig.pass { $0.core.workerLost(WorkerID(rawValue: number), now: $0.now) }
         }
         rig.pass { $0.remove("h", by: a) }
-        rig.wait(milliseconds: rig.core.limits.poolAbsenceMilliseconds)
+        rig.wait(milliseconds: rig.core.limits.emptyPoolGraceMilliseconds)
         #expect(rig.core.ledger.requests.pending == 0)
         #expect(rig.core.audit() == [])
     }
@@ -270,7 +271,7 @@ struct IsolationTests {
 
     @Test mutating func `an accused flight whose origin is full stays before all suspects`() throws {
         var limits = CoreLimits()
-        limits.origins.limit = 1
+        limits.originRules.defaultMaximumTransfers = 1
         rig = CoreRig(limits: limits)
         let a = rig.client(1)
         rig.pass { rig in for n in 1...3 { rig.fetch("h", "\(n)", "http://h\(n)/", by: a) } }
@@ -322,8 +323,8 @@ struct IsolationTests {
     }
 
     private mutating func why(_ request: String, by client: ClientID) -> String {
-        rig.pass { $0.send(.query(.why(HandlerID("h")!, RequestID(request)!)), by: client) }
-        for case .client(.answer(_, _, let json)) in rig.actions { return String(decoding: json, as: UTF8.self) }
+        rig.pass { $0.send(.query(.explainRequest(HandlerID("h")!, RequestID(request)!)), by: client) }
+        for case .client(.answerQuery(_, _, let json)) in rig.actions { return String(decoding: json, as: UTF8.self) }
         return ""
     }
 
@@ -337,7 +338,7 @@ struct IsolationTests {
         var worker = rig.worker(1, slots: 32)
         var deaths = 0
         var ends: [String] = []
-        var running: [(job: Job, end: Tick)] = []
+        var running: [(job: Job, end: MonotonicTime)] = []
         rig.pass { rig in for n in 1...20 { rig.fetch("h", "\(n)", "http://h\(n)/", by: a) } }
         for _ in 0..<20_000 where ends.count < 20 {
             let now = rig.now

@@ -19,8 +19,8 @@ struct PoolTests {
         let id = WorkerID(rawValue: number)
         rig.core.workerConnected(id, now: rig.now)
         var ready = Ready(slots: slots)
-        ready.secret = "s"
-        rig.core.received(.ready(ready), body: nil, from: id, now: rig.now)
+        ready.supervisorSecret = "s"
+        rig.core.workerMessageReceived(.ready(ready), body: nil, from: id, now: rig.now)
         return id
     }
 
@@ -47,7 +47,7 @@ struct PoolTests {
         let a = rig.client(1)
         rig.pass { $0.fetch("h", "1", "thumb:x", by: a) }
         #expect(rig.terminals(for: a) == ["h 1 unsupported-scheme"])
-        #expect(rig.core.records.governor.origins.count == 0)
+        #expect(rig.core.records.originGovernor.origins.count == 0)
     }
 
     @Test mutating func `own workers share the jobs evenly, however small the bodies`() {
@@ -95,7 +95,7 @@ struct PoolTests {
 
     @Test func `what one pool leaves to the next pass is not forgotten for another that is through`() {
         var limits = CoreLimits()
-        limits.refusalsPerPass = 2
+        limits.maximumCoolDownRefusalsPerPass = 2
         var rig = CoreRig(limits: limits)
         let gone = rig.worker(1, slots: 1, schemes: ["gone"])
         let cooling = rig.worker(2, schemes: ["cooling"])
@@ -105,12 +105,12 @@ struct PoolTests {
         rig.pass { $0.done(job, by: cooling, status: 503, fields: "retry-after: 601") }
         rig.pass { rig in for n in 1...4 { rig.fetch("h", "\(n)", "gone:\(n)", by: a) } }
         rig.pass { $0.core.workerLost(gone, now: $0.now) }
-        rig.now = rig.now.advanced(byMilliseconds: limits.poolAbsenceMilliseconds)
+        rig.now = rig.now.advanced(byMilliseconds: limits.emptyPoolGraceMilliseconds)
         // Two of four requests fail in this pass, and the only one of the other pool.
         rig.pass { $0.fetch("h", "d", "cooling://h/2", by: a) }
         #expect(rig.terminals(for: a).count { $0.hasSuffix("unsupported-scheme") } == 2)
         #expect(rig.terminals(for: a).contains("h d origin-cooling"))
-        #expect(rig.core.nextTimer == Tick(nanoseconds: .min))
+        #expect(rig.core.nextTimer == MonotonicTime(nanoseconds: .min))
         rig.pass()
         #expect(rig.terminals(for: a).count { $0.hasSuffix("unsupported-scheme") } == 2)
     }
@@ -139,11 +139,11 @@ struct PoolTests {
         rig.pass { rig in
             let sent = WorkerMessage.failed(
                 job.attempt, code: "not-an-image", detail: String(repeating: "x", count: 300), receivedBytes: 0)
-            rig.core.received(sent, body: nil, from: own, now: rig.now)
+            rig.core.workerMessageReceived(sent, body: nil, from: own, now: rig.now)
         }
         guard
-            case .client(.deliver(_, let terminal, _)) = rig.actions.first(where: {
-                if case .client(.deliver) = $0 { true } else { false }
+            case .client(.deliverTerminal(_, let terminal, _)) = rig.actions.first(where: {
+                if case .client(.deliverTerminal) = $0 { true } else { false }
             }),
             case .failed(let failure) = terminal.outcome
         else {
@@ -160,7 +160,7 @@ struct PoolTests {
         rig.pass { $0.fetch("h", "1", "thumb:x", by: a) }
         rig.pass { rig in
             _ = rig.worker(2, schemes: ["thumb"])
-            rig.core.receivedMalformed(WireError(.unknownVerb, "no such verb"), from: first, now: rig.now)
+            rig.core.malformedWorkerMessageReceived(WireError(.unknownVerb, "no such verb"), from: first, now: rig.now)
         }
         #expect(errors == ["unknown-verb"])
         #expect(closed == [first])
@@ -172,9 +172,9 @@ struct PoolTests {
         let own = rig.worker(1, schemes: ["thumb"])
         let a = rig.client(1)
         rig.pass { $0.fetch("h", "1", "thumb:x", by: a) }
-        rig.wait(milliseconds: CoreLimits().heartbeatMilliseconds)
+        rig.wait(milliseconds: CoreLimits().silenceBeforePingMilliseconds)
         #expect(rig.actions.contains(.worker(.send(own, .ping))))
-        rig.wait(milliseconds: CoreLimits().silenceMilliseconds)
+        rig.wait(milliseconds: CoreLimits().pingTimeoutMilliseconds)
         #expect(errors == ["silent"])
         #expect(closed == [own])
         #expect(!rig.actions.contains(.worker(.kill(own))))
@@ -186,7 +186,7 @@ struct PoolTests {
         let a = rig.client(1)
         rig.pass { rig in for n in 1...3 { rig.fetch("h", "\(n)", "thumb:\(n)", by: a) } }
         rig.pass { $0.core.workerLost(own, now: $0.now) }
-        rig.wait(milliseconds: CoreLimits().poolAbsenceMilliseconds - 1)
+        rig.wait(milliseconds: CoreLimits().emptyPoolGraceMilliseconds - 1)
         #expect(rig.terminals(for: a) == [])
         let next = rig.worker(2, slots: 1, schemes: ["thumb"])
         rig.pass()
@@ -195,10 +195,10 @@ struct PoolTests {
         #expect(rig.terminals(for: a) == [], "the timer of the first absence is stale")
         rig.pass { $0.done(job, by: next) }
         rig.pass { $0.core.workerLost(next, now: $0.now) }
-        rig.wait(milliseconds: CoreLimits().poolAbsenceMilliseconds)
+        rig.wait(milliseconds: CoreLimits().emptyPoolGraceMilliseconds)
         #expect(rig.terminals(for: a).count == 2)
         #expect(rig.terminals(for: a).allSatisfy { $0.hasSuffix("unsupported-scheme") })
-        #expect(rig.core.records.pools.count == 1)
+        #expect(rig.core.records.workerPools.count == 1)
         #expect(rig.core.audit() == [])
     }
 
@@ -212,7 +212,7 @@ struct PoolTests {
             }
             rig.core.workerLost(own, now: rig.now)
         }
-        rig.wait(milliseconds: CoreLimits().poolAbsenceMilliseconds)
+        rig.wait(milliseconds: CoreLimits().emptyPoolGraceMilliseconds)
         #expect(rig.terminals(for: narrow).count == 1)
         #expect(rig.terminals(for: wide).count == 20)
         #expect(rig.core.ledger.requests.pending == 19)
@@ -244,17 +244,17 @@ struct PoolTests {
             let job = rig.jobs[0]
             rig.pass { rig in
                 let sent = WorkerMessage.failed(job.attempt, code: "reset", detail: nil, receivedBytes: 0)
-                rig.core.received(sent, body: nil, from: own, now: rig.now)
+                rig.core.workerMessageReceived(sent, body: nil, from: own, now: rig.now)
             }
             rig.wait(milliseconds: 8_000)
         }
         let job = rig.jobs[0]
         rig.pass { rig in
             let sent = WorkerMessage.failed(job.attempt, code: "reset", detail: nil, receivedBytes: 0)
-            rig.core.received(sent, body: nil, from: own, now: rig.now)
+            rig.core.workerMessageReceived(sent, body: nil, from: own, now: rig.now)
             rig.core.workerLost(own, now: rig.now)
         }
-        rig.wait(milliseconds: CoreLimits().poolAbsenceMilliseconds)
+        rig.wait(milliseconds: CoreLimits().emptyPoolGraceMilliseconds)
         #expect(rig.terminals(for: a) == ["h 1 unsupported-scheme"])
         #expect(rig.core.audit() == [])
     }
@@ -273,7 +273,7 @@ struct PoolTests {
         rig.pass { $0.done(job, by: own, status: 429, fields: "retry-after: 60") }
         #expect(rig.jobs.isEmpty)
         rig.pass { $0.core.workerLost(own, now: $0.now) }
-        rig.wait(milliseconds: CoreLimits().poolAbsenceMilliseconds - 1)
+        rig.wait(milliseconds: CoreLimits().emptyPoolGraceMilliseconds - 1)
         #expect(rig.terminals(for: a) + rig.terminals(for: b) == [])
         rig.wait(milliseconds: 1)
         let reported = rig.terminals(for: a) + rig.terminals(for: b)
@@ -289,14 +289,14 @@ struct PoolTests {
         rig.pass { rig in for n in 1...2 { rig.fetch("h", "\(n)", "thumb:\(n)", by: a) } }
         let jobs = rig.jobs
         #expect(jobs.count == 2)
-        rig.pass { $0.core.drain() }
+        rig.pass { $0.core.beginDraining() }
         #expect(drained == [reported])
         rig.pass { rig in
             let child = WorkerID(rawValue: 4)
             rig.core.workerConnected(child, now: rig.now)
             var ready = Ready(slots: 8)
-            ready.secret = "s"
-            rig.core.received(.ready(ready), body: nil, from: child, now: rig.now)
+            ready.supervisorSecret = "s"
+            rig.core.workerMessageReceived(.ready(ready), body: nil, from: child, now: rig.now)
             _ = rig.worker(5, schemes: ["thumb"])
             _ = rig.worker(6, schemes: ["thumb"], acceptsDrain: true)
         }
@@ -304,7 +304,7 @@ struct PoolTests {
         // Running jobs end, and no others start.
         rig.pass { rig in
             for job in jobs {
-                for own in [quiet, reported] where rig.core.records.workers.holds(job.attempt, own) {
+                for own in [quiet, reported] where rig.core.records.workers.holdsLease(of: job.attempt, by: own) {
                     rig.done(job, by: own)
                 }
             }
@@ -328,15 +328,15 @@ struct PoolTests {
         #expect(job.method == "HEAD")
         rig.pass { $0.done(job, by: own, length: 3, fields: "x-note: a") }
         guard
-            case .client(.deliver(_, let terminal, let body))? = rig.actions.first(where: {
-                if case .client(.deliver) = $0 { true } else { false }
+            case .client(.deliverTerminal(_, let terminal, let body))? = rig.actions.first(where: {
+                if case .client(.deliverTerminal) = $0 { true } else { false }
             })
         else {
             Issue.record("nothing is delivered")
             return
         }
         #expect(body == nil)
-        #expect(terminal.response?.length == 0)
+        #expect(terminal.response?.bodyByteCount == 0)
         #expect(terminal.response?.sha256 == nil)
         #expect(terminal.response?.httpFields == Array("x-note: a".utf8))
         #expect(rig.releasedBodies == 1)
@@ -349,7 +349,7 @@ struct PoolTests {
         rig.pass { $0.fetch("h", "1", "thumb:1", by: a) }
         var error = WireError(.badMessage, "")
         error.attempt = try #require(rig.jobs.first).attempt
-        rig.pass { $0.core.receivedMalformed(error, from: own, now: $0.now) }
+        rig.pass { $0.core.malformedWorkerMessageReceived(error, from: own, now: $0.now) }
         #expect(rig.terminals(for: a) == ["h 1 worker-failed"])
         #expect(closed == [own])
         #expect(rig.core.audit() == [])
@@ -374,20 +374,20 @@ struct PoolTests {
 
     @Test mutating func `clients cannot make more pools than workers can`() {
         var limits = CoreLimits()
-        limits.pools = 3
+        limits.maximumWorkerPools = 3
         rig = CoreRig(limits: limits)
         rig.core.awaitOwnWorkers(until: rig.now.advanced(byMilliseconds: 1_000))
         let a = rig.client(1)
         rig.pass { rig in for n in 1...4 { rig.fetch("h", "\(n)", "own\(n):x", by: a) } }
         #expect(rig.terminals(for: a) == ["h 3 unsupported-scheme", "h 4 unsupported-scheme"])
         rig.wait(milliseconds: 1_000)
-        #expect(rig.core.records.pools.count == 1)
+        #expect(rig.core.records.workerPools.count == 1)
         #expect(rig.core.audit() == [])
     }
 
     @Test mutating func `there is a bound on schemes`() {
         var limits = CoreLimits()
-        limits.pools = 3
+        limits.maximumWorkerPools = 3
         rig = CoreRig(limits: limits)
         rig.pass { rig in
             _ = rig.worker(1, schemes: ["a"])
@@ -398,7 +398,7 @@ struct PoolTests {
         rig.pass { $0.core.workerLost(WorkerID(rawValue: 2), now: $0.now) }
         rig.pass { rig in _ = rig.worker(4, schemes: ["c"]) }
         #expect(errors == ["limit"], "b is waited for")
-        rig.wait(milliseconds: CoreLimits().poolAbsenceMilliseconds)
+        rig.wait(milliseconds: CoreLimits().emptyPoolGraceMilliseconds)
         rig.pass { rig in _ = rig.worker(5, schemes: ["c"]) }
         #expect(errors == [])
         let a = rig.client(1)
@@ -409,7 +409,7 @@ struct PoolTests {
     }
 
     @Test mutating func `its redirects are results, and nothing is asked of the cache`() {
-        rig.core.features.isCaching = true
+        rig.core.shellFeatures.isCaching = true
         let own = rig.worker(1, schemes: ["thumb"])
         let a = rig.client(1)
         rig.pass { $0.fetch("h", "1", "thumb:x", by: a) }

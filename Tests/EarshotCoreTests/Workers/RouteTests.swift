@@ -113,12 +113,12 @@ struct RouteTests {
         let job = try #require(rig.jobs.first)
         rig.pass { $0.done(job, by: worker, fields: "set-cookie: \(root)=1") }
         let sequences = rig.actions.compactMap { action in
-            if case .client(.deliver(_, let terminal, _)) = action { terminal.sequence } else { nil }
+            if case .client(.deliverTerminal(_, let terminal, _)) = action { terminal.sequence } else { nil }
         }
         let sequence = try #require(sequences.first)
         rig.pass { rig in
             rig.send(.acknowledge(sequence), by: client)
-            rig.send(.remove(HandlerPattern(root)!), by: client)
+            rig.send(.removeHandlers(HandlerPattern(root)!), by: client)
         }
         #expect(rig.core.isIdle && rig.core.records.handlers.rootCount == 0)
     }
@@ -129,14 +129,14 @@ struct RouteTests {
         let found = field(try #require(rig.jobs.first), "cookie")
         let worker = worker
         let job = rig.jobs[0]
-        rig.pass { $0.send(.remove(HandlerPattern(root)!), by: client) }
+        rig.pass { $0.send(.removeHandlers(HandlerPattern(root)!), by: client) }
         rig.pass { $0.failed(job, "cancelled", by: worker) }
         #expect(rig.core.audit() == [])
         return found
     }
 
     @Test mutating func `a jar outlives the last handler of its root by a setting`() throws {
-        rig.core.limits.cookieMilliseconds = 1_000
+        rig.core.limits.idleCookieJarMilliseconds = 1_000
         worker = rig.worker()
         let a = rig.client(1)
         try visit("one", by: a, at: worker)
@@ -157,14 +157,14 @@ struct RouteTests {
         let a = rig.client(1)
         try visit("one", by: a, at: worker)
         #expect(rig.core.records.cookieJars.idleCount == 1)
-        rig.pass { $0.send(.set(SettingWords(["cookie-time", "0"])!), by: a) }
+        rig.pass { $0.send(.changeSetting(SettingWords(["cookie-time", "0"])!), by: a) }
         #expect(rig.core.records.cookieJars.idleCount == 0)
         try visit("one", by: a, at: worker)
         #expect(try cookies(of: "one", for: a) == nil)
     }
 
     @Test mutating func `there are so many bytes of jars, and the oldest without a handler makes room`() throws {
-        rig.core.limits.cookieBytes = 1_800
+        rig.core.limits.maximumTotalCookieBytes = 1_800
         worker = rig.worker()
         let a = rig.client(1)
         try visit("one", by: a, at: worker)

@@ -55,12 +55,12 @@ import Testing
 
     @Test func `the bits are in network order`() {
         #expect(IPv4Address("127.0.0.1")?.value == 0x7f00_0001)
-        #expect(IPv6Address("2001:db8::1:2")?.high == 0x2001_0db8_0000_0000)
-        #expect(IPv6Address("2001:db8::1:2")?.low == 0x0001_0002)
+        #expect(IPv6Address("2001:db8::1:2")?.highBits == 0x2001_0db8_0000_0000)
+        #expect(IPv6Address("2001:db8::1:2")?.lowBits == 0x0001_0002)
     }
 
     @Test func `any bits survive a round trip through text`() {
-        var generator = SplitMix(seed: 4291)
+        var generator = SplitMix64Generator(seed: 4291)
         for _ in 0..<20_000 {
             // Groups are often zero, so that runs of zeros are common.
             func half() -> UInt64 {
@@ -68,7 +68,7 @@ import Testing
                     half << 16 | (Bool.random(using: &generator) ? 0 : generator.next() & 0xffff)
                 }
             }
-            let six = IPAddress.v6(IPv6Address(high: half(), low: half()))
+            let six = IPAddress.v6(IPv6Address(highBits: half(), lowBits: half()))
             #expect(IPAddress(six.description) == six)
             let four = IPAddress.v4(IPv4Address(value: UInt32(truncatingIfNeeded: generator.next())))
             #expect(IPAddress(four.description) == four)

@@ -112,7 +112,7 @@ import Testing
 
     @Test(arguments: 0..<4 as Range<UInt64>)
     func `no bytes make it trap, and times are within bounds`(_ seed: UInt64) {
-        var generator = SplitMix(seed: seed)
+        var generator = SplitMix64Generator(seed: seed)
         let pieces = [
             "max-age", "max-stale", "min-fresh", "stale-if-error", "=", "\"", "\\", ",", " ", "99999999999999999999",
             "5", "\n", "cache-control: ", "no-cache", "\u{0}", "é",

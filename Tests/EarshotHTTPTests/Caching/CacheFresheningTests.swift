@@ -21,10 +21,10 @@ import Testing
     /// Returns `update`, `once`, `mismatch` or `unrelated`.
     private func name(_ freshening: Freshening) -> String {
         switch freshening {
-        case .update: "update"
-        case .useOnce: "once"
-        case .mismatch: "mismatch"
-        case .unrelated: "unrelated"
+        case .replaceStored: "update"
+        case .useOnceThenRemove: "once"
+        case .otherRepresentation: "mismatch"
+        case .noEffect: "unrelated"
         }
     }
 
@@ -86,7 +86,7 @@ import Testing
             set-cookie: a=b
             set-cookie: c=d
             """
-        guard case .update(let updated) = try by304(newer, kept) else {
+        guard case .replaceStored(let updated) = try by304(newer, kept) else {
             Issue.record("not updated")
             return
         }
@@ -98,7 +98,7 @@ import Testing
 
     @Test func `a 304 makes an invalidated answer good again`() throws {
         let kept = try CacheWorld.stored("etag: \"a\"\ncache-control: max-age=60", isInvalidated: true)
-        guard case .update(let updated) = try by304("etag: \"a\"", kept) else {
+        guard case .replaceStored(let updated) = try by304("etag: \"a\"", kept) else {
             Issue.record("not updated")
             return
         }
@@ -118,12 +118,12 @@ import Testing
 
     @Test func `a Vary that has changed is applied to the request that asked`() throws {
         let kept = try CacheWorld.stored("etag: \"a\"")
-        guard case .update(let updated) = try by304("vary: accept", kept, "accept: a/b") else {
+        guard case .replaceStored(let updated) = try by304("vary: accept", kept, "accept: a/b") else {
             Issue.record("not updated")
             return
         }
-        #expect(rule.selection(for: try CacheWorld.request("accept: a/b"), from: [updated]) == 0)
-        #expect(rule.selection(for: try CacheWorld.request("accept: c/d"), from: [updated]) == nil)
+        #expect(rule.selectedVariantIndex(for: try CacheWorld.request("accept: a/b"), from: [updated]) == 0)
+        #expect(rule.selectedVariantIndex(for: try CacheWorld.request("accept: c/d"), from: [updated]) == nil)
     }
 
     @Test(
@@ -147,11 +147,11 @@ import Testing
 
     @Test func `RFC 9111 4.3.5: without any validator an answer to HEAD updates what has none either`() throws {
         let kept = try CacheWorld.stored("cache-control: max-age=5\ncontent-length: 10\nx-kept: 1")
-        guard case .update(let updated) = try byHead("cache-control: max-age=60\nx-new: 2", kept) else {
+        guard case .replaceStored(let updated) = try byHead("cache-control: max-age=60\nx-new: 2", kept) else {
             Issue.record("not updated")
             return
         }
-        #expect(updated.fields.first("x-kept") == "1" && updated.fields.first("x-new") == "2")
+        #expect(updated.fields.firstValue(named: "x-kept") == "1" && updated.fields.firstValue(named: "x-new") == "2")
         #expect(rule.isFresh(updated, now: later + 50))
         #expect(try name(byHead("content-length: 10", kept)) == "update")
         #expect(try name(byHead("content-length: 11", kept)) == "mismatch")
@@ -192,7 +192,7 @@ import Testing
         ])
     func invalidation(_ row: Case<String>) throws {
         let request = try CacheWorld.request(method: .post, url: "http://u:p@a.example/x")
-        let urls = rule.invalidations(status: 201, response: CacheWorld.fields(row.input), to: request)
+        let urls = rule.invalidatedURLs(status: 201, response: CacheWorld.fields(row.input), to: request)
         #expect(
             urls.map { String($0.description.dropFirst("http://a.example".count)) }.joined(separator: " ")
                 == row.expected)
@@ -206,7 +206,7 @@ import Testing
             ("POST", 100, 0), ("POST", .min, 0),
         ] {
             let request = try CacheWorld.request(method: try #require(HTTPMethod(method)))
-            #expect(rule.invalidations(status: status, response: location, to: request).count == count, "\(method)")
+            #expect(rule.invalidatedURLs(status: status, response: location, to: request).count == count, "\(method)")
         }
     }
 }

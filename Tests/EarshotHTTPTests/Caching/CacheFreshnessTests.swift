@@ -47,7 +47,7 @@ import Testing
             let stored = try CacheWorld.stored("\(Self.modified)\ncache-control: \(control)", status: status)
             #expect(rule.lifetime(of: stored) == seconds, "\(status) \(control)")
         }
-        let other = CacheRule(heuristicPercent: 50, heuristicSeconds: 7200)
+        let other = CacheRule(heuristicPercent: 50, maximumHeuristicSeconds: 7200)
         #expect(other.lifetime(of: try CacheWorld.stored(Self.modified)) == 7200)
         #expect(CacheRule(heuristicPercent: 0).lifetime(of: try CacheWorld.stored(Self.modified)) == 0)
     }
@@ -69,7 +69,7 @@ import Testing
         let fields = CacheWorld.fields(row.input.contains("date") ? row.input : "\(CacheWorld.date)\n\(row.input)")
         let stored = StoredResponse(
             status: 200, fields: fields, requestTime: CacheWorld.now - 4, responseTime: CacheWorld.now,
-            varyKey: VaryKey(canonical: []))
+            varyKey: VaryKey(canonicalFields: []))
         #expect(stored.age(now: CacheWorld.now + 10) == row.expected)
     }
 
@@ -102,7 +102,7 @@ import Testing
                 for now in times {
                     let stored = StoredResponse(
                         status: 200, fields: CacheWorld.fields("\(CacheWorld.date)\ncache-control: max-age=60"),
-                        requestTime: requestTime, responseTime: responseTime, varyKey: VaryKey(canonical: []))
+                        requestTime: requestTime, responseTime: responseTime, varyKey: VaryKey(canonicalFields: []))
                     let age = stored.age(now: now)
                     #expect((0...2_147_483_648).contains(age))
                     if now < responseTime { #expect(age == 2_147_483_648) }

@@ -14,7 +14,7 @@ import Testing
         "Sunday, 06-Nov-94 08:50:37 GMT", "connection: ", "content-length: 5", "location: /y", "\u{0}", "é", " ",
     ].map { Array($0.utf8) }
 
-    private static func fields(_ generator: inout SplitMix) -> HeaderFields {
+    private static func fields(_ generator: inout SplitMix64Generator) -> HeaderFields {
         let names = ["cache-control: ", "vary: ", "etag: ", "expires: ", "age: ", "date: ", "last-modified: ", ""]
         var lines: [UInt8] = []
         for _ in 0..<Int.random(in: 0...4, using: &generator) {
@@ -27,7 +27,7 @@ import Testing
         return HeaderFields(lines: lines)
     }
 
-    private static func time(_ generator: inout SplitMix) -> Int64 {
+    private static func time(_ generator: inout SplitMix64Generator) -> Int64 {
         switch Int.random(in: 0..<8, using: &generator) {
         case 0: Int64(bitPattern: generator.next())
         default: CacheWorld.now + Int64.random(in: -100...1000, using: &generator)
@@ -40,14 +40,14 @@ import Testing
             status: stored.status, fields: stored.fields, requestTime: stored.requestTime,
             responseTime: stored.responseTime, varyKey: stored.varyKey)
         let (rule, now) = (CacheRule(), stored.responseTime)
-        return read.conditions == stored.conditions && read.hasValidator == stored.hasValidator
+        return read.revalidationConditions == stored.revalidationConditions && read.hasValidator == stored.hasValidator
             && read.age(now: now) == stored.age(now: now) && rule.lifetime(of: read) == rule.lifetime(of: stored)
             && rule.isUsable(read, now: now) == rule.isUsable(stored, now: now)
     }
 
     @Test(arguments: 0..<8 as Range<UInt64>)
     func `no answer and no clock makes the cache trap or forget what was said`(_ seed: UInt64) throws {
-        var generator = SplitMix(seed: seed)
+        var generator = SplitMix64Generator(seed: seed)
         let rule = CacheRule()
         let (empty, url) = (HeaderFields(), try FetchURL("http://a.example/x"))
         var counts = [0, 0, 0]
@@ -57,14 +57,14 @@ import Testing
             let status = [200, 301, 302, 404, 503, -1].randomElement(using: &generator) ?? 200
             let response = Self.fields(&generator)
             let time = Self.time(&generator)
-            let decision = rule.storing(
+            let decision = rule.storeDecision(
                 status: status, response: response, to: request, mode: .default, requestTime: time,
                 responseTime: Self.time(&generator))
             guard case .store(var stored) = decision else { continue }
             counts[0] += 1
             let control = CacheControl(response: response)
             #expect(!control.noStore || control.mustUnderstand, "seed \(seed): \(response.bytes)")
-            #expect(!stored.conditions.bytes.contains(0), "seed \(seed): \(response.bytes)")
+            #expect(!stored.revalidationConditions.bytes.contains(0), "seed \(seed): \(response.bytes)")
             #expect(stored.fields.bytes.count <= HTTPLimits.headerBytes)
             #expect(Self.isAsRead(stored), "seed \(seed): \(response.bytes)")
 
@@ -72,24 +72,25 @@ import Testing
             switch rule.freshening(
                 of: stored, by304: newer, to: request, requestTime: time, responseTime: Self.time(&generator))
             {
-            case .update(let updated):
+            case .replaceStored(let updated):
                 counts[1] += 1
                 stored = updated
                 let kept = CacheControl(response: updated.fields)
                 #expect(!kept.noStore || kept.mustUnderstand)
                 #expect(Self.isAsRead(updated), "seed \(seed): \(newer.bytes)")
-            case .useOnce, .mismatch, .unrelated: break
+            case .useOnceThenRemove, .otherRepresentation, .noEffect: break
             }
             _ = rule.freshening(
                 of: stored, byHead: 200, newer, to: request, requestTime: time, responseTime: Self.time(&generator))
-            _ = rule.invalidations(status: 200, response: newer, to: request)
+            _ = rule.invalidatedURLs(status: 200, response: newer, to: request)
 
             let now = Self.time(&generator)
             let mode = CacheMode.allCases.randomElement(using: &generator) ?? .default
             let later = HTTPRequest(url: url, fields: Self.fields(&generator))
-            _ = rule.mayUseStale(stored, for: later, mode: mode, after: .reset, status: nil, now: now)
+            _ = rule.mayUseStale(stored, for: later, mode: mode, after: .connectionReset, status: nil, now: now)
             let variants = [stored, stored.invalidated()]
-            guard case .use(let index, _) = rule.decision(for: later, mode: mode, stored: variants, now: now) else {
+            guard case .useVariant(let index, _) = rule.decision(for: later, mode: mode, stored: variants, now: now)
+            else {
                 continue
             }
             counts[2] += 1

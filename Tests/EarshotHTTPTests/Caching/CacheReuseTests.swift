@@ -16,7 +16,7 @@ import Testing
         let decision = rule.decision(
             for: try CacheWorld.request(request), mode: mode, stored: [stored], now: CacheWorld.now + seconds)
         switch decision {
-        case .use: return "use"
+        case .useVariant: return "use"
         case .useAndRevalidate: return "behind"
         case .validate: return "validate"
         case .fetch: return "fetch"
@@ -158,7 +158,7 @@ import Testing
         let decision = rule.decision(
             for: try CacheWorld.request("range: bytes=0-1\n\(condition)"), mode: .default,
             stored: [try CacheWorld.stored("cache-control: max-age=60\n\(stored)")], now: CacheWorld.now)
-        if case .use(0, range: .some) = decision { #expect(isUsed) } else { #expect(!isUsed, "\(decision)") }
+        if case .useVariant(0, range: .some) = decision { #expect(isUsed) } else { #expect(!isUsed, "\(decision)") }
     }
 
     @Test func `a server is asked by all that is known of the answer`() throws {
@@ -197,7 +197,7 @@ import Testing
     @Test func `HEAD is answered by what GET brought, POST is not`() throws {
         let stored = [try CacheWorld.stored("cache-control: max-age=60")]
         let head = try CacheWorld.request(method: .head)
-        #expect(rule.decision(for: head, mode: .default, stored: stored, now: CacheWorld.now) == .use(0))
+        #expect(rule.decision(for: head, mode: .default, stored: stored, now: CacheWorld.now) == .useVariant(0))
         let post = try CacheWorld.request(method: .post)
         let decision = rule.decision(for: post, mode: .forceCache, stored: stored, now: CacheWorld.now)
         #expect(decision == .fetch(adding: HeaderFields()))
@@ -213,12 +213,12 @@ import Testing
             try CacheWorld.stored("vary: accept\n\(early)", for: "accept: a/b"),
         ]
         func selection(_ lines: String) throws -> Int? {
-            rule.selection(for: try CacheWorld.request(lines), from: stored)
+            rule.selectedVariantIndex(for: try CacheWorld.request(lines), from: stored)
         }
         #expect(try selection("accept: a/b") == 3)
         #expect(try selection("accept: c/d") == 2)
         #expect(try selection("accept: e/f") == 1)
-        #expect(rule.selection(for: try CacheWorld.request(), from: Array(stored[2...])) == nil)
+        #expect(rule.selectedVariantIndex(for: try CacheWorld.request(), from: Array(stored[2...])) == nil)
     }
 
     @Test(
@@ -235,7 +235,7 @@ import Testing
         let stored = try CacheWorld.stored("cache-control: \(row.input)")
         let seconds = try #require(Int64(row.expected.prefix { $0 != " " }))
         let may = rule.mayUseStale(
-            stored, for: try CacheWorld.request(), mode: .default, after: .reset, status: nil,
+            stored, for: try CacheWorld.request(), mode: .default, after: .connectionReset, status: nil,
             now: CacheWorld.now + seconds)
         #expect("\(seconds) \(may ? "yes" : "no")" == row.expected)
     }
@@ -265,7 +265,8 @@ import Testing
         arguments: [
             (FailureCode.httpStatus, 500 as Int?, true), (.httpStatus, 502, true), (.httpStatus, 503, true),
             (.httpStatus, 504, true), (.httpStatus, 404, false), (.httpStatus, 429, false), (.httpStatus, 501, false),
-            (.httpStatus, nil, false), (.reset, nil, true), (.dnsFailed, nil, true), (.originCooling, nil, true),
+            (.httpStatus, nil, false), (.connectionReset, nil, true), (.dnsFailed, nil, true),
+            (.originCoolingDown, nil, true),
             (.tls, nil, false), (.cancelled, nil, false), (.internalError, nil, false),
         ])
     func fault(_ failure: FailureCode, _ status: Int?, _ expected: Bool) throws {

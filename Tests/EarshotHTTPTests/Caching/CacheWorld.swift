@@ -32,7 +32,7 @@ struct CacheWorld {
     func storing(
         _ lines: String, status: Int = 200, to request: HTTPRequest, mode: CacheMode = .default
     ) -> StoreDecision {
-        rule.storing(
+        rule.storeDecision(
             status: status, response: Self.fields(lines), to: request, mode: mode, requestTime: Self.now,
             responseTime: Self.now)
     }

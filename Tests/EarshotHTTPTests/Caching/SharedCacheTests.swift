@@ -7,7 +7,7 @@ import Testing
     private let rule = CacheRule(isShared: true)
 
     private func storing(_ lines: String, status: Int = 200) throws -> StoreDecision {
-        rule.storing(
+        rule.storeDecision(
             status: status, response: CacheWorld.fields(lines), to: try CacheWorld.request(), mode: .default,
             requestTime: CacheWorld.now, responseTime: CacheWorld.now)
     }
@@ -21,12 +21,14 @@ import Testing
     @Test(
         "a response for one user is neither kept nor shared",
         arguments: [
-            Case("RFC 9111 5.2.2.7", "cache-control: private", StoreDecision.Reason.personal as StoreDecision.Reason?),
-            Case("RFC 9111 5.2.2.7, with names", "cache-control: max-age=5, private=\"x\"", .personal),
-            Case("RFC 9111 5.2.2.7, beside public", "cache-control: public\ncache-control: PRIVATE", .personal),
-            Case("RFC 9111 7.3", "Set-Cookie: a=b\ncache-control: public", .personal),
+            Case(
+                "RFC 9111 5.2.2.7", "cache-control: private",
+                StoreDecision.Reason.privateResponse as StoreDecision.Reason?),
+            Case("RFC 9111 5.2.2.7, with names", "cache-control: max-age=5, private=\"x\"", .privateResponse),
+            Case("RFC 9111 5.2.2.7, beside public", "cache-control: public\ncache-control: PRIVATE", .privateResponse),
+            Case("RFC 9111 7.3", "Set-Cookie: a=b\ncache-control: public", .privateResponse),
             Case("RFC 9111 5.2.2.5", "cache-control: no-store", .noStore),
-            Case("RFC 9111 4.1", "vary: *", .varies),
+            Case("RFC 9111 4.1", "vary: *", .varyWildcard),
             Case("RFC 9111 5.2.2.3", "cache-control: must-understand, no-store", nil),
             Case("RFC 9111 4.1, names", "vary: accept", nil),
             Case("RFC 9111 3, nothing said", "", nil),
@@ -60,7 +62,7 @@ import Testing
             Issue.record("not stored")
             return
         }
-        #expect(try storing("cache-control: max-age=60, s-maxage=0", status: 500) == .refuse(.notAllowed))
+        #expect(try storing("cache-control: max-age=60, s-maxage=0", status: 500) == .refuse(.noExplicitPermission))
     }
 
     @Test(
@@ -71,7 +73,7 @@ import Testing
             ("max-age=60, must-revalidate, stale-while-revalidate=60", false),
         ])
     func stale(_ control: String, isUsed: Bool) throws {
-        guard case .use = try use("cache-control: \(control)", after: 59) else {
+        guard case .useVariant = try use("cache-control: \(control)", after: 59) else {
             Issue.record("fresh, not used")
             return
         }
@@ -93,7 +95,7 @@ import Testing
         let stored = try CacheWorld.stored("\(lines)\netag: \"a\"")
         let decision = CacheRule().decision(
             for: try CacheWorld.request(), mode: .default, stored: [stored], now: CacheWorld.now + 1)
-        #expect(decision == .use(0))
+        #expect(decision == .useVariant(0))
     }
 
     @Test func `a 304 that makes a response private has it used once`() throws {
@@ -103,7 +105,7 @@ import Testing
                 of: stored, by304: CacheWorld.fields("cache-control: private\netag: \"a\""),
                 to: try CacheWorld.request(), requestTime: CacheWorld.now, responseTime: CacheWorld.now)
         }
-        guard case .useOnce = try freshening(rule), case .update = try freshening(CacheRule()) else {
+        guard case .useOnceThenRemove = try freshening(rule), case .replaceStored = try freshening(CacheRule()) else {
             Issue.record("\(try freshening(rule))")
             return
         }

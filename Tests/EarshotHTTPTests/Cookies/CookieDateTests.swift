@@ -38,7 +38,7 @@ import Testing
         let now = (row.expected ?? 1_612_137_600) - 60
         var jar = CookieJar()
         let field = HeaderFields(lines: Array("set-cookie: a=b; expires=\(row.input)".utf8))
-        jar.store(field, from: try FetchURL("http://a.example/"), suffixes: .registries, now: now)
+        jar.storeCookies(of: field, from: try FetchURL("http://a.example/"), suffixes: .registries, now: now)
         let cookie = try #require(jar.cookies(now: now).first)
         #expect(cookie.expires == row.expected)
     }

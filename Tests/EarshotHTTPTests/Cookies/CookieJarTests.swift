@@ -12,20 +12,20 @@ import Testing
     ) throws -> String? {
         var jar = CookieJar()
         try set(cookies, from: origin, in: &jar)
-        return jar.cookieField(for: try FetchURL(url ?? origin), now: Self.now + after).first("cookie")
+        return jar.cookieField(for: try FetchURL(url ?? origin), now: Self.now + after).firstValue(named: "cookie")
     }
 
     private func set(_ cookies: [String], from origin: String, in jar: inout CookieJar, at now: Int64 = now) throws {
         for cookie in cookies {
             let field = HeaderFields(lines: Array("Set-Cookie: \(cookie)".utf8))
-            jar.store(field, from: try FetchURL(origin), suffixes: .registries, now: now)
+            jar.storeCookies(of: field, from: try FetchURL(origin), suffixes: .registries, now: now)
         }
     }
 
     @Test func `the examples of RFC 6265, section 3.1`() throws {
         var jar = CookieJar()
         let origin = try FetchURL("https://www.example.com/")
-        func sent(_ url: FetchURL) -> String? { jar.cookieField(for: url, now: Self.now).first("cookie") }
+        func sent(_ url: FetchURL) -> String? { jar.cookieField(for: url, now: Self.now).firstValue(named: "cookie") }
         try set(["SID=31d4d96e407aad42"], from: origin.description, in: &jar)
         #expect(sent(origin) == "SID=31d4d96e407aad42")
         let narrow = ["SID=31d4d96e407aad42; Path=/; Secure; HttpOnly", "lang=en-US; Path=/; Domain=example.com"]
@@ -98,10 +98,11 @@ import Testing
         for source in [CookieJar.Source.server, .user] {
             var jar = CookieJar()
             let field = HeaderFields(lines: Array("set-cookie: a=b; domain=\(domain)".utf8))
-            jar.store(field, from: try FetchURL("https://\(host)/"), by: source, suffixes: .registries, now: Self.now)
+            jar.storeCookies(
+                of: field, from: try FetchURL("https://\(host)/"), by: source, suffixes: .registries, now: Self.now)
             let hosts = ["co.uk", "a.co.uk", "b.co.uk", "a.b.co.uk", "github.io", "a.github.io"]
             let reached = try hosts.filter {
-                jar.cookieField(for: try FetchURL("https://\($0)/"), now: Self.now).first("cookie") != nil
+                jar.cookieField(for: try FetchURL("https://\($0)/"), now: Self.now).firstValue(named: "cookie") != nil
             }
             #expect(reached.joined(separator: " ") == expected, "\(source)")
         }
@@ -111,9 +112,10 @@ import Testing
         func hosts(_ source: CookieJar.Source, from host: String, domain: String) throws -> [String] {
             var jar = CookieJar()
             let field = HeaderFields(lines: Array("set-cookie: a=b; domain=\(domain)".utf8))
-            jar.store(field, from: try FetchURL("https://\(host)/"), by: source, suffixes: .unknown, now: Self.now)
+            jar.storeCookies(
+                of: field, from: try FetchURL("https://\(host)/"), by: source, suffixes: .unavailable, now: Self.now)
             return try ["example.com", "www.example.com"].filter {
-                jar.cookieField(for: try FetchURL("https://\($0)/"), now: Self.now).first("cookie") != nil
+                jar.cookieField(for: try FetchURL("https://\($0)/"), now: Self.now).firstValue(named: "cookie") != nil
             }
         }
         #expect(try hosts(.server, from: "www.example.com", domain: "example.com") == [])
@@ -132,7 +134,7 @@ import Testing
         }
         var jar = CookieJar()
         let field = HeaderFields(lines: Array("set-cookie: a=b; domain=co.uk.".utf8))
-        jar.store(field, from: try FetchURL("https://a.co.uk./"), suffixes: .registries, now: Self.now)
+        jar.storeCookies(of: field, from: try FetchURL("https://a.co.uk./"), suffixes: .registries, now: Self.now)
         #expect(jar.count == 0)
     }
 
@@ -259,7 +261,7 @@ import Testing
             let ends = host == 30 ? "; max-age=5" : ""
             try set((0..<50).map { "c\($0)=1\(ends)" }, from: "http://h\(host).example/", in: &jar)
         }
-        #expect(jar.count == HTTPLimits.cookies)
+        #expect(jar.count == HTTPLimits.cookiesPerJar)
         func has(_ host: Int) -> Int {
             jar.cookies(now: Self.now + 10).filter { $0.domain == "h\(host).example" }.count
         }
@@ -269,9 +271,9 @@ import Testing
             }
         }
         try fill(0..<4)
-        #expect(jar.count == HTTPLimits.cookies + HTTPLimits.surplusCookies && has(0) == 50)
+        #expect(jar.count == HTTPLimits.cookiesPerJar + HTTPLimits.surplusCookies && has(0) == 50)
         try set(["a=b"], from: "http://new.example/", in: &jar, at: Self.now + 10)
-        #expect(jar.count == HTTPLimits.cookies && has(30) == 0, "the ended ones go first")
+        #expect(jar.count == HTTPLimits.cookiesPerJar && has(30) == 0, "the ended ones go first")
         #expect((has(0), has(2), has(3), has(4)) == (0, 0, 49, 50), "then those that were not used for longest")
         #expect(jar.byteCount == jar.cookies(now: Self.now + 10).reduce(0) { $0 + $1.byteCount })
         jar.shrink(toBytes: 10_000)
@@ -283,7 +285,7 @@ import Testing
         var jar = CookieJar()
         let url = try FetchURL("http://a.example/")
         let many = (0..<60).map { "set-cookie: c\($0)=1" }.joined(separator: "\n")
-        jar.store(HeaderFields(lines: Array(many.utf8)), from: url, suffixes: .registries, now: Self.now)
+        jar.storeCookies(of: HeaderFields(lines: Array(many.utf8)), from: url, suffixes: .registries, now: Self.now)
         #expect(jar.cookies(now: Self.now).map(\.name).contains(Array("c49".utf8)))
         #expect(!jar.cookies(now: Self.now).map(\.name).contains(Array("c50".utf8)))
         let value = String(repeating: "v", count: 4000)
@@ -297,16 +299,16 @@ import Testing
         var jar = CookieJar()
         let url = try FetchURL("http://a.example/")
         let field = HeaderFields(lines: Array("set-cookie: a=".utf8) + [0xff, 0x80])
-        jar.store(field, from: url, suffixes: .registries, now: Self.now)
+        jar.storeCookies(of: field, from: url, suffixes: .registries, now: Self.now)
         let request = HTTPRequest(url: url, fields: HeaderFields(lines: Array("Cookie: old\naccept: a/b".utf8)))
-        let sent = request.adding(jar.cookieField(for: url, now: Self.now))
+        let sent = request.addingFields(jar.cookieField(for: url, now: Self.now))
         #expect(sent.fields.bytes == Array("accept: a/b\ncookie: a=".utf8) + [0xff, 0x80])
-        #expect(request.adding(HeaderFields()) == request)
+        #expect(request.addingFields(HeaderFields()) == request)
     }
 
     @Test(arguments: 0..<4 as Range<UInt64>)
     func `no cookie and no clock makes it trap or go beyond its bounds`(_ seed: UInt64) throws {
-        var generator = SplitMix(seed: seed)
+        var generator = SplitMix64Generator(seed: seed)
         let pieces = [
             "a", "b=", "=", ";", "; ", "domain=", "example.com", ".", "path=", "/", "/x", "secure", "max-age=", "9",
             "-",
@@ -328,7 +330,7 @@ import Testing
                 isFar ? Int64(bitPattern: generator.next()) : Self.now + Int64.random(in: 0...20, using: &generator)
             let line = "set-cookie: n\(Int.random(in: 0..<80, using: &generator))\(text.joined())"
             let origin = urls.randomElement(using: &generator) ?? urls[0]
-            jar.store(HeaderFields(lines: Array(line.utf8)), from: origin, suffixes: .registries, now: now)
+            jar.storeCookies(of: HeaderFields(lines: Array(line.utf8)), from: origin, suffixes: .registries, now: now)
             stored = max(stored, jar.count)
             let field = jar.cookieField(for: urls.randomElement(using: &generator) ?? urls[0], now: Self.now)
             #expect((try? HeaderFields(request: field.bytes)) == field, "seed \(seed): \(line)")

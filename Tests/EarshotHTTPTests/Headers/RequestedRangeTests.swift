@@ -11,12 +11,12 @@ import Testing
             ("bytes=10-", nil), ("bytes=-0", nil), ("bytes=9223372036854775807-", nil),
         ] as [(String, Range<Int>?)])
     func satisfiable(_ text: String, _ expected: Range<Int>?) throws {
-        let range = try #require(RequestedRange(bytes: text.utf8))
+        let range = try #require(RequestedRange(fieldValue: text.utf8))
         #expect(range.offsets(in: 10) == expected)
     }
 
     @Test func `an empty body satisfies no range`() {
-        for text in ["bytes=0-", "bytes=-1"] { #expect(RequestedRange(bytes: text.utf8)?.offsets(in: 0) == nil) }
+        for text in ["bytes=0-", "bytes=-1"] { #expect(RequestedRange(fieldValue: text.utf8)?.offsets(in: 0) == nil) }
     }
 
     @Test(
@@ -27,6 +27,6 @@ import Testing
             "items=0-1", "bytes 0-1", "bytes=--1", "bytes=1", "bytes=0-99999999999999999999", "bytes=+1-2",
         ])
     func malformed(_ text: String) {
-        #expect(RequestedRange(bytes: text.utf8) == nil)
+        #expect(RequestedRange(fieldValue: text.utf8) == nil)
     }
 }

@@ -86,15 +86,18 @@ struct ProxyRuleTests {
 
     @Test(
         arguments: [
-            ("", .host), ("ftp://p", .scheme), ("http://", .host), ("http://:80", .host), ("http://p:0", .port),
-            ("http://p:65536", .port), ("http://p:x", .port), ("http://p/a", .host), ("http://p?q", .host),
-            ("http://a b", .host), ("http://[::1", .host), ("://p", .scheme), ("http://ü:p@p", .userinfo),
-            ("http://::1:80", .host), ("http://a\u{0}@p", .userinfo), ("socks6://p", .scheme),
+            ("", .invalidHost), ("ftp://p", .unsupportedScheme), ("http://", .invalidHost),
+            ("http://:80", .invalidHost), ("http://p:0", .invalidPort),
+            ("http://p:65536", .invalidPort), ("http://p:x", .invalidPort), ("http://p/a", .invalidHost),
+            ("http://p?q", .invalidHost),
+            ("http://a b", .invalidHost), ("http://[::1", .invalidHost), ("://p", .unsupportedScheme),
+            ("http://ü:p@p", .invalidUserinfo),
+            ("http://::1:80", .invalidHost), ("http://a\u{0}@p", .invalidUserinfo), ("socks6://p", .unsupportedScheme),
         ] as [(String, ProxyAddress.ParseError)])
     func `text that is no proxy is refused with its fault and the wanted form`(
         text: String, fault: ProxyAddress.ParseError
     ) {
         #expect(throws: fault) { try ProxyAddress(text) }
-        #expect(fault.description.hasSuffix("; give \(ProxyAddress.ParseError.form)."))
+        #expect(fault.description.hasSuffix("; give \(ProxyAddress.ParseError.acceptedForms)."))
     }
 }

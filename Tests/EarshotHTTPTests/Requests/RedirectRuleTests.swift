@@ -161,7 +161,7 @@ import Testing
     func areStripped(_ row: Case<String>) throws {
         let lines = "Authorization: s\naccept: x\nCookie: c\nProxy-Authorization: p\nHost: a.example\nX-Key: k"
         let from = try request(start, lines)
-        let rule = RedirectRule(credentials: CredentialRule(alsoNamed: ["x-key"]))
+        let rule = RedirectRule(credentialRule: CredentialRule(additionalNames: ["x-key"]))
         let expected = try request(row.expected, "accept: x")
         #expect(outcome(302, to: row.input, from: from, rule: rule) == .follow(expected))
     }
@@ -179,7 +179,7 @@ import Testing
     @Test func `another cookie at the same URL is no loop, the same one is`() throws {
         func requested(_ url: String, cookie: String?) throws -> HTTPRequest {
             var request = try request(url, cookie.map { "cookie: \($0)" } ?? "")
-            request.jar = "shop"
+            request.cookieJarOwner = "shop"
             return request
         }
         func outcome(_ from: HTTPRequest, to location: String, sets cookie: String?, after: [HTTPRequest] = [])

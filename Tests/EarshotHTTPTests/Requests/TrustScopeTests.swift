@@ -7,12 +7,12 @@ import Testing
     private func scope(
         _ lines: String, url: String = "https://h/", rule: CredentialRule = CredentialRule()
     ) throws -> TrustScope {
-        rule.scope(of: HTTPRequest(url: try FetchURL(url), fields: HeaderFields(lines: Array(lines.utf8))))
+        rule.trustScope(of: HTTPRequest(url: try FetchURL(url), fields: HeaderFields(lines: Array(lines.utf8))))
     }
 
     @Test func `a request without credentials is everybody's`() throws {
-        #expect(try scope("").isShared)
-        #expect(try scope("accept: authorization\nx-cookie: 1") == .shared)
+        #expect(try scope("").isCredentialFree)
+        #expect(try scope("accept: authorization\nx-cookie: 1") == .credentialFree)
     }
 
     @Test(
@@ -31,11 +31,11 @@ import Testing
 
     @Test func `a body that is not decoded, or an error page that is a result, needs no scope of its own`() throws {
         var request = HTTPRequest(url: try FetchURL("https://h/"))
-        request.route.decodes = false
-        request.route.deliversErrors = true
-        #expect(CredentialRule().scope(of: request) == .shared && CredentialRule().isAnonymous(request))
+        request.route.decodesBody = false
+        request.route.deliversErrorResponses = true
+        #expect(CredentialRule().trustScope(of: request) == .credentialFree && CredentialRule().isAnonymous(request))
         request.route.verifiesServer = false
-        #expect(CredentialRule().scope(of: request) != .shared)
+        #expect(CredentialRule().trustScope(of: request) != .credentialFree)
     }
 
     @Test(
@@ -48,9 +48,9 @@ import Testing
             Case("a setting", "X-API-Key: 1", "https://h/"),
         ])
     func isPrivate(_ row: Case<String>) throws {
-        let rule = CredentialRule(alsoNamed: ["x-Api-key"])
+        let rule = CredentialRule(additionalNames: ["x-Api-key"])
         let own = try scope(row.input, url: row.expected, rule: rule)
-        #expect(!own.isShared)
+        #expect(!own.isCredentialFree)
         #expect(own.description == "private")
         #expect(try scope("accept: 1\n" + row.input, url: row.expected, rule: rule) == own)
     }
@@ -59,9 +59,9 @@ import Testing
         let url = try FetchURL("https://h/")
         var request = HTTPRequest(url: url, fields: HeaderFields(lines: []))
         request.route.verifiesServer = false
-        let unverified = CredentialRule().scope(of: request)
-        #expect(!unverified.isShared)
-        #expect(unverified == CredentialRule().scope(of: request))
+        let unverified = CredentialRule().trustScope(of: request)
+        #expect(!unverified.isCredentialFree)
+        #expect(unverified == CredentialRule().trustScope(of: request))
     }
 
     @Test func `other credentials are another scope, the same are the same`() throws {
@@ -74,7 +74,7 @@ import Testing
 
     @Test func `what leaves an origin has no credentials`() {
         let lines = "a: 1\nAuthorization: x\nCOOKIE: y\nproxy-authorization: z\nHost: h\nkey: k\nb: 2"
-        let rule = CredentialRule(alsoNamed: ["KEY"])
+        let rule = CredentialRule(additionalNames: ["KEY"])
         let left = rule.withoutCredentials(HeaderFields(lines: Array(lines.utf8)))
         #expect(left == HeaderFields(lines: Array("a: 1\nb: 2".utf8)))
     }

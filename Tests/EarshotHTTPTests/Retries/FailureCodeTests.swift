@@ -19,7 +19,7 @@ import Testing
         #expect(
             Set(curable) == [
                 .connectRefused, .connectFailed, .dnsFailed, .timeout, .connectTimeout, .proxyUnavailable, .truncated,
-                .reset,
+                .connectionReset,
                 .workerLost, .spoolFailed,
             ])
     }
@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test func `each code has a sentence of its own`() {
-        let sentences = FailureCode.allCases.map(\.sentence)
+        let sentences = FailureCode.allCases.map(\.userMessage)
         #expect(Set(sentences).count == sentences.count)
         #expect(sentences.allSatisfy { $0.hasSuffix(".") })
     }

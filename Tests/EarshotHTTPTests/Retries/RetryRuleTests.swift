@@ -5,7 +5,7 @@ import Testing
 /// Retries: when, after which pause, and how often.
 @Suite struct RetryRuleTests {
     private func decision(
-        _ failure: FailureCode = .reset, status: Int? = nil, method: HTTPMethod = .get, attempts: Int = 1,
+        _ failure: FailureCode = .connectionReset, status: Int? = nil, method: HTTPMethod = .get, attempts: Int = 1,
         failedAttempts: Int? = nil,
         retries: Int = 20, random: UInt64 = 0, rule: RetryRule = RetryRule()
     ) -> RetryDecision {
@@ -37,7 +37,7 @@ import Testing
     }
 
     @Test func `the pause is spread evenly over its second half`() {
-        var generator = SplitMix(seed: 30)
+        var generator = SplitMix64Generator(seed: 30)
         var counts = [0, 0, 0, 0]
         for _ in 0..<4000 {
             guard case .retry(let pause) = decision(random: generator.next()) else { continue }
@@ -70,11 +70,11 @@ import Testing
     }
 
     @Test func `extreme settings do not overflow`() {
-        let rule = RetryRule(firstPause: .max, longestPause: .max)
+        let rule = RetryRule(initialDelayNanoseconds: .max, maximumDelayNanoseconds: .max)
         #expect(decision(attempts: 20, random: .max, rule: rule) == .retry(afterNanoseconds: .max))
-        let none = RetryRule(firstPause: 0, longestPause: 0)
+        let none = RetryRule(initialDelayNanoseconds: 0, maximumDelayNanoseconds: 0)
         #expect(decision(attempts: 20, random: .max, rule: none) == .retry(afterNanoseconds: 0))
-        let slow = RetryRule(firstPause: 1, longestPause: .max)
+        let slow = RetryRule(initialDelayNanoseconds: 1, maximumDelayNanoseconds: .max)
         #expect(decision(attempts: .max - 1, retries: .max, random: .max, rule: slow) == .retry(afterNanoseconds: .max))
     }
 
@@ -106,24 +106,27 @@ import Testing
 }
 
 struct BackoffTests {
-    private let backoff = Backoff(firstMilliseconds: 100, longestMilliseconds: 1_000)
+    private let backoff = Backoff(initialMilliseconds: 100, maximumMilliseconds: 1_000)
 
     @Test func `the pauses double up to the longest`() {
-        let pauses = (0...8).map { backoff.pause(afterFailures: $0) / 1_000_000 }
+        let pauses = (0...8).map { backoff.delayNanoseconds(afterFailures: $0) / 1_000_000 }
         #expect(pauses == [100, 100, 200, 400, 800, 1_000, 1_000, 1_000, 1_000])
     }
 
     @Test func `jitter takes up to half of a pause away`() {
-        #expect(backoff.pause(afterFailures: 3, random: 0) == 200_000_000)
-        #expect(backoff.pause(afterFailures: 3, random: .max) == 400_000_000)
-        #expect(backoff.pause(afterFailures: 3, random: .max / 2) == 300_000_000)
+        #expect(backoff.delayNanoseconds(afterFailures: 3, random: 0) == 200_000_000)
+        #expect(backoff.delayNanoseconds(afterFailures: 3, random: .max) == 400_000_000)
+        #expect(backoff.delayNanoseconds(afterFailures: 3, random: .max / 2) == 300_000_000)
     }
 
     @Test func `no count and no bound overflows`() {
-        #expect(backoff.pause(afterFailures: .max, random: .max) == backoff.longestPause)
-        #expect(backoff.pause(afterFailures: .min) == backoff.firstPause)
-        #expect(Backoff(first: 1, longest: .max).pause(afterFailures: .max, random: .max) == .max)
-        #expect(Backoff(first: 0, longest: 0).pause(afterFailures: 9, random: .max) == 0)
-        #expect(Backoff(first: 9, longest: 1).pause(afterFailures: 1) == 1)
+        #expect(backoff.delayNanoseconds(afterFailures: .max, random: .max) == backoff.maximumDelayNanoseconds)
+        #expect(backoff.delayNanoseconds(afterFailures: .min) == backoff.initialDelayNanoseconds)
+        #expect(
+            Backoff(initialNanoseconds: 1, maximumNanoseconds: .max).delayNanoseconds(afterFailures: .max, random: .max)
+                == .max)
+        #expect(
+            Backoff(initialNanoseconds: 0, maximumNanoseconds: 0).delayNanoseconds(afterFailures: 9, random: .max) == 0)
+        #expect(Backoff(initialNanoseconds: 9, maximumNanoseconds: 1).delayNanoseconds(afterFailures: 1) == 1)
     }
 }

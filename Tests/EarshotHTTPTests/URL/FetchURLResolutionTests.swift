@@ -77,7 +77,7 @@ import Testing
         arguments: [
             Case("RFC 9110 4.2.1, other scheme without a host", "https:g", FetchURL.ParseError.missingHost),
             Case("RFC 3986 5.2.2, empty authority", "//", .missingHost),
-            Case("URL standard 4.4, control in a fragment", "#\r\n", .control),
+            Case("URL standard 4.4, control in a fragment", "#\r\n", .controlCharacter),
             Case("URL standard 4.4, backslash", "\\\\evil", .backslash),
             Case("RFC 9110 4.1, length", String(repeating: "a", count: 8192), .tooLong),
             Case("RFC 9110 4.1, length alone", String(repeating: "a", count: 100_000), .tooLong),

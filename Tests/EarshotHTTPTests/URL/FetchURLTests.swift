@@ -81,12 +81,12 @@ import Testing
             Case("RFC 9110 4.2.1, empty host", "http:///x", .missingHost),
             Case("RFC 9110 4.2.1, port alone", "http://:80/", .missingHost),
             Case("RFC 9110 4.2.1, user alone", "http://u@/", .missingHost),
-            Case("URL standard 4.4, tab", "http://h/\t", .control),
-            Case("URL standard 4.4, CR", "http://h/\r", .control),
-            Case("URL standard 4.4, LF", "http://h/?\n", .control),
-            Case("URL standard 4.4, LF in the fragment", "http://h/#\n", .control),
-            Case("URL standard 4.4, NUL in the host", "http://h\u{0}/", .control),
-            Case("URL standard 4.4, DEL", "http://h/\u{7f}", .control),
+            Case("URL standard 4.4, tab", "http://h/\t", .controlCharacter),
+            Case("URL standard 4.4, CR", "http://h/\r", .controlCharacter),
+            Case("URL standard 4.4, LF", "http://h/?\n", .controlCharacter),
+            Case("URL standard 4.4, LF in the fragment", "http://h/#\n", .controlCharacter),
+            Case("URL standard 4.4, NUL in the host", "http://h\u{0}/", .controlCharacter),
+            Case("URL standard 4.4, DEL", "http://h/\u{7f}", .controlCharacter),
             Case("URL standard 4.4, backslash in the path", "http://h\\@evil/", .backslash),
             Case("URL standard 4.4, backslash in the query", "http://h/?\\", .backslash),
             Case("RFC 3986 3.2.1, second @", "http://a@b@h/", .invalidUserinfo),
@@ -226,7 +226,7 @@ import Testing
             for right in urls {
                 let isSame = left.origin == right.origin
                 #expect((left.originName == right.originName) == isSame, "\(left) \(right)")
-                #expect(left.isOf(originNamed: right.originName) == isSame, "\(left) \(right)")
+                #expect(left.hasOrigin(named: right.originName) == isSame, "\(left) \(right)")
                 #expect(!isSame || left.originHash == right.originHash, "\(left) \(right)")
             }
         }
@@ -249,7 +249,7 @@ import Testing
 
     @Test func `no sentence of an error is empty or said twice`() {
         let errors: [FetchURL.ParseError] = [
-            .tooLong, .control, .backslash, .missingScheme, .missingHost, .escapedHost, .nonASCIIHost,
+            .tooLong, .controlCharacter, .backslash, .missingScheme, .missingHost, .escapedHost, .nonASCIIHost,
             .invalidHostName("reason"), .invalidHost, .invalidAddress, .invalidPort, .invalidUserinfo, .opaqueBase,
         ]
         let sentences = Set(errors.map(\.description))

@@ -26,13 +26,13 @@ import Testing
             Case("URL standard 3.5, digits that are an address", "http://１２７.0.0.1/", "http://127.0.0.1/"),
         ])
     func isEncoded(_ row: Case<String>) throws {
-        #expect(try FetchURL(row.input, hosts: Self.hosts).description == row.expected)
+        #expect(try FetchURL(row.input, hostEncoder: Self.hosts).description == row.expected)
         let base = try FetchURL("ftp://example.org/a")
-        #expect(try base.resolve(row.input, hosts: Self.hosts).description == row.expected, "as a reference")
+        #expect(try base.resolve(row.input, hostEncoder: Self.hosts).description == row.expected, "as a reference")
     }
 
     @Test func `both forms of a host are one URL and one origin`() throws {
-        let url = try FetchURL("https://bücher.example/a", hosts: Self.hosts)
+        let url = try FetchURL("https://bücher.example/a", hostEncoder: Self.hosts)
         let ascii = try FetchURL("https://xn--bcher-kva.example/a")
         #expect(url == ascii)
         #expect(url.origin == ascii.origin)
@@ -53,7 +53,7 @@ import Testing
             Case("RFC 3986 3.2.1, user information", "http://ü@bücher.example/", .invalidUserinfo),
         ])
     func isRefused(_ row: Case<FetchURL.ParseError>) {
-        #expect(throws: row.expected) { try FetchURL(row.input, hosts: Self.hosts) }
+        #expect(throws: row.expected) { try FetchURL(row.input, hostEncoder: Self.hosts) }
     }
 
     @Test func `a redirect may lead to an internationalized host, escaped or in UTF-8`() throws {

@@ -15,16 +15,16 @@ import Testing
     private func decode(
         _ codings: [ContentCoding], _ input: [UInt8], maxRatio: Int = 0
     ) throws -> (count: Int, isAtEnd: Bool) {
-        var decoder = BodyDecoder(codings, maxRatio: maxRatio)
-        decoder.add(input.span)
+        var decoder = BodyDecoder(codings, maximumDecodingRatio: maxRatio)
+        decoder.appendEncoded(input.span)
         var output = [UInt8](repeating: 1, count: 4_096)
         var count = 0
-        while decoder.hasWork {
-            let step = try decoder.step(into: &output)
+        while decoder.hasUndecodedBytes {
+            let step = try decoder.decodeStep(into: &output)
             #expect(output.prefix(step.produced).allSatisfy { $0 == 0 })
             count += step.produced
         }
-        return (count, decoder.isAtEnd)
+        return (count, decoder.mayEndHere)
     }
 
     @Test func `a body is decoded to its end`() throws {
@@ -35,8 +35,8 @@ import Testing
     }
 
     @Test func `nothing at all is a body that may end`() {
-        let decoder = BodyDecoder([.gzip, .brotli], maxRatio: 1)
-        #expect(decoder.isAtEnd && !decoder.hasWork)
+        let decoder = BodyDecoder([.gzip, .brotli], maximumDecodingRatio: 1)
+        #expect(decoder.mayEndHere && !decoder.hasUndecodedBytes)
     }
 
     @Test func `of two codings the first given is undone first`() throws {
@@ -58,9 +58,9 @@ import Testing
 
     @Test func `a ratio counts for large bodies alone`() throws {
         #expect(try decode([.deflate], packed, maxRatio: 10).isAtEnd)
-        let bomb = Deflate.zeros(matches: Limits.freeDecodedBytes / 258 + 100)
+        let bomb = Deflate.zeros(matches: Limits.uncheckedDecodedBytes / 258 + 100)
         let fault = #expect(throws: BodyDecoder.Fault.self) { try decode([.deflate], bomb, maxRatio: 10) }
-        #expect(fault == .tooCompressed)
+        #expect(fault == .compressionRatioExceeded)
         #expect(try decode([.deflate], bomb, maxRatio: 200).isAtEnd)
     }
 
@@ -75,23 +75,23 @@ import Testing
     @Test(arguments: fillers.indices)
     func `bytes that decode to nothing have a bound`(index: Int) throws {
         let (coding, begin, filler) = Self.fillers[index]
-        var decoder = BodyDecoder([coding], maxRatio: 0)
+        var decoder = BodyDecoder([coding], maximumDecodingRatio: 0)
         var output = [UInt8](repeating: 0, count: 1000)
         let piece = [[UInt8]](repeating: filler, count: 65_536 / filler.count).flatMap(\.self)
         func add(_ bytes: [UInt8], to decoder: inout BodyDecoder) throws(BodyDecoder.Fault) {
-            decoder.add(bytes.span)
-            while decoder.hasWork { #expect(try decoder.step(into: &output).produced == 0) }
+            decoder.appendEncoded(bytes.span)
+            while decoder.hasUndecodedBytes { #expect(try decoder.decodeStep(into: &output).produced == 0) }
         }
         try add(begin, to: &decoder)
-        for _ in 0..<(Limits.emptyCodedBytes - begin.count) / piece.count { try add(piece, to: &decoder) }
+        for _ in 0..<(Limits.maximumBytesDecodedToNothing - begin.count) / piece.count { try add(piece, to: &decoder) }
         var fault: BodyDecoder.Fault?
         do throws(BodyDecoder.Fault) { for _ in 0..<2 { try add(piece, to: &decoder) } } catch { fault = error }
-        #expect(fault == .empty)
+        #expect(fault == .emptyOutput)
     }
 
     @Test func `the inner of two codings has the bound too`() throws {
         // Each stored block of the outer stream holds one of the inner.
-        var decoder = BodyDecoder([.deflate, .deflate], maxRatio: 0)
+        var decoder = BodyDecoder([.deflate, .deflate], maximumDecodingRatio: 0)
         var output = [UInt8](repeating: 0, count: 1000)
         let inner = [[UInt8]](repeating: [0, 0, 0, 0xff, 0xff], count: 13_000).flatMap(\.self)
         let block = [
@@ -100,27 +100,28 @@ import Testing
         var fault: BodyDecoder.Fault?
         do throws(BodyDecoder.Fault) {
             for _ in 0..<18 {
-                decoder.add((block + inner).span)
-                while decoder.hasWork { _ = try decoder.step(into: &output) }
+                decoder.appendEncoded((block + inner).span)
+                while decoder.hasUndecodedBytes { _ = try decoder.decodeStep(into: &output) }
             }
         } catch { fault = error }
-        #expect(fault == .empty)
+        #expect(fault == .emptyOutput)
     }
 
     @Test func `a stream that is flushed after each byte is no such body`() throws {
         // A stored block of one byte, and an empty one.
         let unit: [UInt8] = [0, 1, 0, 0xfe, 0xff, 7, 0, 0, 0, 0xff, 0xff]
-        let bytes = [[UInt8]](repeating: unit, count: 2 * Limits.emptyCodedBytes / unit.count).flatMap(\.self)
-        var decoder = BodyDecoder([.deflate], maxRatio: 0)
+        let bytes = [[UInt8]](repeating: unit, count: 2 * Limits.maximumBytesDecodedToNothing / unit.count).flatMap(
+            \.self)
+        var decoder = BodyDecoder([.deflate], maximumDecodingRatio: 0)
         var output = [UInt8](repeating: 0, count: 65_536)
-        decoder.add(bytes.span)
+        decoder.appendEncoded(bytes.span)
         var produced = 0
-        while decoder.hasWork { produced += try decoder.step(into: &output).produced }
+        while decoder.hasUndecodedBytes { produced += try decoder.decodeStep(into: &output).produced }
         #expect(produced == bytes.count / unit.count)
     }
 
     @Test func `damaged bytes are a fault`() {
         let fault = #expect(throws: BodyDecoder.Fault.self) { try decode([.gzip], packed) }
-        #expect(fault == .damaged)
+        #expect(fault == .invalidEncoding)
     }
 }

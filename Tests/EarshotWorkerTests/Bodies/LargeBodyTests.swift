@@ -14,8 +14,8 @@ import Testing
     @Test(
         "a large body has the same hash, wherever its pieces end",
         arguments: [
-            Limits.ownHashBytes, Limits.ownHashBytes + 1, Limits.hashStepBytes,
-            Limits.ownHashBytes + 2 * Limits.hashStepBytes, 11_000_001,
+            Limits.inlineHashedPrefixBytes, Limits.inlineHashedPrefixBytes + 1, Limits.minimumHashRangeBytes,
+            Limits.inlineHashedPrefixBytes + 2 * Limits.minimumHashRangeBytes, 11_000_001,
         ], [1000, 9_000_000])
     func hash(count: Int, inlineBytes: Int) throws {
         let body = Self.body(count)
@@ -23,10 +23,10 @@ import Testing
         let job = bed.job()
         #expect(try bed.fetch(job))
         let done = try #require(bed.broker.completion(job.attempt))
-        #expect(done.completion.length == count)
+        #expect(done.completion.bodyByteCount == count)
         #expect(done.completion.sha256 == SHA256.digest(of: body.span).hex)
         if count > inlineBytes {
-            let file = try #require(done.completion.file)
+            let file = try #require(done.completion.fileName)
             #expect(try Array(Data(contentsOf: bed.folder.appending(path: "spool/\(file)"))) == body)
         } else {
             #expect(done.body == body)
@@ -47,7 +47,7 @@ import Testing
         }
         #expect(
             try bed.run {
-                ended += hasher.takeFinished()
+                ended += hasher.takeFinishedTasks()
                 return ended.count == 2
             })
         let digests = ended.sorted { $0.range.upperBound < $1.range.upperBound }.map { $0.takeHash()?.finalize() }
@@ -63,12 +63,12 @@ import Testing
             .init("HTTP/1.1 200 OK\r\n\(validator)Content-Length: 30000000\r\n\r\n", body: Array(body[..<18_000_000]))
         }
         var job = bed.job()
-        job.progressMilliseconds = 10
+        job.progressIntervalMilliseconds = 10
         let attempt = job.attempt
         #expect(try bed.meet())
         try bed.broker.send(.job(job))
         #expect(try bed.run { bed.worker.jobs.runs[attempt]?.receivedBytes == 18_000_000 })
-        #expect(try !bed.loop.run(for: Limits.checkpointInterval) { false })
+        #expect(try !bed.loop.run(for: Limits.minimumCheckpointInterval) { false })
         bed.origin.send(Array(body[18_000_000...]))
         #expect(try bed.run { bed.worker.jobs.runs[attempt]?.receivedBytes == 24_000_000 })
         var checkpoints: [Checkpoint] {
@@ -80,8 +80,8 @@ import Testing
         for _ in 0..<3 { #expect(try bed.barrier()) }
         #expect(checkpoints.count == (isResumable ? 1 : 0))
         for checkpoint in checkpoints {
-            #expect(checkpoint.bytes >= Limits.checkpointBytes)
-            #expect(checkpoint.sha256 == SHA256.digest(of: body.span.extracting(..<checkpoint.bytes)).hex)
+            #expect(checkpoint.byteCount >= Limits.minimumCheckpointDistanceBytes)
+            #expect(checkpoint.sha256 == SHA256.digest(of: body.span.extracting(..<checkpoint.byteCount)).hex)
         }
     }
 
@@ -95,7 +95,7 @@ import Testing
             #expect(try bed.meet())
             try bed.broker.send(.job(job))
             #expect(try bed.run { !bed.spool.isEmpty })
-            try bed.broker.send(.cancel(job.attempt))
+            try bed.broker.send(.cancelAttempt(job.attempt))
             #expect(try bed.run { bed.broker.failure(job.attempt) == "cancelled" })
             #expect(bed.spool.isEmpty)
         }

@@ -22,14 +22,14 @@ import Testing
     /// Returns a job that resumes after the first 150,000 bytes.
     private func job(_ bed: Bed, content: [UInt8]? = nil) throws -> Job {
         var job = bed.job()
-        job.resume = Job.Resume(bytes: 150_000, total: 200_000, validator: "\"a\"")
-        let file = bed.folder.appending(path: "spool/\(SpoolName.part(of: job.attempt, pid: getpid()))")
+        job.resume = Job.Resume(availableBytes: 150_000, totalBytes: 200_000, validator: "\"a\"")
+        let file = bed.folder.appending(path: "spool/\(SpoolName.partFile(of: job.attempt, pid: getpid()))")
         try Data(content ?? Array(body[..<150_000])).write(to: file)
         return job
     }
 
     private func content(_ completion: Completion, _ bed: Bed) throws -> [UInt8] {
-        let file = try #require(completion.file)
+        let file = try #require(completion.fileName)
         return try Array(Data(contentsOf: bed.folder.appending(path: "spool/\(file)")))
     }
 
@@ -39,12 +39,12 @@ import Testing
         let job = try job(bed)
         #expect(try bed.fetch(job))
         let done = try #require(bed.broker.completion(job.attempt)?.completion)
-        #expect(done.isResumed && done.status == 200 && done.length == 200_000)
+        #expect(done.isResumed && done.status == 200 && done.bodyByteCount == 200_000)
         #expect(done.sha256 == SHA256.digest(of: body.span).hex)
         #expect(try content(done, bed) == body)
         let requested = try #require(bed.origin.requests.first).lowercased()
         #expect(requested.contains("if-range: \"a\"\r\n") && requested.contains("accept-encoding: identity\r\n"))
-        #expect(bed.spool == [done.file])
+        #expect(bed.spool == [done.fileName])
     }
 
     @Test func `a part with the hash that the broker names is continued`() throws {
@@ -62,9 +62,9 @@ import Testing
         #expect(try bed.fetch(job))
         let done = try #require(bed.broker.completion(job.attempt)?.completion)
         #expect(!done.isResumed)
-        #expect(done.file == SpoolName.part(of: job.attempt, pid: getpid(), isContinuation: true))
+        #expect(done.fileName == SpoolName.partFile(of: job.attempt, pid: getpid(), isContinuation: true))
         #expect(try content(done, bed) == body)
-        #expect(bed.spool == [done.file])
+        #expect(bed.spool == [done.fileName])
     }
 
     @Test func `a part with another hash is deleted, and the whole requested`() throws {
@@ -88,10 +88,10 @@ import Testing
             .init("HTTP/1.1 416 No\r\nContent-Range: bytes */150000\r\nContent-Length: 4\r\n\r\n", body: [1, 2, 3, 4])
         }
         var job = try job(bed)
-        job.resume?.total = 150_000
+        job.resume?.totalBytes = 150_000
         #expect(try bed.fetch(job))
         let done = try #require(bed.broker.completion(job.attempt)?.completion)
-        #expect(done.isResumed && done.length == 150_000 && done.httpFields.isEmpty)
+        #expect(done.isResumed && done.bodyByteCount == 150_000 && done.httpFields.isEmpty)
         #expect(try content(done, bed) == Array(body[..<150_000]))
     }
 
@@ -131,8 +131,8 @@ import Testing
         let job = try job(bed)
         #expect(try bed.fetch(job))
         let done = try #require(bed.broker.completion(job.attempt)?.completion)
-        #expect(done.status == 503 && !done.isResumed && done.file == nil)
-        #expect(bed.spool == [SpoolName.part(of: job.attempt, pid: getpid())])
+        #expect(done.status == 503 && !done.isResumed && done.fileName == nil)
+        #expect(bed.spool == [SpoolName.partFile(of: job.attempt, pid: getpid())])
     }
 
     @Test func `more bytes than the Content-Range says are none of the body`() throws {
@@ -160,7 +160,7 @@ import Testing
         #expect(try bed.failure(job) == "truncated")
         let part = try #require(bed.broker.part(job.attempt))
         #expect(String(decoding: part.httpFields, as: UTF8.self).lowercased().contains("etag: \"a\""))
-        #expect(bed.spool == [part.file])
+        #expect(bed.spool == [part.fileName])
     }
 
     @Test(arguments: ["ETag: W/\"a\"", "X: y", "ETag: \"a\"\r\nTransfer-Encoding: chunked"])

@@ -29,7 +29,7 @@ import Testing
         file = nil
         #expect(names.isEmpty)
         file = try SpoolFile("two.part", in: spool)
-        try file?.keepFile()
+        try file?.completeFile()
         file = nil
         #expect(names == ["two.part"])
         spool.delete("two.part")
@@ -40,15 +40,15 @@ import Testing
         let spool = try SpoolFolder(folder.path)
         let file = try SpoolFile("one.part", in: spool)
         try file.write([1, 2].span)
-        let error = #expect(throws: SystemError.self) { try SpoolFile("one.part", in: spool, behind: 1) }
+        let error = #expect(throws: SystemError.self) { try SpoolFile("one.part", in: spool, resumingAt: 1) }
         #expect(error?.number == EWOULDBLOCK)
         let reader = dup(file.descriptor)
         defer { close(reader) }
-        file.leaveFile()
+        file.closeWithoutDeleting()
         #expect(try Data(contentsOf: folder.appending(path: "one.part")).count == 2, "the second one truncated nothing")
-        let next = try SpoolFile("one.part", in: spool, behind: 1)
+        let next = try SpoolFile("one.part", in: spool, resumingAt: 1)
         #expect(flock(reader, LOCK_EX | LOCK_NB) != 0)
-        next.leaveFile()
+        next.closeWithoutDeleting()
         #expect(flock(reader, LOCK_EX | LOCK_NB) == 0)
     }
 
@@ -80,17 +80,17 @@ import Testing
     func `the reason of a body without a file has its code and its next step`(
         error: SystemError, code: FailureCode, step: String
     ) {
-        let refusal = Refusal(body: .spoolFailed(error))
+        let refusal = Refusal(bodyFault: .spoolFailed(error))
         #expect(refusal.code == code)
         #expect(refusal.detail.contains(step))
     }
 
     @Test func `a file takes no more than its disk has beside what is to be left free`() throws {
-        let spool = try SpoolFolder(folder.path, leastFreeBytes: .max / 2)
+        let spool = try SpoolFolder(folder.path, minimumFreeBytes: .max / 2)
         let file = try SpoolFile("one.part", in: spool)
         let error = #expect(throws: SystemError.self) { try file.write([1].span) }
         #expect(error == SpoolFolder.reserveReached)
-        try SpoolFile("two.part", in: try SpoolFolder(folder.path, leastFreeBytes: 1)).write([1].span)
+        try SpoolFile("two.part", in: try SpoolFolder(folder.path, minimumFreeBytes: 1)).write([1].span)
     }
 
     @Test func `a body is the same whether it stays in memory or not`() throws {
@@ -100,11 +100,11 @@ import Testing
             try body.append([3, 4].span)
             var completion = Completion(attempt: attempt, status: 200)
             let inline = try body.finish(into: &completion)
-            #expect(completion.length == 4)
+            #expect(completion.bodyByteCount == 4)
             #expect(completion.sha256 == SHA256.digest(of: [1, 2, 3, 4].span).hex)
             #expect(inline == (limit == 4 ? [1, 2, 3, 4] : nil))
-            #expect(completion.file == (limit == 4 ? nil : SpoolName.part(of: attempt, pid: getpid())))
-            if let file = completion.file {
+            #expect(completion.fileName == (limit == 4 ? nil : SpoolName.partFile(of: attempt, pid: getpid())))
+            if let file = completion.fileName {
                 defer { try? FileManager.default.removeItem(at: folder.appending(path: file)) }
                 let content = try Array(Data(contentsOf: folder.appending(path: file)))
                 #expect(content == [1, 2, 3, 4])
@@ -123,8 +123,8 @@ import Testing
 
     /// Returns an empty body of at most 4 bytes.
     private func body(inlineBytes: Int) throws -> IncomingBody {
-        var limits = WorkerLimits(broker: attempt.broker, spool: folder.path)
-        limits.inlineBytes = inlineBytes
+        var limits = WorkerLimits(broker: attempt.broker, spoolPath: folder.path)
+        limits.maximumInlineBodyBytes = inlineBytes
         let terms = Terms(limits, spool: try SpoolFolder(folder.path), logger: Logger(label: "test"))
         return IncomingBody(of: attempt, terms, maxBytes: 4)
     }

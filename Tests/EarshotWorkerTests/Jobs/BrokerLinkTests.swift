@@ -25,7 +25,7 @@ import ZMTP
         let listener = try UnixSocket.listen(at: path)
         defer { UnixSocket.close(listener) }
         let link = BrokerLink(
-            .socket(path), loop: loop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+            .unixSocket(path), loop: loop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         let descriptor = try #require(try UnixSocket.accept(listener))
         var broker: MessageStream? = try MessageStream(
             descriptor, as: .router, frameBytes: 1 << 20, mostMessages: 100, loop: loop
@@ -35,26 +35,26 @@ import ZMTP
             while link.next() != nil {}
             if broker?.next() != nil { hasReady = true }
             broker?.flush()
-            return link.runPass(lost: {}, ready: { Ready(slots: 1) }) || broker?.hasPending == true
-                ? .none : .untilEvent
+            return link.runPass(onLost: {}, ready: { Ready(slots: 1) }) || broker?.mayHavePendingMessage == true
+                ? .noSleep : .untilEvent
         }
         #expect(try loop.run(for: .seconds(60)) { hasReady })
         loop.removeHook(hook)
-        link.welcomed()
+        link.recordAcceptance()
         broker = nil
         var losses = 0
         let end = loop.addHook {
             while link.next() != nil {}
-            _ = link.runPass(lost: { losses += 1 }, ready: { nil })
+            _ = link.runPass(onLost: { losses += 1 }, ready: { nil })
             return .untilEvent
         }
         #expect(try loop.run(for: .seconds(60)) { losses == 1 })
         loop.removeHook(end)
-        #expect(!link.isUp)
+        #expect(!link.isAccepted)
         for flight in 1...3 as ClosedRange<UInt64> {
             let attempt = AttemptID(broker: BrokerInstance(rawValue: 1), flight: flight, attempt: 1)
-            link.send(.failed(attempt, code: "reset", detail: nil, receivedBytes: 0), of: attempt)
+            link.sendFailure(.failed(attempt, code: "reset", detail: nil, receivedBytes: 0), of: attempt)
         }
-        #expect(link.waitingCount == 0)
+        #expect(link.queuedTerminalCount == 0)
     }
 }

@@ -1,6 +1,7 @@
 import EarshotLoop
 import Glibc
 import Testing
+
 @testable import EarshotWorker
 
 /// Descriptors of a C library at the worker's loop.
@@ -17,7 +18,7 @@ import Testing
         let pair = SocketPair()
         defer { pair.close() }
         want(pair.near)
-        watch.set(pair.near, reads: false, writes: false, isNew: false)
+        watch.setInterest(pair.near, reads: false, writes: false, isNew: false)
         want(pair.near)
         pair.send()
         #expect(try loop.run(for: .seconds(60)) { reported == 1 })
@@ -27,7 +28,7 @@ import Testing
         let pair = SocketPair()
         defer { pair.close() }
         want(pair.near)
-        watch.set(pair.near, reads: false, writes: false, isNew: false)
+        watch.setInterest(pair.near, reads: false, writes: false, isNew: false)
         pair.send()
         var passes = 0
         let hook = loop.addHook {
@@ -49,7 +50,7 @@ import Testing
     @Test func `a number that means another socket is watched for that one`() throws {
         let first = SocketPair()
         want(first.near)
-        watch.set(first.near, reads: false, writes: false, isNew: false)
+        watch.setInterest(first.near, reads: false, writes: false, isNew: false)
         let second = SocketPair()
         defer { second.close() }
         // As if the library had closed the first descriptor and opened the second under the same number.
@@ -80,7 +81,7 @@ import Testing
     }
 
     private func want(_ descriptor: Int32, isNew: Bool = false) {
-        watch.set(descriptor, reads: true, writes: false, isNew: isNew)
+        watch.setInterest(descriptor, reads: true, writes: false, isNew: isNew)
     }
 }
 

@@ -17,11 +17,11 @@ struct IncomingResponseTests {
 
         init(_ response: consuming IncomingResponse) { self.response = response }
 
-        var isCut: Bool { response.isCut }
+        var isCut: Bool { response.omitsBody }
         var isEncoded: Bool { response.body.isEncoded }
-        var isReceived: Bool { response.isReceived }
-        var wantsWhole: Bool { response.wantsWhole }
-        var endsWithConnection: Bool { response.endsWithConnection }
+        var isReceived: Bool { response.isTransferComplete }
+        var wantsWhole: Bool { response.requiresWholeBody }
+        var endsWithConnection: Bool { response.endsAtConnectionClose }
         var refusal: Refusal? { response.refusal }
         var offeredPart: OfferedPart? { response.offeredPart }
         var count: Int { response.body.count }
@@ -48,14 +48,14 @@ struct IncomingResponseTests {
             return response.decode(atMost: 1_000_000, into: &buffer) != nil
         }
 
-        func startOver() { response.startOver() }
-        func raise(to maximum: Int?) { response.raise(to: maximum) }
+        func startOver() { response.resetResponse() }
+        func raise(to maximum: Int?) { response.raiseMaximumBodyBytes(to: maximum) }
         func cut() -> Bool { response.omitRedirectBody() }
-        func leave() -> BodyPart? { response.leavePart() }
+        func leave() -> BodyPart? { response.handOverPartialBody() }
         func discard() { response.discard() }
-        func progressTaken() { response.progressTaken() }
-        func end() throws(Refusal) { try response.end() }
-        func complete() throws(Refusal) -> (completion: Completion, body: [UInt8]?) { try response.complete() }
+        func progressTaken() { response.recordSentProgress() }
+        func end() throws(Refusal) { try response.finishTransfer() }
+        func complete() throws(Refusal) -> (completion: Completion, body: [UInt8]?) { try response.makeCompletion() }
     }
 
     /// Jobs with a temporary spool folder.
@@ -66,9 +66,9 @@ struct IncomingResponseTests {
         init() throws {
             try FileManager.default.createDirectory(
                 at: spool, withIntermediateDirectories: false, attributes: [.posixPermissions: 0o700])
-            var limits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: spool.path)
-            limits.inlineBytes = 100
-            limits.pageBytes = 10
+            var limits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spoolPath: spool.path)
+            limits.maximumInlineBodyBytes = 100
+            limits.maximumErrorPageBytes = 10
             terms = Terms(limits, spool: try SpoolFolder(spool.path), logger: Logger(label: "test"))
         }
 
@@ -84,21 +84,21 @@ struct IncomingResponseTests {
         }
 
         func response(_ job: Job, part: OfferedPart? = nil) throws -> Subject {
-            let plan = try TransferPlan.make(job, nil, WorkerOptions(workPath: "", slots: 1))
+            let plan = try TransferPlan.make(job: job, body: nil, options: WorkerOptions(workPath: "", slots: 1))
             return Subject(
-                IncomingResponse(.make(job, plan, terms), continuing: part, maxBytes: job.maxBytes))
+                IncomingResponse(.make(job: job, plan: plan, terms: terms), continuing: part, maxBytes: job.maxBytes))
         }
 
         /// Returns the response to a request for the rest of a body that starts with `hello `.
         func continuing(total: Int? = 11) throws -> Subject {
             var job = job()
-            job.resume = Job.Resume(bytes: 6, total: total, validator: "\"a\"")
-            let name = SpoolName.part(of: job.attempt, pid: getpid())
+            job.resume = Job.Resume(availableBytes: 6, totalBytes: total, validator: "\"a\"")
+            let name = SpoolName.partFile(of: job.attempt, pid: getpid())
             try Data("hello ".utf8).write(to: spool.appending(path: name))
             let part = OfferedPart(job, in: try SpoolFolder(spool.path))
             var hash = SHA256()
             hash.update(Array("hello ".utf8).span)
-            #expect(part?.hashed(hash) == true)
+            #expect(part?.verifyHash(hash) == true)
             return try response(job, part: part)
         }
     }
@@ -141,17 +141,17 @@ struct IncomingResponseTests {
         #expect(!growing.append("!"))
         #expect(growing.isCut && growing.refusal == nil)
         let whole = try growing.complete()
-        #expect(whole.completion.isCut && whole.completion.status == 404 && whole.body == nil)
+        #expect(whole.completion.isBodyOmitted && whole.completion.status == 404 && whole.body == nil)
     }
 
     @Test func `an error page that is a result has the limit of results`() throws {
         var job = bed.job()
-        job.route.deliversErrors = true
+        job.route.deliversErrorResponses = true
         let whole = try bed.response(job)
         #expect(whole.take("HTTP/1.1 404 X", "Content-Length: 11") == .accepted)
         #expect(whole.append("0123456789!"))
         let delivered = try whole.complete()
-        #expect(!delivered.completion.isCut && delivered.completion.length == 11)
+        #expect(!delivered.completion.isBodyOmitted && delivered.completion.bodyByteCount == 11)
         let large = try bed.response(job)
         #expect(large.take("HTTP/1.1 404 X", "Content-Length: 21") == .refused)
         #expect(large.refusal?.code == .tooLarge && !large.isCut)
@@ -160,9 +160,9 @@ struct IncomingResponseTests {
     @Test func `a redirect that the core follows needs no body, and one for the client does`() throws {
         var job = bed.job()
         let followed = try bed.response(job)
-        #expect(followed.take("HTTP/1.1 302 X", "Location: /b") == .redirect)
+        #expect(followed.take("HTTP/1.1 302 X", "Location: /b") == .followedRedirect)
         #expect(followed.cut())
-        job.redirect = .manual
+        job.redirectMode = .manual
         let shown = try bed.response(job)
         #expect(shown.take("HTTP/1.1 302 X", "Location: /b") == .accepted)
         #expect(!shown.cut())
@@ -208,12 +208,12 @@ struct IncomingResponseTests {
         #expect(!response.endsWithConnection)
         #expect(response.append("world"))
         let whole = try response.complete()
-        #expect(whole.completion.status == 200 && whole.completion.isResumed && whole.completion.length == 11)
+        #expect(whole.completion.status == 200 && whole.completion.isResumed && whole.completion.bodyByteCount == 11)
         var hash = SHA256()
         hash.update(Array("hello world".utf8).span)
         let digest = hash.finalize()
         #expect(whole.completion.sha256 == digest.hex)
-        let file = try #require(whole.completion.file)
+        let file = try #require(whole.completion.fileName)
         #expect(try Data(contentsOf: bed.spool.appending(path: file)) == Data("hello world".utf8))
     }
 
@@ -239,7 +239,8 @@ struct IncomingResponseTests {
         #expect(response.take("HTTP/1.1 416 X", "ETag: \"a\"", "Content-Range: bytes */6") == .accepted)
         #expect(response.append("an explanation of the 416, which is long"))
         let whole = try response.complete()
-        #expect(whole.completion.length == 6 && whole.completion.isResumed && whole.completion.httpFields.isEmpty)
+        #expect(
+            whole.completion.bodyByteCount == 6 && whole.completion.isResumed && whole.completion.httpFields.isEmpty)
     }
 
     @Test func `a rest of another representation is not appended, and the whole is requested`() throws {
@@ -274,8 +275,8 @@ struct IncomingResponseTests {
             if isReported { response.progressTaken() }
             let part = try #require(response.leave())
             #expect(part.httpFields == Array(fields.utf8))
-            #expect(bed.files == [part.file])
-            try FileManager.default.removeItem(at: bed.spool.appending(path: part.file))
+            #expect(bed.files == [part.fileName])
+            try FileManager.default.removeItem(at: bed.spool.appending(path: part.fileName))
         }
     }
 

@@ -80,7 +80,7 @@ import Testing
     @Test func `a name that nobody answers for counts in the time to connect`() throws {
         let bed = try Bed(names: .silence) { _ in .ok([]) }
         var job = bed.job("http://host.example/")
-        job.connectMilliseconds = 50
+        job.connectTimeoutMilliseconds = 50
         #expect(try bed.failure(job) == "connect-timeout")
     }
 
@@ -112,7 +112,7 @@ import Testing
         job = bed.job()
         job.maxBytes = unpacked
         #expect(try bed.fetch(job))
-        #expect(bed.broker.completion(job.attempt)?.completion.length == unpacked)
+        #expect(bed.broker.completion(job.attempt)?.completion.bodyByteCount == unpacked)
     }
 
     @Test(

@@ -16,7 +16,7 @@ import Testing
         #expect(try bed.meet())
         let ready = try #require(bed.broker.readies.first)
         #expect(ready.slots == 17)
-        #expect(ready.secret == "c0ffee")
+        #expect(ready.supervisorSecret == "c0ffee")
         #expect(ready.pid == Int(getpid()))
         #expect(ready.schemes == ["http", "https"])
     }
@@ -28,9 +28,9 @@ import Testing
         #expect(try bed.fetch(job))
         let (completion, body) = try #require(bed.broker.completion(job.attempt))
         #expect(completion.status == 200)
-        #expect(completion.length == 1000)
+        #expect(completion.bodyByteCount == 1000)
         #expect(completion.sha256 == SHA256.digest(of: Self.kilobyte.span).hex)
-        #expect(completion.file == nil)
+        #expect(completion.fileName == nil)
         #expect(body == Self.kilobyte)
         #expect(completion.httpFields == Array("Content-Length: 1000\nETag: \"1\"".utf8))
         let request = try #require(bed.origin.requests.first)
@@ -47,8 +47,8 @@ import Testing
         #expect(try bed.fetch(job))
         let (completion, frame) = try #require(bed.broker.completion(job.attempt))
         #expect(frame == nil)
-        #expect(completion.length == body.count)
-        let name = try #require(completion.file)
+        #expect(completion.bodyByteCount == body.count)
+        let name = try #require(completion.fileName)
         #expect(name == "\(getpid())-\(job.attempt).part")
         let path = bed.folder.appending(path: "spool/\(name)")
         let content = try Array(Data(contentsOf: path))
@@ -86,7 +86,7 @@ import Testing
         job.maxBytes = 10
         #expect(try bed.fetch(job))
         let (completion, body) = try #require(bed.broker.completion(job.attempt))
-        #expect(completion.length == 0)
+        #expect(completion.bodyByteCount == 0)
         #expect(completion.sha256 == nil)
         #expect(body == nil)
         #expect(bed.origin.requests.first?.hasPrefix(method + " ") == true)
@@ -181,9 +181,9 @@ import Testing
         let jobs = (0..<600).map { bed.job(bed.origin.url("/\($0)", host: "h\($0 % 40).localhost")) }
         for job in jobs { try bed.broker.send(.job(job)) }
         #expect(try bed.run { waiting == 600 })
-        #expect(bed.worker.kind.pool.count == 600)
+        #expect(bed.worker.jobKind.pool.runningTransferCount == 600)
         bed.origin.send(LoopbackOrigin.Reply.ok([1]).bytes)
         #expect(try bed.run { jobs.allSatisfy { bed.broker.completion($0.attempt) != nil } })
-        #expect(bed.worker.kind.pool.count == 0)
+        #expect(bed.worker.jobKind.pool.runningTransferCount == 0)
     }
 }

@@ -19,10 +19,10 @@ import Testing
         #expect(try bed.meet())
         try bed.broker.send(.job(job))
         #expect(try bed.run { !bed.spool.isEmpty })
-        try bed.broker.send(.cancel(job.attempt))
+        try bed.broker.send(.cancelAttempt(job.attempt))
         #expect(try bed.run { bed.broker.failure(job.attempt) == "cancelled" })
         #expect(bed.spool.isEmpty)
-        #expect(bed.worker.kind.pool.count == 0)
+        #expect(bed.worker.jobKind.pool.runningTransferCount == 0)
         #expect(try bed.run { bed.origin.closedByPeer == 1 })
     }
 
@@ -34,7 +34,7 @@ import Testing
         #expect(try bed.run { bed.worker.jobs.runs[job.attempt]?.receivedBytes == 5000 })
         // No bytes arrive in the pass that reads the CANCEL.
         #expect(try bed.barrier())
-        try bed.broker.send(.cancel(job.attempt))
+        try bed.broker.send(.cancelAttempt(job.attempt))
         #expect(try bed.run { bed.broker.hasEnded(job.attempt) })
         #expect(bed.broker.unwantedBytes(job.attempt) == 0)
         // Bytes of the same pass may have arrived after the CANCEL.
@@ -44,7 +44,7 @@ import Testing
         #expect(try bed.barrier())
         bed.origin.send([1, 1])
         #expect(try bed.run { bed.worker.jobs.runs[late.attempt]?.receivedBytes == 5002 })
-        bed.worker.handle(.cancel(late.attempt), nil)
+        bed.worker.handle(.cancelAttempt(late.attempt), body: nil)
         #expect(try bed.run { bed.broker.hasEnded(late.attempt) })
         #expect(bed.broker.unwantedBytes(late.attempt) == 2)
     }
@@ -54,7 +54,7 @@ import Testing
         let job = bed.job("http://host.example/")
         #expect(try bed.meet())
         try bed.broker.send(.job(job))
-        try bed.broker.send(.cancel(job.attempt))
+        try bed.broker.send(.cancelAttempt(job.attempt))
         #expect(try bed.run { bed.broker.failure(job.attempt) == "cancelled" })
     }
 
@@ -63,8 +63,8 @@ import Testing
         let job = bed.job()
         #expect(try bed.fetch(job))
         let count = bed.broker.sent.count
-        try bed.broker.send(.cancel(job.attempt))
-        try bed.broker.send(.cancel(bed.job().attempt))
+        try bed.broker.send(.cancelAttempt(job.attempt))
+        try bed.broker.send(.cancelAttempt(bed.job().attempt))
         #expect(try bed.barrier())
         #expect(bed.broker.sent.count == count + 1)
     }
@@ -86,7 +86,7 @@ import Testing
     @Test func `progress is told when it was asked for, and when bytes came`() throws {
         let bed = try Bed { _ in Self.started }
         var job = bed.job()
-        job.progressMilliseconds = 1
+        job.progressIntervalMilliseconds = 1
         #expect(try bed.meet())
         try bed.broker.send(.job(job))
         #expect(try bed.run { bed.broker.count(of: .progress(job.attempt, received: 5000, total: 6000)) == 1 })
@@ -97,20 +97,20 @@ import Testing
     @Test func `the growth of a large body is told at once`() throws {
         let bed = try Bed(inlineBytes: 1000) { _ in .ok([UInt8](repeating: 7, count: 3_500_000)) }
         var job = bed.job()
-        job.progressMilliseconds = 600_000
+        job.progressIntervalMilliseconds = 600_000
         #expect(try bed.fetch(job))
         let reported = bed.broker.sent.compactMap { sent in
             if case .progress(job.attempt, let received, _, _, _) = sent.message { received } else { nil }
         }
         // In one piece or in several: the interval alone would have allowed none.
-        #expect(reported.first ?? 0 >= Limits.unreportedBytes, "\(reported)")
+        #expect(reported.first ?? 0 >= Limits.unreportedGrowthBytes, "\(reported)")
     }
 
     @Test func `bytes that decode to nothing are no progress`() throws {
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nContent-Encoding: gzip\r\n\r\n"
         let bed = try Bed { _ in LoopbackOrigin.Reply(head) }
         var job = bed.job()
-        job.progressMilliseconds = 1
+        job.progressIntervalMilliseconds = 1
         #expect(try bed.meet())
         try bed.broker.send(.job(job))
         #expect(try bed.run { bed.origin.requests.count == 1 })
@@ -125,7 +125,9 @@ import Testing
         #expect(bed.broker.count(of: .progress(job.attempt, received: 0, total: nil)) == 0)
     }
 
-    @Test(arguments: [(true, 5000, 0), (true, Limits.leastPartBytes, 2), (false, Limits.leastPartBytes, 0)])
+    @Test(arguments: [
+        (true, 5000, 0), (true, Limits.minimumPartialBodyBytes, 2), (false, Limits.minimumPartialBodyBytes, 0),
+    ])
     func `a worker that loses its broker ends its transfers before it says READY to the next one`(
         isResumable: Bool, count: Int, left: Int
     ) throws {
@@ -141,13 +143,13 @@ import Testing
         #expect(try bed.run { bed.worker.jobs.runs.values.count { $0.receivedBytes == count } == 2 })
         #expect(bed.spool.count == 2)
         try bed.endBroker()
-        #expect(try bed.run { !bed.worker.jobs.link.isUp })
+        #expect(try bed.run { !bed.worker.jobs.link.isAccepted })
         #expect(bed.worker.jobs.runs.isEmpty)
         try bed.startBroker(instance: 2)
         #expect(try bed.run { bed.broker.readies.count == 1 && bed.origin.closedByPeer == 2 })
         // A broker may let a later attempt continue these files.
         #expect(bed.spool.count == left)
-        #expect(bed.worker.jobs.link.waitingCount == 0)
+        #expect(bed.worker.jobs.link.queuedTerminalCount == 0)
     }
 
     @Test func `a terminal is for the broker of its job alone`() throws {
@@ -156,24 +158,24 @@ import Testing
         try bed.broker.send(.job(bed.job()))
         #expect(try bed.run { bed.origin.requests.count == 1 })
         try bed.endBroker()
-        #expect(try bed.run { !bed.worker.jobs.link.isUp })
+        #expect(try bed.run { !bed.worker.jobs.link.isAccepted })
         try bed.startBroker(instance: 2)
         #expect(try bed.run { bed.broker.readies.count == 1 })
         #expect(try bed.barrier())
         let terminals = bed.broker.sent.count { sent in
             switch sent.message {
-            case .done, .failed: true
+            case .completed, .failed: true
             default: false
             }
         }
-        #expect(terminals == 0 && bed.worker.jobs.runs.isEmpty && bed.worker.jobs.link.waitingCount == 0)
+        #expect(terminals == 0 && bed.worker.jobs.runs.isEmpty && bed.worker.jobs.link.queuedTerminalCount == 0)
     }
 
     @Test func `the broker's wish for slots is followed and told, and what runs beyond it goes on`() throws {
         let bed = try Bed(slots: 1) { _ in Self.started }
         #expect(try bed.meet())
         #expect(bed.broker.readies.first?.slots == 1)
-        var limits = WorkerLimits(broker: bed.broker.instance, spool: bed.folder.appending(path: "spool").path)
+        var limits = WorkerLimits(broker: bed.broker.instance, spoolPath: bed.folder.appending(path: "spool").path)
         limits.slots = 3
         try bed.broker.send(.limits(limits))
         #expect(try bed.run { bed.broker.count(of: .slots(3)) == 1 })
@@ -185,8 +187,8 @@ import Testing
         #expect(try bed.run { bed.broker.count(of: .slots(2)) == 1 })
         #expect(bed.worker.jobs.runs.count == 3)
         #expect(try bed.failure(bed.job()) == "worker-lost")
-        try bed.broker.send(.cancel(jobs[0].attempt))
-        try bed.broker.send(.cancel(jobs[1].attempt))
+        try bed.broker.send(.cancelAttempt(jobs[0].attempt))
+        try bed.broker.send(.cancelAttempt(jobs[1].attempt))
         let next = bed.job()
         try bed.broker.send(.job(next))
         #expect(try bed.run { bed.origin.requests.count == 4 })
@@ -207,7 +209,7 @@ import Testing
         #expect(try !bed.run { false })
         #expect(bed.worker.phase == .stopped)
         #expect(try bed.run { bed.broker.count(of: .bye) == 1 })
-        #expect(bed.broker.completion(job.attempt)?.completion.length == 6000)
+        #expect(bed.broker.completion(job.attempt)?.completion.bodyByteCount == 6000)
     }
 
     @Test func `a worker that is stopped deletes what it had begun`() throws {

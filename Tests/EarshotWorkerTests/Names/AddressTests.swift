@@ -46,7 +46,7 @@ struct AddressTests {
         let bed = try Bed(addressPolicy: "public-only", names: .loopback(count)) { _ in .ok([]) }
         var job = bed.job(bed.origin.url(host: "name.example"))
         // A part of it is longer than the bed's time limit.
-        job.connectMilliseconds = 1_000_000
+        job.connectTimeoutMilliseconds = 1_000_000
         job.timeoutMilliseconds = 1_000_000
         #expect(try bed.failure(job) == "address-refused")
         #expect(bed.origin.accepted == 0)

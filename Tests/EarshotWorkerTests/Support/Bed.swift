@@ -31,8 +31,8 @@ final class Bed {
                 at: path, withIntermediateDirectories: false, attributes: [.posixPermissions: 0o700])
         }
         origin = try LoopbackOrigin(loop, script: script)
-        limits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spool: folder.appending(path: "spool").path)
-        limits.inlineBytes = inlineBytes
+        limits = WorkerLimits(broker: BrokerInstance(rawValue: 1), spoolPath: folder.appending(path: "spool").path)
+        limits.maximumInlineBodyBytes = inlineBytes
         limits.addressPolicy = addressPolicy
         broker = try Self.broker(loop, context, folder, limits, instance: 1)
         var options = WorkerOptions(workPath: folder.appending(path: "work").path, slots: slots)
@@ -95,7 +95,7 @@ final class Bed {
     /// - Parameter spool: Another folder than before; nil for the same.
     func startBroker(instance: UInt64, answersReady: Bool = true, spool: String? = nil) throws {
         broker.end()
-        if let spool { limits.spool = spool }
+        if let spool { limits.spoolPath = spool }
         broker = try Self.broker(
             loop, context, folder, limits, instance: instance, answersReady: answersReady)
     }

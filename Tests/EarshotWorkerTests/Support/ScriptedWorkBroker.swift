@@ -58,7 +58,7 @@ final class ScriptedWorkBroker {
 
     func completion(_ attempt: AttemptID) -> (completion: Completion, body: [UInt8]?)? {
         for sent in sent {
-            if case .done(let completion) = sent.message, completion.attempt == attempt {
+            if case .completed(let completion) = sent.message, completion.attempt == attempt {
                 return (completion, sent.body)
             }
         }
@@ -92,13 +92,13 @@ final class ScriptedWorkBroker {
 
     func count(of message: WorkerMessage) -> Int { sent.count { $0.message == message } }
 
-    private func runPass(_ limits: WorkerLimits?) -> EventLoop.Rest {
+    private func runPass(_ limits: WorkerLimits?) -> EventLoop.SleepLimit {
         while (try? socket.receive(into: &parts)) == true {
             guard parts.count >= 2, let message = try? WorkerMessage(head: parts.bytes(1)) else { continue }
             peer = parts.bytes(0)
             sent.append(SentMessage(message: message, body: parts.count == 3 ? parts.bytes(2) : nil))
             if case .ready = message, let limits { try? send(.limits(limits)) }
         }
-        return (try? socket.readiness().contains(.readable)) == true ? .none : .untilEvent
+        return (try? socket.readiness().contains(.readable)) == true ? .noSleep : .untilEvent
     }
 }

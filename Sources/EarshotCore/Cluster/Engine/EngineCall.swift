@@ -2,32 +2,32 @@ public import EarshotWire
 
 /// Call to the engine: the coordinator that all nodes of a cluster share. Calls are carried out in order.
 public enum EngineCall: Equatable, Sendable {
-    /// Records that this node wants flights. Idempotent. At most `EngineLimits.batch` flights, here and below.
-    case want([EngineWant])
+    /// Records that this node wants flights. Idempotent. At most `EngineLimits.maximumFlightsPerCall` flights, here and below.
+    case wantFlights([EngineWant])
     /// Withdraws wants.
-    case unwant([ClusterKey])
-    /// Asks for flights to fetch, at most `EngineLimits.batch`. With 0 the engine only wakes another node.
+    case withdrawWants([ClusterKey])
+    /// Asks for flights to fetch, at most `EngineLimits.maximumFlightsPerCall`. With 0 the engine only wakes another node.
     ///
     /// - isOwnOnly: whether only flights that must stay on this node are wanted.
-    case take(slots: Int, isOwnOnly: Bool = false)
-    /// Asks for flights that this node wants itself, at most `EngineLimits.batch`.
-    case takeWanted(slots: Int)
+    case takeFlights(slots: Int, isOwnOnly: Bool = false)
+    /// Asks for flights that this node wants itself, at most `EngineLimits.maximumFlightsPerCall`.
+    case takeWantedFlights(slots: Int)
     /// Ends attempts of this node.
-    case done([EngineCompletion])
+    case reportCompletions([EngineCompletion])
     /// Reports that an origin refused a request.
-    case cool(EngineRefusal)
+    case reportRefusal(EngineRefusal)
     /// Asks for the members and the backlog.
     case survey
     /// Ends an earlier membership of this node, whose wants and attempts it has asserted under its present ID. The engine
     /// returns the others at once, before that lease expires.
-    case retire(NodeID)
+    case retireMembership(NodeID)
     /// Ends the membership: the engine returns all attempts and drops all wants of this node.
-    case leave
+    case leaveCluster
 }
 
 extension EngineCall {
     /// Whether its answer may have flights that only other nodes want.
-    var servesOtherNodes: Bool { if case .take(let slots, false) = self { slots > 0 } else { false } }
+    var servesOtherNodes: Bool { if case .takeFlights(let slots, false) = self { slots > 0 } else { false } }
 }
 
 /// One node's want of a flight.
@@ -95,7 +95,7 @@ public struct EngineCompletion: Equatable, Sendable {
         case released
         /// A result of an attempt that ended without the engine this time ago. It is kept for wants that had begun before,
         /// unless the flight waits or runs.
-        case kept([UInt8], ageMilliseconds: Int)
+        case lateResult([UInt8], ageMilliseconds: Int)
     }
 
     public var key: ClusterKey
@@ -116,41 +116,41 @@ public struct EngineCompletion: Equatable, Sendable {
 public struct EngineRefusal: Equatable, Sendable {
     public var origin: EngineOrigin
     /// Pause that the origin asked for; 0 for none.
-    public var requestedMilliseconds: Int
+    public var requestedPauseMilliseconds: Int
 
     public init(origin: EngineOrigin, requestedMilliseconds: Int) {
         self.origin = origin
-        self.requestedMilliseconds = requestedMilliseconds
+        self.requestedPauseMilliseconds = requestedMilliseconds
     }
 }
 
 extension EngineOrigin {
     /// The same terms within the bounds of `EngineLimits`, as the engine applies them.
-    public var bounded: EngineOrigin {
+    public var clampedToLimits: EngineOrigin {
         EngineOrigin(
-            key: key, limit: limit.clamped(to: EngineLimits.originLimits),
-            spacingMilliseconds: spacingMilliseconds.clamped(to: EngineLimits.intervalMilliseconds))
+            key: key, limit: limit.clamped(to: EngineLimits.originLimitRange),
+            spacingMilliseconds: spacingMilliseconds.clamped(to: EngineLimits.intervalRangeMilliseconds))
     }
 }
 
 extension EngineRefusal {
     /// The same refusal within the bounds of `EngineLimits`, as the engine applies it.
-    public var bounded: EngineRefusal {
+    public var clampedToLimits: EngineRefusal {
         EngineRefusal(
-            origin: origin.bounded,
-            requestedMilliseconds: requestedMilliseconds.clamped(to: EngineLimits.intervalMilliseconds))
+            origin: origin.clampedToLimits,
+            requestedMilliseconds: requestedPauseMilliseconds.clamped(to: EngineLimits.intervalRangeMilliseconds))
     }
 }
 
 extension EngineWant {
     /// Age within the bounds of `EngineLimits`, as the engine applies it.
-    public var boundedAgeMilliseconds: Int { ageMilliseconds.clamped(to: EngineLimits.intervalMilliseconds) }
+    public var clampedAgeMilliseconds: Int { ageMilliseconds.clamped(to: EngineLimits.intervalRangeMilliseconds) }
 }
 
 extension EngineCompletion {
     /// An age within the bounds of `EngineLimits`, as the engine applies it.
-    public static func bounded(ageMilliseconds: Int) -> Int {
-        ageMilliseconds.clamped(to: EngineLimits.intervalMilliseconds)
+    public static func clampedAge(milliseconds: Int) -> Int {
+        milliseconds.clamped(to: EngineLimits.intervalRangeMilliseconds)
     }
 }
 
@@ -158,4 +158,48 @@ extension Int {
     fileprivate func clamped(to range: ClosedRange<Int>) -> Int {
         Swift.min(Swift.max(self, range.lowerBound), range.upperBound)
     }
+}
+
+/// Bounds and times of the engine's calls, for the core and for `EarshotCluster`.
+public enum EngineLimits {
+    /// Maximum number of flights in one call, so that a script runs for less than a millisecond or two.
+    public static let maximumFlightsPerCall = 64
+    /// Maximum number of bytes of a record. A URL has at most 8 KiB, and so have the fields that may be shared.
+    public static let maximumRecordBytes = 16_384
+    /// Maximum number of bytes of a result. It has the header fields of a response and no body.
+    public static let maximumResultBytes = 65_536
+    /// Maximum number of bytes of the records or results in one call.
+    public static let maximumCallBytes = 262_144
+    /// Lease of a node. Its flights run elsewhere after its death and this time.
+    public static let leaseMilliseconds = 3_000
+    /// Interval of heartbeats: two may be lost.
+    public static let heartbeatMilliseconds = 1_000
+    /// Interval in which open wants and attempts are asserted again: twenty leases. A loss of data or of messages shows with
+    /// the next heartbeats, and is followed by assertions at once.
+    public static let assertionIntervalMilliseconds = 60_000
+    /// The same for attempts that serve other nodes only: the engine tells with the answer whether one still wants it.
+    public static let hostedAssertionMilliseconds = 2_000
+    /// Longest time between two questions for flights, while free slots wait.
+    public static let pollIntervalMilliseconds = 2_000
+    /// Time for which results are kept for wants that had begun before: from one to two of these times. So nodes with the
+    /// same backlog in different orders fetch each URL once, also if the backlog takes minutes.
+    public static let resultRetentionMilliseconds = 120_000
+    /// The same while there are more than `shortenedRetentionThreshold` younger ones. Longer than a loss of messages stays unnoticed.
+    public static let shortenedRetentionMilliseconds = 10_000
+    /// Number of younger results that shortens the time of all.
+    public static let shortenedRetentionThreshold = 50_000
+    /// Time without an engine after which nodes fetch without coordination.
+    public static let engineLossToleranceMilliseconds = 5_000
+    /// First and longest pause of an origin's cool-down.
+    public static let initialCoolDownMilliseconds = 1_000
+    public static let maximumCoolDownMilliseconds = 60_000
+    /// Concurrent attempts at one origin. Lua has exact integers to 2^53 only, and a larger limit limits nothing.
+    public static let originLimitRange = 1...1_000_000
+    /// Spacing of starts, pauses that origins ask for, and ages of wants: at most a day. A longer `Retry-After` helps
+    /// no request, because its deadline passes before.
+    public static let intervalRangeMilliseconds = 0...86_400_000
+    /// Milliseconds of waiting that one class outweighs in the shared queue.
+    public static let classAdvantageMilliseconds = 5_000
+    /// Milliseconds by which a queued flight counts as older for a node that wants it itself: its body then stays there.
+    public static let ownFlightAdvantageMilliseconds = 1_000
 }

@@ -17,10 +17,10 @@ public enum EngineEvent: Equatable, Sendable {
 
     // Answers, in the order of the calls.
 
-    case wanted([WantAnswer])
+    case wantsAnswered([WantAnswer])
     /// - opensAfterMilliseconds: time until a paused origin opens; nil if none is paused.
-    case granted([EngineGrant], opensAfterMilliseconds: Int?)
-    case ended([CompletionAnswer])
+    case flightsGranted([EngineGrant], opensAfterMilliseconds: Int?)
+    case completionsAnswered([CompletionAnswer])
     case cooled(CoolDownNotice)
     case surveyed(EngineSurvey)
 
@@ -31,11 +31,11 @@ public enum EngineEvent: Equatable, Sendable {
     /// Notifications were lost, although their connection lasts.
     case messagesLost
     /// The result of a flight that this node wants.
-    case result(ClusterKey, [UInt8])
+    case resultReceived(ClusterKey, [UInt8])
     /// A flight has a result that no node has written, or one of an attempt that is not younger than the latest known.
-    case unusable(ClusterKey)
+    case unusableResult(ClusterKey)
     /// No node wants the flight of this attempt any longer.
-    case aborted(ClusterKey, FencingToken)
+    case attemptAborted(ClusterKey, FencingToken)
 }
 
 /// Answer to one want.
@@ -100,9 +100,9 @@ public struct CoolDownNotice: Equatable, Sendable {
     /// Refusals in a row.
     public var refusalsInRow: Int
 
-    public init(origin: ClusterKey, remainingMilliseconds: Int, strikes: Int) {
+    public init(origin: ClusterKey, remainingMilliseconds: Int, refusalsInRow: Int) {
         self.origin = origin
         self.remainingMilliseconds = remainingMilliseconds
-        self.refusalsInRow = strikes
+        self.refusalsInRow = refusalsInRow
     }
 }

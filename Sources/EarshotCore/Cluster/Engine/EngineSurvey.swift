@@ -12,20 +12,22 @@ public struct EngineSurvey: Equatable, Sendable {
         public var description: String
 
         /// Name of its machine; nil if the description is an address alone.
-        package var machine: String? { words.count > 1 ? String(words[0]) : nil }
+        package var machine: String? { descriptionWords.count > 1 ? String(descriptionWords[0]) : nil }
 
         /// Address at which it serves bodies.
-        package var address: String { words.dropFirst(words.count > 1 ? 1 : 0).first.map(String.init) ?? "" }
+        package var address: String {
+            descriptionWords.dropFirst(descriptionWords.count > 1 ? 1 : 0).first.map(String.init) ?? ""
+        }
 
         /// `NodeSettings` as it reports them; empty for none.
-        var settings: String { words.count > 2 ? String(words[2]) : "" }
+        var settings: String { descriptionWords.count > 2 ? String(descriptionWords[2]) : "" }
 
         /// Whether it reports that it cannot read the bodies of the node at an address.
         func cannotRead(_ address: String) -> Bool {
-            words.count > 3 && words[3].split(separator: ",").contains { $0 == address }
+            descriptionWords.count > 3 && descriptionWords[3].split(separator: ",").contains { $0 == address }
         }
 
-        private var words: [Substring] { description.split(separator: " ") }
+        private var descriptionWords: [Substring] { description.split(separator: " ") }
 
         public init(node: NodeID, leaseMilliseconds: Int, flights: Int, description: String) {
             self.node = node

@@ -10,10 +10,10 @@ package struct EngineTraffic {
         let token: FencingToken?
     }
 
-    typealias Assertion = (flight: LocalFlight, due: Tick)
+    typealias Assertion = (flight: LocalFlight, due: MonotonicTime)
 
     /// Assertions of ended claims that are kept, so that a few claims are not looked through again and again.
-    private static let spareAssertions = 1_024
+    private static let maximumStaleAssertions = 1_024
 
     /// Claims that are asserted again, in the order of their times.
     var assertions = Deque<Assertion>()
@@ -22,38 +22,40 @@ package struct EngineTraffic {
     /// Claims that the next calls assert.
     var newClaims: [LocalFlight] = []
     /// Wants without an answer, in order. A later claim of a key must not take the answer to an earlier one.
-    var questions = Deque<SentWant>()
-    var unwants: [ClusterKey] = []
-    var refusals: [EngineRefusal] = []
+    var unansweredWants = Deque<SentWant>()
+    var withdrawnWants: [ClusterKey] = []
+    var originRefusals: [EngineRefusal] = []
     var completions: [EngineCompletion] = []
     /// Aborts that arrived before the grants of their attempts.
     var earlyAborts: [ClusterKey: FencingToken] = [:]
-    var taking = TakeState()
+    var takeState = FlightTakeState()
     /// Latest report about members and backlog.
-    package var survey: EngineSurvey?
-    var nextSurvey: Tick?
+    package var latestSurvey: EngineSurvey?
+    var nextSurveyTime: MonotonicTime?
 
     /// Earliest time at which a call is due; nil for none. Long past while one waits.
-    var deadline: Tick? {
-        if !newClaims.isEmpty || !unwants.isEmpty || !refusals.isEmpty || !completions.isEmpty {
-            return Tick(nanoseconds: .min)
+    var deadline: MonotonicTime? {
+        if !newClaims.isEmpty || !withdrawnWants.isEmpty || !originRefusals.isEmpty || !completions.isEmpty {
+            return MonotonicTime(nanoseconds: .min)
         }
-        return [assertions.first?.due, hostedAssertions.first?.due, taking.deadline, nextSurvey].compactMap(\.self)
-            .min()
+        return [assertions.first?.due, hostedAssertions.first?.due, takeState.deadline, nextSurveyTime].compactMap(
+            \.self
+        )
+        .min()
     }
 
     /// Adds an assertion. Those of ended claims are removed before they are more than the others.
-    mutating func add(
+    mutating func addAssertion(
         _ assertion: Assertion, isForOthers: Bool, claims: [LocalFlight: ClusterBook.Claim]
     ) {
         guard !isForOthers else { return hostedAssertions.append(assertion) }
         assertions.append(assertion)
-        guard assertions.count > 2 * claims.count + Self.spareAssertions else { return }
-        assertions.removeAll { claims[$0.flight]?.nextAssertion != $0.due }
+        guard assertions.count > 2 * claims.count + Self.maximumStaleAssertions else { return }
+        assertions.removeAll { claims[$0.flight]?.nextAssertionTime != $0.due }
     }
 
     /// Removes and returns an assertion that is due.
-    mutating func takeAssertion(now: Tick) -> Assertion? {
+    mutating func takeDueAssertion(now: MonotonicTime) -> Assertion? {
         if let first = assertions.first, first.due <= now { return assertions.removeFirst() }
         if let first = hostedAssertions.first, first.due <= now { return hostedAssertions.removeFirst() }
         return nil
@@ -61,44 +63,44 @@ package struct EngineTraffic {
 }
 
 /// Decides when a node asks the engine for flights: at most one question at a time, and only if the answer may have some.
-struct TakeState: Equatable {
+struct FlightTakeState: Equatable {
     /// Whether flights may wait that this node has not asked for.
-    var isDue = false
+    var isRequestDue = false
     /// Slots of the question without an answer; nil for none.
-    private var requestedSlots: Int?
+    private var pendingRequestSlots: Int?
     /// Whether other nodes must be woken by the next question, because this node has left flights to them.
-    private var needsWakeUp = false
+    private var needsPeerWakeUp = false
     /// Time of the next question without an event: a paused origin opens, or a wake-up may have been lost.
-    private(set) var deadline: Tick?
+    private(set) var deadline: MonotonicTime?
 
     /// Whether a question has no answer.
-    var isQuerying: Bool { requestedSlots != nil }
+    var isRequestPending: Bool { pendingRequestSlots != nil }
 
     /// Slots to ask for now; nil for no question.
     ///
     /// - Parameter wakesOthers: whether wants or ends were sent, after which another node may start flights.
-    mutating func next(freeSlots: Int, wakesOthers: Bool, now: Tick) -> Int? {
+    mutating func slotsToRequest(freeSlots: Int, wakesOthers: Bool, now: MonotonicTime) -> Int? {
         if let time = deadline, time <= now {
-            isDue = true
+            isRequestDue = true
             deadline = nil
         }
         // Kept while another question has no answer.
-        if wakesOthers { needsWakeUp = true }
-        guard requestedSlots == nil, isDue, freeSlots > 0 || needsWakeUp else { return nil }
-        let slots = min(max(freeSlots, 0), EngineLimits.batch)
-        requestedSlots = slots
-        needsWakeUp = false
+        if wakesOthers { needsPeerWakeUp = true }
+        guard pendingRequestSlots == nil, isRequestDue, freeSlots > 0 || needsPeerWakeUp else { return nil }
+        let slots = min(max(freeSlots, 0), EngineLimits.maximumFlightsPerCall)
+        pendingRequestSlots = slots
+        needsPeerWakeUp = false
         // Without free slots the question remains.
-        isDue = slots == 0
+        isRequestDue = slots == 0
         return slots
     }
 
     /// - Parameter pause: milliseconds until the next question without an event.
     /// - Returns: whether all slots were filled; nil if none was offered.
-    mutating func answered(_ count: Int, opens: Int?, now: Tick, pause: Int) -> Bool? {
-        let isFilled = requestedSlots.flatMap { $0 > 0 ? count >= $0 : nil }
-        if isFilled == true { isDue = true }
-        requestedSlots = nil
+    mutating func takeAnswered(_ count: Int, opens: Int?, now: MonotonicTime, pause: Int) -> Bool? {
+        let isFilled = pendingRequestSlots.flatMap { $0 > 0 ? count >= $0 : nil }
+        if isFilled == true { isRequestDue = true }
+        pendingRequestSlots = nil
         deadline = now.advanced(byMilliseconds: min(max(opens ?? pause, 1), pause))
         return isFilled
     }
