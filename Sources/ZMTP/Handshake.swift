@@ -10,7 +10,7 @@ enum Handshake {
     private static let identity = Array("identity".utf8)
     private static let maximumIdentityBytes = 255
 
-    /// Relevant properties of a READY. Others are ignored, including `FileStamp`: a connection is identified by its
+    /// Relevant properties of a READY. Others are ignored, including `Identity`: a connection is identified by its
     /// descriptor, so two peers may choose the same routing ID.
     struct Ready: Equatable {
         var socketType: SocketType?

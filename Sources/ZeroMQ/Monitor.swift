@@ -76,7 +76,7 @@ public struct Monitor: ~Copyable {
         if !monitoredSocket.isClosed { unsafe zmq_socket_monitor(monitoredSocket.pointer, nil, 0) }
     }
 
-    /// Returns the next event, or nil without one. libzmq is asked only for the kinds in ``Event/OptionType``.
+    /// Returns the next event, or nil without one. libzmq is asked only for the kinds in ``Event/Kind``.
     public func next() throws(ZeroMQError) -> Event? {
         while true {
             guard let head = try socket.receive() else { return nil }

@@ -23,7 +23,7 @@ extension Bus {
     /// - Parameters:
     ///   - url: as for ``Handler/fetch(_:priority:_:)``.
     ///   - handler: a handler name used for durable requests only, 1 to 200 visible ASCII bytes. The first subscriber
-    ///     that acknowledges a result consumes it, so neither a ``Handler`` nor a ``StallWatch`` may use the name.
+    ///     that acknowledges a result consumes it, so neither a ``Handler`` nor a ``Watch`` may use the name.
     ///   - id: unique ID of the request under its handler, 1 to 64 visible ASCII bytes.
     ///   - priority: class of the request in the broker's queue.
     ///   - options: must have the ``FetchOptions/method`` `GET` or `HEAD`. The ``FetchOptions/deadline`` starts with

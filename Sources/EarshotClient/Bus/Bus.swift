@@ -45,7 +45,7 @@ public final class Bus: Sendable {
     ///   - bodies: way of large bodies to this process. The broker can impose ``BodyAccess/pull``, and a network does.
     /// - Returns: a connected bus.
     /// - Throws: ``BusError`` with ``BusError/Code/noBroker``, whose description states how to start a broker,
-    ///   ``BusError/Code/notAuthorized``, ``BusError/Code/unsupportedVersion`` or ``BusError/Code/invalidRequest``;
+    ///   ``BusError/Code/notAuthorized``, ``BusError/Code/version`` or ``BusError/Code/invalidRequest``;
     ///   `CancellationError`.
     public static func connect(
         to broker: BrokerChoice = .running, application: String = "swift", patience: Duration? = .seconds(20),

@@ -1,6 +1,6 @@
 internal import EarshotWire
 
-/// Command from a task to the loop thread. `Bus`, `Request` and `StallWatch` send it through a mailbox, and `BusLoop`
+/// Command from a task to the loop thread. `Bus`, `Request` and `Watch` send it through a mailbox, and `BusLoop`
 /// executes it.
 enum BusCommand: Sendable {
     /// Registers a new handler.

@@ -46,7 +46,7 @@ public struct Response: Sendable {
     public let body: ResponseBody
     /// Origin of the response.
     public let source: Source
-    /// Number of bytes of an interrupted transfer with which the body begins, if the source is ``SourceName/resumed``; else
+    /// Number of bytes of an interrupted transfer with which the body begins, if the source is ``Source/resumed``; else
     /// 0.
     public let resumedBytes: Int
     /// SHA-256 of the decoded body, 64 lower-case hexadecimal digits; nil for a response without a body (HEAD, 204,

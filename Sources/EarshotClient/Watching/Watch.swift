@@ -51,11 +51,11 @@ public struct WatchedRequest: Sendable {
     public let request: String
     /// The response or the failure.
     public let result: Result<Response, BusError>
-    /// Claim to acknowledge; nil for an element of ``Bus/startWatch(_:)``.
+    /// Claim to acknowledge; nil for an element of ``Bus/watch(_:)``.
     let claim: Claim?
 
     /// Acknowledges an element of ``Bus/claim(_:)``, so that the broker deletes it. Returns when the broker has
-    /// processed it. Has no effect on elements of ``Bus/startWatch(_:)``.
+    /// processed it. Has no effect on elements of ``Bus/watch(_:)``.
     ///
     /// Acknowledgements are cumulative: the broker keeps an element until all earlier ones are acknowledged, too.
     ///

@@ -30,7 +30,7 @@ public struct EngineOptions: Sendable {
     public let keys: ClusterKeys
     /// Public key with which all nodes serve and read bodies.
     public let publicKey: String
-    /// Text for operators and other nodes: see `EngineSurvey.ShareMember`.
+    /// Text for operators and other nodes: see `EngineSurvey.Member`.
     public var description: String
     public var login: Login?
     /// Login of the sentinels.

@@ -71,7 +71,7 @@ struct APIInput {
 
     private let members: [String: JSONValue]
 
-    /// - Throws: `ReadRefusal` if a required member is missing, or one has another name.
+    /// - Throws: `Refusal` if a required member is missing, or one has another name.
     init(_ members: [JSONValue.Member], required: [String], optional: [String]) throws(Refusal) {
         self.members = Dictionary(members.map { ($0.name, $0.value) }) { first, _ in first }
         guard self.members.count == members.count else { throw Refusal(detail: "a member occurs twice") }

@@ -3,7 +3,7 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// Process of the HTTP door: signals, limits and privileges around a ``ConnectionReference``.
+/// Process of the HTTP door: signals, limits and privileges around a ``Door``.
 package enum DoorProcess {
     /// Maximum address space in bytes.
     private static let maximumAddressSpaceBytes = 4 << 30

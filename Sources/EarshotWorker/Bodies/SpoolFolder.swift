@@ -72,7 +72,7 @@ final class SpoolFolder {
         throw SystemError("lock spool file", number: number)
     }
 
-    /// Returns the number of bytes that can be written before the next check, at most `HeartbeatLimits.spaceCheckIntervalBytes` or `bytes`.
+    /// Returns the number of bytes that can be written before the next check, at most `Limits.spaceCheckIntervalBytes` or `bytes`.
     ///
     /// - Throws: `reserveReached` if `bytes` more would leave too little free space.
     func writableBytes(for bytes: Int) throws(SystemError) -> Int {

@@ -71,7 +71,7 @@ final class Worker<Kind: JobKind> {
     // MARK: Leaving
 
     /// Accepts no more jobs, finishes the running ones and stops the loop. Without a parent that measures the time, it
-    /// stops within `HeartbeatLimits.drainTime`.
+    /// stops within `Limits.drainTime`.
     func drain() {
         guard phase == .serving else { return }
         logger.info("draining", metadata: ["running": "\(jobs.runs.count)"])
