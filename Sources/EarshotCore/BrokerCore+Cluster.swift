@@ -71,7 +71,7 @@ extension BrokerCore {
                 startFlight(flight, now: now)
             } else {
                 // Its worker died meanwhile, or it runs alone. The flight keeps its grant.
-                enqueueFlight(flight: flight, first: true)
+                enqueueFlight(flight, first: true)
             }
         case .flightHosted(let local):
             guard let flight = records.flights.handle(of: local.name) else { return }
@@ -85,14 +85,14 @@ extension BrokerCore {
             records.flights[flight].isAwaitedByOtherNodes = false
             endFlightIfUnwanted(flight)
         case .requeueFlight(let local):
-            if let flight = claimingFlight(local) { enqueueFlight(flight: flight, first: true) }
+            if let flight = claimingFlight(local) { enqueueFlight(flight, first: true) }
         case .coolDown(let notice):
             guard let (scope, rest) = Cluster.reportedCoolDown(notice, in: &records) else { return }
             Origins.beginCoolDown(scope, retryAfter: rest, now: now, in: &records)
             for flight in records.clusterState?.value.quotaCharges.keys.sorted() ?? []
             where records.flights[flight].originScope == scope {
                 Cluster.removeClaim(of: flight, in: &records)
-                enqueueFlight(flight: flight, first: true)
+                enqueueFlight(flight, first: true)
             }
         case .coordinationChanged(let isCoordinated):
             records.clusterState?.value.isUncoordinatedStartUnreported = !isCoordinated
@@ -241,7 +241,7 @@ extension BrokerCore {
         if records.flights[flight].phase == .queued {
             requeueInterests(of: flight)
         } else {
-            enqueueFlight(flight: flight, first: true)
+            enqueueFlight(flight, first: true)
         }
     }
 

@@ -34,9 +34,9 @@ extension BrokerCore {
                 guard !endFlightIfHostedOnly(flight) else { break }
                 retryFlight(flight, start)
             case .requeueAfterOversizedBody(let exceeded):
-                enqueueFlight(flight: flight, first: true)
+                enqueueFlight(flight, first: true)
                 for interest in exceeded { endSingleRequest(interest, .tooLarge, now: now) }
-            case .enqueueFlight(let isFirst): enqueueFlight(flight: flight, first: isFirst)
+            case .enqueueFlight(let isFirst): enqueueFlight(flight, first: isFirst)
             case .endFlight(let outcome):
                 step = concludeFlight(flight, with: outcome, now: now)
                 continue
@@ -55,11 +55,11 @@ extension BrokerCore {
 
     private mutating func retryFlight(_ flight: Handle<Flight>, _ start: FlightStep.NextAttemptStart) {
         switch start {
-        case .immediately: enqueueFlight(flight: flight, first: true)
+        case .immediately: enqueueFlight(flight, first: true)
         case .afterCoolDown:
             let isFirst = !records.originGovernor.isLatestProbe(
                 records.flights[flight].originScope, records.flights[flight].id)
-            enqueueFlight(flight: flight, first: isFirst)
+            enqueueFlight(flight, first: isFirst)
         case .atTime(let time): Flights.beginBackOff(flight, until: time, in: &records)
         }
     }

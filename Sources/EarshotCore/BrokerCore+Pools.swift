@@ -30,7 +30,7 @@ extension BrokerCore {
     mutating func close(pool: Handle<WorkerPool>) {
         records.workerPools.closePool(pool)
         for flight in records.flights.backOffEnds.keys.sorted() where records.pool(of: flight) == pool {
-            enqueueFlight(flight: flight)
+            enqueueFlight(flight)
         }
         for scope in records.originGovernor.blockedScopes(of: pool) { records.queue.unparkLanes(ofScope: scope) }
         // A failure needs no room in the quota of transfers.

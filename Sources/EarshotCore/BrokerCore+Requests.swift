@@ -345,7 +345,7 @@ extension BrokerCore {
     }
 
     /// Queues a flight and its interests for the next attempt.
-    mutating func enqueueFlight(flight: Handle<Flight>, first: Bool = false) {
+    mutating func enqueueFlight(_ flight: Handle<Flight>, first: Bool = false) {
         records.flights.enterPhase(.queued, flight)
         guard !records.flights[flight].isSuspectedOfWorkerDeath else {
             Workers.addSuspect(flight, in: &records)

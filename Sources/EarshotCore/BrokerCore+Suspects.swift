@@ -7,7 +7,7 @@ extension BrokerCore {
     /// Queues a flight that lost its worker: first in its lane, or as a suspect.
     mutating func requeueFlight(_ flight: Handle<Flight>, isDeath: Bool, now: MonotonicTime) {
         if isDeath { Workers.suspectFlight(flight, now: now, in: &records) }
-        enqueueFlight(flight: flight, first: true)
+        enqueueFlight(flight, first: true)
         guard !records.flights[flight].isSuspectedOfWorkerDeath else { return }
         records.workerPools.addFlightWithLostWorker(records.flights.name(of: flight), to: records.pool(of: flight))
     }
@@ -91,7 +91,7 @@ extension BrokerCore {
             return
         }
         records.flights[flight].isSuspectedOfWorkerDeath = false
-        if records.flights[flight].phase == .queued { enqueueFlight(flight: flight, first: true) }
+        if records.flights[flight].phase == .queued { enqueueFlight(flight, first: true) }
     }
 
     /// Moves the suspects of a closed pool to the queue, where they fail. If a worker comes before, they run like others:
@@ -100,7 +100,7 @@ extension BrokerCore {
         for name in records.workerPools.removeAllSuspects(of: pool) {
             guard let flight = suspectFlight(named: name) else { continue }
             records.flights[flight].isSuspectedOfWorkerDeath = false
-            enqueueFlight(flight: flight, first: true)
+            enqueueFlight(flight, first: true)
         }
     }
 }

@@ -82,6 +82,6 @@ extension BrokerCore {
         else {
             return
         }
-        enqueueFlight(flight: flight)
+        enqueueFlight(flight)
     }
 }

@@ -284,10 +284,10 @@ extension BrokerCore {
             // The worker is leaving and did not start the job, so the attempt never ran.
             records.workers.drain(worker)
             records.flights[flight].isSuspectedOfWorkerDeath = isSuspect
-            enqueueFlight(flight: flight, first: true)
+            enqueueFlight(flight, first: true)
         case .spoolFull where Cluster.releaseHeldBodies(in: &records):
             // Bodies for other nodes have filled the disk below the spool's limit.
-            enqueueFlight(flight: flight, first: true)
+            enqueueFlight(flight, first: true)
         default:
             if received > records.flights[extras: flight].maximumReceivedBytes {
                 records.flights[extras: flight].maximumReceivedBytes = received
