@@ -209,6 +209,12 @@ static inline long linux_send_file_part(int from, int to, long offset, unsigned 
 }
 static inline long linux_send_file(int from, int to, unsigned long count) { return sendfile(to, from, (void *)0, count); }
 
+/* renameat2(2) with RENAME_NOREPLACE (1), which <stdio.h> hides without _GNU_SOURCE; -1 with EINVAL if the file system cannot do
+   it. Relative paths start in the current folder (AT_FDCWD, -100). */
+static inline int linux_rename_without_replacing(const char *from, const char *to) {
+    return (int)syscall(SYS_renameat2, -100, from, -100, to, 1U);
+}
+
 /* memfd_create(2), which <sys/mman.h> hides without _GNU_SOURCE. The descriptor is close-on-exec. */
 static inline int linux_memory_file(const char *name) { return (int)syscall(SYS_memfd_create, name, 1U /* MFD_CLOEXEC */); }
 /* fork(2), which Swift's overlay hides. */

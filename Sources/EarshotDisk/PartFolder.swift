@@ -83,9 +83,12 @@ public final class PartFolder: Sendable {
         let opened = unsafe open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard opened >= 0 else { throw StoreError("cannot open \(path): \(SystemError("open", number: errno))") }
         defer { close(opened) }
-        // Not the list of all names, which takes long with many parts.
-        return unsafe faccessat(opened, "salt", F_OK, AT_SYMLINK_NOFOLLOW) == 0
+        func hasSalt() -> Bool { unsafe faccessat(opened, "salt", F_OK, AT_SYMLINK_NOFOLLOW) == 0 }
+        // The list of all names takes long with many parts. Another broker may have created the salt, and parts, before
+        // the list was read.
+        return hasSalt()
             || Self.entryNames(in: opened).allSatisfy { $0 == "growing" || $0.hasPrefix("salt.") }
+            || hasSalt()
     }
 
     /// Returns the names of a part.

@@ -8,13 +8,12 @@ public enum Salt {
 
     /// Returns the 32 bytes of the file `path`, which the first caller creates with mode 0600.
     ///
-    /// Several processes may call this at once: all get the same bytes.
+    /// Several threads and processes may call this at once: all get the same bytes.
     /// - Throws: `StoreError`.
     public static func read(_ path: String) throws(StoreError) -> [UInt8] {
         if let bytes = readFile(path) { return bytes }
-        let draft = "\(path).\(getpid())"
+        let draft = "\(path).\(Hex.encode(Secret.randomBytes(8)))"
         let bytes = Secret.randomBytes(byteCount)
-        unsafe unlink(draft)
         let file = unsafe open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
         guard file >= 0 else { throw StoreError("cannot write \(path): \(SystemError("open", number: errno))") }
         defer { unsafe unlink(draft) }
@@ -24,9 +23,9 @@ public enum Salt {
         guard count == byteCount else {
             throw StoreError("cannot write \(path): \(SystemError("write", number: count < 0 ? number : ENOSPC))")
         }
-        // link(2) keeps the file of another process that was faster, rename(2) replaces a truncated one.
-        if unsafe link(draft, path) == 0 { return bytes }
+        if FileMover.renameWithoutReplacing(draft, to: path) { return bytes }
         if errno == EEXIST, let bytes = readFile(path) { return bytes }
+        // The file is truncated.
         guard unsafe rename(draft, path) == 0 else {
             throw StoreError("cannot write \(path): \(SystemError("rename", number: errno))")
         }

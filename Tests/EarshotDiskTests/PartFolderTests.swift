@@ -95,6 +95,19 @@ import Testing
         #expect(try PartFolder(base + "/parts").partNames(for: keys()) == parts.partNames(for: keys()))
     }
 
+    @Test func `brokers that start at once share a new folder`() async throws {
+        for round in 0..<300 {
+            let path = "\(base)/new-\(round)"
+            try FileManager.default.createDirectory(
+                atPath: path, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+            let other = Task.detached { [key = keys()] in try PartFolder(path).partNames(for: key) }
+            // The other broker is a little further in each round when this one looks.
+            for _ in 0..<round * 10 { _ = getppid() }
+            let names = try PartFolder(path).partNames(for: keys())
+            #expect(try await other.value == names)
+        }
+    }
+
     @Test func `a part has two names after a redirect`() throws {
         let both = PartKeys(keyTexts: ["http://b.example/signed?1\n", "http://a.example/x\n"], owner: nil)
         #expect(parts.storePart(try head(try body(), both)))

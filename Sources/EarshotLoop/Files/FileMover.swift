@@ -53,6 +53,17 @@ public final class FileMover {
         return isMoved
     }
 
+    /// Renames a file unless another one has the name.
+    ///
+    /// - Returns: false if the name is taken (`errno` is EEXIST) or the file cannot be renamed.
+    public static func renameWithoutReplacing(_ path: String, to other: String) -> Bool {
+        if unsafe linux_rename_without_replacing(path, other) == 0 { return true }
+        // A file system that cannot do it in one step. The file has two names for a moment.
+        guard unsafe errno == EINVAL && link(path, other) == 0 else { return false }
+        unsafe unlink(path)
+        return true
+    }
+
     /// Names an unnamed file. Only a rename can replace a file, so the file then has a temporary name for a moment.
     private func linkUnnamedFile(_ source: Int32, as name: String, in folder: Int32) -> Bool {
         let path = ByteText.cString(name)
