@@ -289,10 +289,7 @@ extension BrokerCore {
             // Bodies for other nodes have filled the disk below the spool's limit.
             enqueueFlight(flight, first: true)
         default:
-            if received > records.flights[extras: flight].maximumReceivedBytes {
-                records.flights[extras: flight].maximumReceivedBytes = received
-                records.flights[extras: flight].failedAttemptsWithoutProgress = 0
-            }
+            Flights.attemptReceived(received, of: flight, in: &records)
             let judged = Workers.chooseHTTPVersion(for: flight, after: code, received, at: lease.origin, in: &records)
             if let retryAfter {
                 Origins.beginCoolDown(

@@ -9,7 +9,7 @@ final class ClusterLink {
     /// Settings of the load on origins, and of the bodies that other nodes read.
     private static let sharedLimitNames: Set<String> = Set(
         [
-            SettingName.originLimit, .originSpacing, .http2, .coolDown, .maximumDecompressionRatio, .pageBytes,
+            SettingName.originLimit, .originSpacing, .http2, .coolDown, .maximumDecodingRatio, .pageBytes,
             .shareBetweenUsers,
         ].map(\.rawValue))
 

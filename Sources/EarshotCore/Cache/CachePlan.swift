@@ -31,19 +31,6 @@ package struct CachePlan {
     }
 }
 
-extension CacheMode {
-    /// Modes of flights that satisfy a request of this mode.
-    var satisfyingModes: [CacheMode] {
-        switch self {
-        case .default: [.explicit, .noCache, .reload]
-        case .explicit: [.noCache, .reload]
-        case .noCache: [.reload]
-        case .forceCache: [.default, .explicit, .noCache, .reload]
-        case .noStore, .reload, .onlyIfCached: []
-        }
-    }
-}
-
 /// Stored response without its body, as the shell's index gives it to the core.
 public struct CacheVariant: Equatable, Sendable {
     public var entryID: CacheEntryID

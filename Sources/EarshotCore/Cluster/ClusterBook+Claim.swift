@@ -49,19 +49,6 @@ extension ClusterBook {
         }
     }
 
-    /// The limit that this node applies to an origin itself. A member leaves the cluster's limit to the engine.
-    func localLimit(of limit: Int) -> Int { isUncoordinated ? max(1, limit / memberCount.limitDivisor) : limit }
-
-    /// The limit that this node gives to an origin in the engine. For a lease after an absence, it leaves out the parts of
-    /// nodes that are not back: they may still fetch without the engine.
-    func engineLimit(of limit: Int, now: MonotonicTime) -> Int {
-        guard case .member(let since, let awaySince) = membership, memberCount.presentCount < memberCount.limitDivisor,
-            since.milliseconds(since: awaySince) >= limits.engineLossToleranceMilliseconds,
-            now.milliseconds(since: since) < EngineLimits.leaseMilliseconds
-        else { return limit }
-        return max(1, limit * memberCount.presentCount / memberCount.limitDivisor)
-    }
-
     func flight(of key: ClusterKey) -> LocalFlight? { flightsByKey[key] }
 
     /// Claims in the order of their flights, so that each run is the same.

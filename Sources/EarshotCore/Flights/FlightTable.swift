@@ -67,39 +67,6 @@ package struct FlightTable {
         handlesByKey.findRecord(withHash: key.hash) { flights[$0].hasKey(key) }
     }
 
-    /// The flight that a request with this key joins; nil if it needs a new one.
-    @inline(__always)
-    func joinableFlight(_ key: FlightKey) -> Handle<Flight>? {
-        if let flight = handle(of: key) { return flight }
-        return nonDefaultCacheModeCount > 0 || key.cacheMode != .default ? stricterFlight(than: key) : nil
-    }
-
-    private func stricterFlight(than key: FlightKey) -> Handle<Flight>? {
-        for mode in key.cacheMode.satisfyingModes {
-            var stricter = key
-            stricter.cacheMode = mode
-            // A background revalidation must not delay a request that may use the stale response.
-            if let flight = handle(of: stricter), !flights[flight].isRevalidation { return flight }
-        }
-        return nil
-    }
-
-    /// The flight of mode `default` that a request of mode `explicit` can still join. The cache has not answered that
-    /// flight, so an origin will.
-    @inline(__always)
-    func joinableDefaultModeFlight(_ key: FlightKey) -> Handle<Flight>? {
-        guard key.cacheMode == .explicit else { return nil }
-        var wider = key
-        wider.cacheMode = .default
-        guard let flight = handle(of: wider) else { return nil }
-        switch flights[flight].phase {
-        case .queued, .running, .backingOff: return flight
-        // A response of heuristic freshness may be about to answer this flight, or has redirected it.
-        // The engine of a cluster knows a claiming flight by its mode.
-        case .asking, .claiming, .following, .ended: return nil
-        }
-    }
-
     /// The flight that is or will be fetched for this one: the end of its chain of redirects.
     @inline(__always)
     func endOfRedirectChain(of flight: Handle<Flight>) -> Handle<Flight> {

@@ -38,6 +38,14 @@ enum Flights {
             with: records.outcomes.insertWithOneReference(Outcome(response: response, attempts: attempts)))
     }
 
+    /// Bytes of the body that a failed attempt received. More than any before is progress, after which the pauses are
+    /// short again.
+    static func attemptReceived(_ bytes: Int, of flight: Handle<Flight>, in records: inout Records) {
+        guard bytes > records.flights[extras: flight].maximumReceivedBytes else { return }
+        records.flights[extras: flight].maximumReceivedBytes = bytes
+        records.flights[extras: flight].failedAttemptsWithoutProgress = 0
+    }
+
     /// Counts a failed attempt, and decides between a retry and the failure.
     ///
     /// - Parameter isPauseRequested: whether a proxy requested the pause.

@@ -26,7 +26,7 @@ public enum SettingName: String, CaseIterable, Sendable {
     case requestBodyBytes = "request-body-bytes"
     case spoolSize = "spool-size"
     case spoolFree = "spool-free"
-    case maximumDecompressionRatio = "max-ratio"
+    case maximumDecodingRatio = "max-ratio"
     case pageBytes = "page-bytes"
     case drainSeconds = "drain-seconds"
     case cacheSize = "cache-size"
@@ -132,9 +132,9 @@ public enum SettingName: String, CaseIterable, Sendable {
             .init(
                 .byteCount(0...1 << 50), .workerLimit(\.minimumSpoolFreeBytes, 256 << 20),
                 help: "free space that the spool leaves on its disk, in bytes")
-        case .maximumDecompressionRatio:
+        case .maximumDecodingRatio:
             .init(
-                .number(0...WireLimits.compressionRatio), .workerLimit(\.maximumCompressionRatio, 200),
+                .number(0...WireLimits.decodingRatio), .workerLimit(\.maximumDecodingRatio, 200),
                 help: "maximum decoded bytes per encoded byte of a body over 16 MiB; 0 for no maximum")
         case .pageBytes:
             .init(

@@ -49,7 +49,7 @@ public enum WireLimits {
     /// an HTTP/2 server refuses it.
     public static let repeatsPerAttempt = 16
     /// Maximum compression ratio that a setting accepts, above the ratio of any coding for text.
-    public static let compressionRatio = 1_000_000
+    public static let decodingRatio = 1_000_000
     /// Maximum length of the name of a scheme that a worker registers, in bytes.
     public static let schemeBytes = 32
     /// Maximum number of unacknowledged terminals of a client, below the broker's limit of unsent messages.

@@ -107,7 +107,7 @@ public struct WorkerLimits: Equatable, Sendable {
     public var minimumSpoolFreeBytes = 0
     /// Maximum number of decoded bytes for each encoded byte; above it a body fails as `too-compressed`. 0 for no
     /// limit.
-    public var maximumCompressionRatio = 0
+    public var maximumDecodingRatio = 0
     /// Maximum size of the body of an error page or a followed redirect, in bytes; nil for no limit.
     public var maximumErrorPageBytes: Int?
     /// Minimum severity of log messages, the index of a `LogSeverity`; nil to leave it to the worker.
@@ -146,8 +146,8 @@ public struct WorkerLimits: Equatable, Sendable {
             case "sandbox": sandboxSetting = try HeadReader.parseFlag(value, named: "sandbox") ? 0 : 1
             case "spool-free": minimumSpoolFreeBytes = try HeadReader.parseCount(value, named: "spool-free")
             case "max-ratio":
-                maximumCompressionRatio = try HeadReader.parseInteger(
-                    value, in: 0...WireLimits.compressionRatio, named: "max-ratio")
+                maximumDecodingRatio = try HeadReader.parseInteger(
+                    value, in: 0...WireLimits.decodingRatio, named: "max-ratio")
             case "page-bytes": maximumErrorPageBytes = try HeadReader.parseCount(value, named: "page-bytes")
             case "log-level":
                 guard let severity = LogSeverity(rawValue: value.string) else {
@@ -171,7 +171,7 @@ public struct WorkerLimits: Equatable, Sendable {
         writer.writeField("spool", if: !spoolPath.isEmpty, spoolPath)
         writer.writeField("slots", slots)
         writer.writeField("spool-free", if: minimumSpoolFreeBytes > 0, String(minimumSpoolFreeBytes))
-        writer.writeField("max-ratio", if: maximumCompressionRatio > 0, String(maximumCompressionRatio))
+        writer.writeField("max-ratio", if: maximumDecodingRatio > 0, String(maximumDecodingRatio))
         writer.writeField("page-bytes", maximumErrorPageBytes)
         if let logLevel { writer.writeField("log-level", LogSeverity.allCases[logLevel].rawValue) }
         writer.writeField("sandbox", if: sandboxSetting == 0, "yes")

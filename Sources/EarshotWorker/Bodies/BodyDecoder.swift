@@ -11,7 +11,7 @@ struct BodyDecoder: ~Copyable {
         /// The bytes are invalid in their coding.
         case invalidEncoding
         /// The ratio of decoded to encoded bytes exceeds the limit.
-        case compressionRatioExceeded
+        case decodingRatioExceeded
         /// Too many encoded bytes decode to nothing.
         case emptyOutput
     }
@@ -161,9 +161,9 @@ struct BodyDecoder: ~Copyable {
             consumed <= Limits.maximumBytesDecodedToNothing
                 || consumed / Limits.maximumCodedBytesPerDecodedByte <= produced
         else {
-            throw exceedsDecodingRatio ? .compressionRatioExceeded : .emptyOutput
+            throw exceedsDecodingRatio ? .decodingRatioExceeded : .emptyOutput
         }
-        guard produced <= Limits.uncheckedDecodedBytes || !exceedsDecodingRatio else { throw .compressionRatioExceeded }
+        guard produced <= Limits.uncheckedDecodedBytes || !exceedsDecodingRatio else { throw .decodingRatioExceeded }
     }
 }
 

@@ -18,7 +18,7 @@ struct Refusal: Error, Equatable {
 
     init(bodyFault fault: IncomingBody.Fault) {
         switch fault {
-        case .tooLargeForBodyUse, .decoding(.compressionRatioExceeded): self.init(.tooCompressed)
+        case .tooLargeForBodyUse, .decoding(.decodingRatioExceeded): self.init(.tooCompressed)
         case .tooLarge: self.init(.tooLarge)
         case .spoolFailed(let error): self.init(spoolError: error)
         case .decoding(.invalidEncoding): self.init(.encodingError)

@@ -28,7 +28,7 @@ final class Terms {
             policy = .denyAll
         }
         addressPolicies = policy.isRestricting ? [policy] : []
-        maximumDecodingRatio = limits.maximumCompressionRatio
+        maximumDecodingRatio = limits.maximumDecodingRatio
         maximumErrorPageBytes = limits.maximumErrorPageBytes ?? .max
     }
 }

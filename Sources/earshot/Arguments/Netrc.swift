@@ -67,7 +67,7 @@ struct Netrc {
         let found = credentialsByHost[String(host)] ?? defaultCredentials
         guard let userinfo = url.userinfo else { return found.first.flatMap { $0.user.isEmpty ? nil : $0 } }
         guard !userinfo.contains(":") else { return nil }
-        let user = FileNames.percentDecoded(userinfo) ?? String(userinfo)
+        let user = SafeFileNames.percentDecoded(userinfo) ?? String(userinfo)
         return found.first { $0.user == user }
     }
 

@@ -236,5 +236,5 @@ enum ArchiveName {
     }
 
     /// Whether the last segment of a URL's path has one of the endings.
-    static func matches(url: String) -> Bool { matches(FileNames.fileName(ofURL: url)) }
+    static func matches(url: String) -> Bool { matches(SafeFileNames.fileName(ofURL: url)) }
 }

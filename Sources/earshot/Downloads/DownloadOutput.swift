@@ -147,7 +147,7 @@ struct DownloadOutput {
         }
         if files.resumes, outcome.code == nil, let path = outcome.path, let response = outcome.response {
             let start = continues ? item.partial?.length ?? 0 : 0
-            BodyRecord.keepRecord(
+            PartialBodyRecord.keepRecord(
                 of: fields, length: start + response.bodyByteCount, at: Destination.replacedPath(path) ?? path)
         }
     }

@@ -17,10 +17,7 @@ struct DryRun {
         var lines = LineOutput()
         var tally = Tally()
         for (index, entry) in entries.enumerated() {
-            guard entry.fault == nil, let sent = URLText.wireForm(entry.url) else {
-                let outcome =
-                    entry.fault.map { FetchOutcome(url: entry.url, code: FetchOutcome.badOptionCode, detail: $0) }
-                    ?? FetchOutcome(malformedURL: entry.url)
+            if let outcome = RequestTemplate.rejectionOutcome(of: entry) {
                 CommandError.writeMessage(outcome.sentence(verbosely: verbosely))
                 tally.countOutcome(outcome)
                 continue
@@ -31,7 +28,7 @@ struct DryRun {
             if printsJSON {
                 var line = JSONLine()
                 line.appendMember("method", method)
-                line.appendMember("url", sent)
+                line.appendMember("url", URLText.wireForm(entry.url))
                 line.appendMember("path", path)
                 lines.add(line.finishedLine())
             } else {

@@ -256,7 +256,7 @@ final class GetRun {
         guard let session, let request = requestTemplate.requestID(of: item) else { return }
         let existing = output.existingFile(item)
         if output.files.noClobber, let existing { return skip(nil, item, "exists", path: existing.path) }
-        if let refusal = RequestTemplate.rejectionOutcome(of: item) { return endItem(request, item, refusal) }
+        if let refusal = RequestTemplate.rejectionOutcome(of: item.entry) { return endItem(request, item, refusal) }
         var item = item
         let fetch = requestTemplate.makeFetch(
             request, &item, existing: existing, path: output.destination.expectedPath(item),

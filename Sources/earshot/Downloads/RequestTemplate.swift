@@ -35,13 +35,12 @@ struct RequestTemplate {
 
     func requestID(of item: OutputItem) -> RequestID? { RequestID("\(requestIDPrefix)\(item.index)") }
 
-    /// Outcome of an item that cannot be requested; nil for others.
-    static func rejectionOutcome(of item: OutputItem) -> FetchOutcome? {
-        let url = item.entry.url
-        if let fault = item.entry.fault {
-            return FetchOutcome(url: url, code: FetchOutcome.badOptionCode, detail: fault)
+    /// Outcome of an entry that cannot be requested; nil for others.
+    static func rejectionOutcome(of entry: ListEntry) -> FetchOutcome? {
+        if let fault = entry.fault {
+            return FetchOutcome(url: entry.url, code: FetchOutcome.badOptionCode, detail: fault)
         }
-        return URLText.wireForm(url) ?? "" == "" ? FetchOutcome(malformedURL: url) : nil
+        return URLText.wireForm(entry.url) ?? "" == "" ? FetchOutcome(malformedURL: entry.url) : nil
     }
 
     /// Creates the request of an item. With `--continue` it asks for the rest of the file.

@@ -11,10 +11,11 @@ enum ContentDisposition {
         if let extended = parameters.first(where: { $0.name == "filename*" })?.value,
             let text = decodeExtendedValue(extended), !text.isEmpty
         {
-            return FileNames.safeName(lastPathComponent(text))
+            return SafeFileNames.safeName(lastPathComponent(text))
         }
         guard let bytes = parameters.first(where: { $0.name == "filename" })?.value, !bytes.isEmpty else { return nil }
-        return FileNames.safeName(lastPathComponent(String(validating: bytes, as: UTF8.self) ?? decodeLatin1(bytes)))
+        return SafeFileNames.safeName(
+            lastPathComponent(String(validating: bytes, as: UTF8.self) ?? decodeLatin1(bytes)))
     }
 
     private static func lastPathComponent(_ path: String) -> String {

@@ -40,12 +40,12 @@ extension Destination {
                 try OutputFailure.throwIfFailed(
                     output.copy(from: body.descriptor, length: body.receivedBytes), partial.path)
             }
-            BodyRecord.setRecord(partial.bodyRecord?.adding(bytes: body.receivedBytes), of: descriptor)
+            PartialBodyRecord.setRecord(partial.bodyRecord?.adding(bytes: body.receivedBytes), of: descriptor)
             FileTime.setModificationTime(ofDescriptor: descriptor, seconds: partial.modified)
             return true
         }
         guard body.status == 200,
-            let record = BodyRecord(body.fields, length: body.receivedBytes, total: body.totalBytes),
+            let record = PartialBodyRecord(body.fields, length: body.receivedBytes, total: body.totalBytes),
             item.partial.map({ record.canReplace($0.bodyRecord) }) ?? true, let (file, path) = try newFile(for: item)
         else { return false }
         try OutputFailure.throwIfFailed(file.output.copy(from: body.descriptor, length: body.receivedBytes), path)

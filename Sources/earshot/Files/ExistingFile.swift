@@ -13,7 +13,7 @@ struct ExistingFile {
     /// Expected SHA-256 of the complete body, as hexadecimal digits; nil for any.
     var digest: String?
     /// Version of the body in the file; nil if it is unknown.
-    let bodyRecord: BodyRecord?
+    let bodyRecord: PartialBodyRecord?
 
     /// - Parameter target: path with links resolved, where the record is; nil for the path itself.
     init(_ path: String, _ status: stat, recordAt target: String? = nil) {
@@ -22,7 +22,7 @@ struct ExistingFile {
             isRegular: status.st_mode & S_IFMT == S_IFREG, record: .read(target ?? path, length: Int(status.st_size)))
     }
 
-    init(path: String, length: Int, modified: Int64, isRegular: Bool, record: BodyRecord?) {
+    init(path: String, length: Int, modified: Int64, isRegular: Bool, record: PartialBodyRecord?) {
         self.path = path
         self.length = length
         self.modified = modified

@@ -32,7 +32,7 @@ final class NewFile {
     private let hasPermissions: Bool
     private var time: Int64?
     /// Version of the body; nil if the file has no record.
-    private var bodyRecord: BodyRecord?
+    private var bodyRecord: PartialBodyRecord?
 
     /// Random ID of this process, which writes no two files of one name concurrently. A process ID would collide with
     /// that of a process in another container with the same directory.
@@ -106,9 +106,9 @@ final class NewFile {
     }
 
     /// Keeps the version of the body with the file.
-    func setRecord(_ record: BodyRecord) {
+    func setRecord(_ record: PartialBodyRecord) {
         self.bodyRecord = record
-        BodyRecord.setRecord(record, of: descriptor)
+        PartialBodyRecord.setRecord(record, of: descriptor)
     }
 
     /// Waits until the content is on disk. With delayed allocation, a full disk is reported only here.
@@ -189,7 +189,7 @@ final class NewFile {
         // Truncated first: a body that is cut off here must not end in bytes of the earlier one.
         guard ftruncate(target, 0) == 0 else { throw OutputFailure.systemFailure("write", path) }
         try OutputFailure.throwIfFailed(Output(file: target).copy(from: source, length: Int(status.st_size)), path)
-        BodyRecord.setRecord(bodyRecord, of: target)
+        PartialBodyRecord.setRecord(bodyRecord, of: target)
         if let time { FileTime.setModificationTime(ofDescriptor: target, seconds: time) }
         return true
     }

@@ -60,7 +60,7 @@ struct OutputNames {
     private let template: OutputTemplate?
     /// Whether the response may name its file.
     private let usesResponseName: Bool
-    private var fileNames = FileNames()
+    private var fileNames = SafeFileNames()
 
     init(template: OutputTemplate? = nil, readsResponse: Bool = false) {
         self.template = template
@@ -86,7 +86,7 @@ struct OutputNames {
         guard !entry.options.isEmpty || template != nil || usesResponseName else {
             return fileNames.name(for: entry.url)
         }
-        let path = entry.outputPath(defaultName: name(entry, index, response)).map(FileNames.safePath)
+        let path = entry.outputPath(defaultName: name(entry, index, response)).map(SafeFileNames.safePath)
         return fileNames.uniqueName(path ?? name(entry, index, response))
     }
 
@@ -98,6 +98,6 @@ struct OutputNames {
             return name
         }
         return template?.path(of: entry.url, index: index, sha256: response?.sha256)
-            ?? FileNames.fileName(ofURL: entry.url)
+            ?? SafeFileNames.fileName(ofURL: entry.url)
     }
 }

@@ -60,13 +60,13 @@ struct OutputTemplate {
         let text = pieces.map { piece in
             switch piece {
             case .text(let text): text
-            case .field(.host): FileNames.safeName((try? FetchURL(url)).map { String($0.host) } ?? "unknown-host")
-            case .field(.path): FileNames.relativePath(ofURL: url)
-            case .field(.name): FileNames.fileName(ofURL: url)
+            case .field(.host): SafeFileNames.safeName((try? FetchURL(url)).map { String($0.host) } ?? "unknown-host")
+            case .field(.path): SafeFileNames.relativePath(ofURL: url)
+            case .field(.name): SafeFileNames.fileName(ofURL: url)
             case .field(.itemNumber): String(index)
             case .field(.sha256): sha256 ?? "unknown-hash"
             }
         }.joined()
-        return FileNames.safePath(text)
+        return SafeFileNames.safePath(text)
     }
 }

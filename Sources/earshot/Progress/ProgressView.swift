@@ -68,7 +68,8 @@ final class ProgressView {
 
     func progressed(_ progress: Progress, index: Int, url: String) {
         let first = RunSnapshot.Transfer(
-            name: FileNames.fileName(ofURL: url), received: progress.receivedBytes, isResumable: progress.isResumable)
+            name: SafeFileNames.fileName(ofURL: url), received: progress.receivedBytes,
+            isResumable: progress.isResumable)
         running[progress.request, default: RunningTransfer(index: index, transfer: first)].transfer.progressed(
             progress.receivedBytes, of: progress.totalBytes)
     }

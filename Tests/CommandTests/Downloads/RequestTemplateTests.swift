@@ -54,7 +54,7 @@ import Testing
 
     @Test func `what is no URL is refused, and so is a line with an invalid option`() {
         func code(_ url: String, _ options: [EntryOption] = []) -> String? {
-            RequestTemplate.rejectionOutcome(of: OutputItem(entry: ListEntry(url: url, options: options), index: 1))?
+            RequestTemplate.rejectionOutcome(of: ListEntry(url: url, options: options))?
                 .code
         }
         #expect(code("http://h/") == nil)

@@ -238,7 +238,7 @@ import Testing
     }
 
     private func recorded(_ record: String) throws -> ExistingFile {
-        let record = try #require(BodyRecord(record))
+        let record = try #require(PartialBodyRecord(record))
         return ExistingFile(path: "f", length: record.storedLength, modified: 0, isRegular: true, record: record)
     }
 
@@ -291,7 +291,7 @@ import Testing
         "", "1", "1/2", "1/2 ", "2/1 \"1\"", "-1/2 \"1\"", "1/2 W/\"1\"", "1/2 1", "1/2 \"1", "a/b \"1\"",
         "1/2/3 \"1\"",
     ])
-    func `a malformed record is none`(text: String) { #expect(BodyRecord(text) == nil) }
+    func `a malformed record is none`(text: String) { #expect(PartialBodyRecord(text) == nil) }
 
     @Test(arguments: [
         ("etag: \"1\"", "5/9 \"1\""), ("etag: W/\"1\"", nil), ("x: y", nil),
@@ -304,15 +304,15 @@ import Testing
         ("etag: \"\(String(repeating: "a", count: 1_024))\"", nil),
     ])
     func `only a strong validator of bytes without coding is recorded`(fields: String, text: String?) {
-        let record = BodyRecord(HeaderFields(lines: Array(fields.utf8)), length: 5, total: 9)
+        let record = PartialBodyRecord(HeaderFields(lines: Array(fields.utf8)), length: 5, total: 9)
         #expect(record?.text == text)
-        #expect(text.flatMap { BodyRecord($0) } == record)
+        #expect(text.flatMap { PartialBodyRecord($0) } == record)
     }
 
     @Test func `a part replaces only a shorter one, or one of another version`() throws {
-        let part = try #require(BodyRecord("10/20 \"1\""))
+        let part = try #require(PartialBodyRecord("10/20 \"1\""))
         let old = ["9/20 \"1\"", "10/20 \"1\"", "19/20 \"2\"", "20/20 \"2\"", "5/- \"1\""]
-        #expect(old.map { part.canReplace(BodyRecord($0)) } == [true, false, true, false, true])
+        #expect(old.map { part.canReplace(PartialBodyRecord($0)) } == [true, false, true, false, true])
         #expect(!part.canReplace(nil))
     }
 

@@ -60,7 +60,7 @@ import Testing
         #expect(try decode([.deflate], packed, maxRatio: 10).isAtEnd)
         let bomb = Deflate.zeros(matches: Limits.uncheckedDecodedBytes / 258 + 100)
         let fault = #expect(throws: BodyDecoder.Fault.self) { try decode([.deflate], bomb, maxRatio: 10) }
-        #expect(fault == .compressionRatioExceeded)
+        #expect(fault == .decodingRatioExceeded)
         #expect(try decode([.deflate], bomb, maxRatio: 200).isAtEnd)
     }
 

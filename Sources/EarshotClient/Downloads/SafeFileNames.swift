@@ -6,7 +6,7 @@ internal import EarshotWire
 /// control and direction characters (`TerminalText.isControl`) are replaced by `_`, and leading dots, dashes and spaces
 /// are removed. A name has at most 255 bytes: a longer one loses the end of its stem and keeps its extension. `download`
 /// stands for an empty name. A repeated name, compared without case, gets a number: `name-2.ext`.
-package struct FileNames {
+package struct SafeFileNames {
     /// Maximum bytes of a file name, NAME_MAX of Linux.
     static let maximumNameBytes = 255
     /// Maximum bytes of an extension that a shortened name keeps.
@@ -18,7 +18,7 @@ package struct FileNames {
     package init() {}
 
     /// Returns a unique name for the file of a URL.
-    package mutating func name(for url: String) -> String { uniqueName(FileNames.fileName(ofURL: url)) }
+    package mutating func name(for url: String) -> String { uniqueName(SafeFileNames.fileName(ofURL: url)) }
 
     /// Returns a safe name or relative path, with a number if it was already given.
     package mutating func uniqueName(_ name: String) -> String {

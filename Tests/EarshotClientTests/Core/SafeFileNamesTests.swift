@@ -2,7 +2,7 @@ import EarshotClient
 import Testing
 
 /// File names that are derived from URLs.
-@Suite struct FileNamesTests {
+@Suite struct SafeFileNamesTests {
     @Test(arguments: [
         ("http://h/a.png", "a.png"), ("http://h/a/b/c.tar.gz?x=/y#/z", "c.tar.gz"), ("http://h/a/", "a"),
         ("http://h", "download"), ("http://h/", "download"), ("http://h/?q=1", "download"), ("", "download"),
@@ -16,12 +16,12 @@ import Testing
         ("http://h/a/?b", "a"), ("h/b", "b"), ("/b", "b"), ("b", "b"), ("/", "download"),
     ])
     func `a name is safe`(url: String, name: String) {
-        var names = FileNames()
+        var names = SafeFileNames()
         #expect(names.name(for: url) == name)
     }
 
     @Test func `each name is given once, whatever the case of its letters`() {
-        var names = FileNames()
+        var names = SafeFileNames()
         let used = ["a.png", "a.png", "A.png", "a-2.png", "a.png", "b", "b", ".b"].map {
             names.name(for: "http://h/\($0)")
         }
@@ -38,11 +38,11 @@ import Testing
         (String(repeating: "%C3%A4", count: 500) + ".c", String(repeating: "\u{e4}", count: 126) + ".c"),
     ])
     func `a name is whole up to 255 bytes, and a longer one keeps its extension`(used: String, name: String) {
-        #expect(FileNames.fileName(ofURL: "http://h/" + used) == name)
+        #expect(SafeFileNames.fileName(ofURL: "http://h/" + used) == name)
     }
 
     @Test func `the number of a repeated name fits, too`() {
-        var names = FileNames()
+        var names = SafeFileNames()
         let long = "http://h/d/" + String(repeating: "%C3%A4", count: 125) + ".txt"
         #expect(names.name(for: long).utf8.count == 254)
         #expect(names.name(for: long) == String(repeating: "\u{e4}", count: 124) + "-2.txt")
@@ -62,7 +62,7 @@ import Testing
     func `invisible and direction characters are neither in names nor in messages`(value: UInt32) throws {
         let scalar = try #require(Unicode.Scalar(value))
         let encoded = String(scalar).utf8.map { "%" + String($0, radix: 16) }.joined()
-        var names = FileNames()
+        var names = SafeFileNames()
         #expect(names.name(for: "http://h/a\(encoded)b") == "a_b")
         #expect(names.name(for: "http://h/c\(scalar)d") == "c_d")
         let escaped = TerminalText.escaped("a\(scalar)b")
@@ -72,7 +72,7 @@ import Testing
     @Test func `letters of all scripts and emoji stay`() {
         let text = "\u{e4}\u{301}\u{627}\u{5d0}\u{915}\u{93f}\u{4e2d}\u{1f600}\u{2764}\u{fe0f}\u{f8ff}"
         #expect(TerminalText.escaped(text) == text)
-        var names = FileNames()
+        var names = SafeFileNames()
         #expect(names.name(for: "http://h/\(text)") == text)
     }
 

@@ -6,7 +6,7 @@ internal import Glibc
 ///
 /// With it a later run continues bytes of the same version only: RFC 9110, sections 13.1.5 and 15.3.7.3. A file system
 /// without such attributes keeps none.
-struct BodyRecord: Equatable {
+struct PartialBodyRecord: Equatable {
     private static let fileAttribute = FileAttribute("user.earshot.body", mostBytes: maximumRecordBytes)
     /// Maximum length of a record in bytes. Longer ones are not kept: the attributes of a file share one block.
     private static let maximumRecordBytes = 1_024
@@ -57,34 +57,34 @@ struct BodyRecord: Equatable {
     }
 
     /// Returns the record after more bytes of the body.
-    func adding(bytes count: Int) -> BodyRecord? {
-        BodyRecord(length: storedLength + count, total: totalLength, validator: validator)
+    func adding(bytes count: Int) -> PartialBodyRecord? {
+        PartialBodyRecord(length: storedLength + count, total: totalLength, validator: validator)
     }
 
     /// Whether this part of a complete transfer may replace a file: a part of another version, or a shorter one. A
     /// complete body, and a file of unknown version, stays until a new one is complete.
-    func canReplace(_ old: BodyRecord?) -> Bool {
+    func canReplace(_ old: PartialBodyRecord?) -> Bool {
         guard let old, old.isPartial else { return false }
         return old.validator != validator || old.storedLength < storedLength
     }
 
     /// Returns the record of a file with this length; nil without one, and if another program has changed the length.
-    static func read(_ path: String, length: Int) -> BodyRecord? {
+    static func read(_ path: String, length: Int) -> PartialBodyRecord? {
         let text = fileAttribute.value(ofFile: path).map { String(decoding: $0, as: UTF8.self) }
-        return text.flatMap { BodyRecord($0) }.flatMap { $0.storedLength == length ? $0 : nil }
+        return text.flatMap { PartialBodyRecord($0) }.flatMap { $0.storedLength == length ? $0 : nil }
     }
 
     /// Keeps a record with an open file, or removes an earlier one.
     ///
     /// - Returns: whether the file system did so.
     @discardableResult
-    static func setRecord(_ record: BodyRecord?, of descriptor: Int32) -> Bool {
+    static func setRecord(_ record: PartialBodyRecord?, of descriptor: Int32) -> Bool {
         fileAttribute.setValue(record.map { Array($0.text.utf8) }, ofDescriptor: descriptor)
     }
 
     /// Keeps the record of a complete body with its file. Removes that of an earlier body.
     static func keepRecord(of fields: HeaderFields?, length: Int, at path: String) {
-        let record = fields.flatMap { BodyRecord($0, length: length, total: length) }
+        let record = fields.flatMap { PartialBodyRecord($0, length: length, total: length) }
         fileAttribute.setValue(record.map { Array($0.text.utf8) }, ofFile: path)
     }
 }
