@@ -5,9 +5,10 @@ import copy
 import json
 import os
 import re
+import subprocess
 import unittest
 
-from support.harness import Bus, TestCase
+from support.harness import Bus, TestCase, binary
 from support.origin import Origin, body
 from support.processes import eventually
 from support.setup import SENTINEL_PORT, SetUp, documented_commands
@@ -162,6 +163,26 @@ class FolderTests(TestCase):
         folder, _ = self.new("--nodes", "10.0.0.1,10.0.0.2", "--server", "10.0.0.9:6379")
         names = sorted(file.name for file in (folder / "10.0.0.1").iterdir())
         self.assertEqual(names, ["README.txt", "cluster.toml", "install.sh", "keys.toml", "shared.toml", "unit.conf"])
+
+    def test_an_installation_over_older_keys_names_the_server_key_that_stays(self):
+        bus = Bus(workers=1)
+        keys = {}
+        for name in ["older", "newer"]:
+            program = bus.run("cluster", "new", "shop", "--nodes", "10.0.0.1", "--server", "10.0.0.9:6379", "--output", name)
+            keys[name] = re.search(r"server key  (\S+)", program.stdout.decode())[1]
+        # Commands that change nothing on this machine.
+        commands = bus.folder / "commands"
+        commands.mkdir()
+        for name, text in {"install": "exit 0", "systemctl": "exit 0", "earshot": f'exec {binary()} "$@"'}.items():
+            (commands / name).write_text(f"#!/bin/sh\n{text}\n")
+            (commands / name).chmod(0o755)
+        environment = dict(os.environ, PATH=f"{commands}:{os.environ['PATH']}")
+        for name, notes in {"older": [], "newer": [keys["older"]]}.items():
+            script = bus.folder / name / "10.0.0.1" / "install.sh"
+            script.write_text(script.read_text().replace("/etc/earshot/", f"{bus.folder}/older/10.0.0.1/"))
+            done = subprocess.run(["sh", str(script)], capture_output=True, text=True, env=environment)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(re.findall(r"stays; programs need its server key, (\S+), for this node\n", done.stderr), notes)
 
     def test_an_existing_folder_stays(self):
         bus = Bus(workers=1)

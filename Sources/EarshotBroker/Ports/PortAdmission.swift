@@ -152,7 +152,7 @@ struct RefusedPeers {
 
     mutating func forget(_ number: UInt64) { peerNumbers.remove(number) }
 
-    /// Logs refused connections, at most once per second, because refused peers try again.
+    /// Logs refused connections, at most once per minute, because refused peers try again each second.
     mutating func logRefusal(_ reason: String, now: LoopTime) {
         unloggedRefusalCount += 1
         guard now >= nextWarningTime else { return }
@@ -160,7 +160,7 @@ struct RefusedPeers {
             "refused connections",
             metadata: ["count": "\(unloggedRefusalCount)", "reason": "\(reason)", "socket": "\(socketPath)"])
         unloggedRefusalCount = 0
-        nextWarningTime = now.advanced(by: .seconds(1))
+        nextWarningTime = now.advanced(by: .seconds(60))
     }
 
     /// Returns the head of the answer to a user.

@@ -104,7 +104,11 @@ struct ClusterSetup {
             put -o earshot -g earshot -m 0600 cluster.toml /etc/earshot/
             put -m 0644 shared.toml /etc/earshot/
             # Keys of programs that an earlier installation has authorized stay.
-            [ -e /etc/earshot/keys.toml ] || install -o earshot -g earshot -m 0600 keys.toml /etc/earshot/
+            if [ ! -e /etc/earshot/keys.toml ]; then
+                install -o earshot -g earshot -m 0600 keys.toml /etc/earshot/
+            elif kept=$(earshot key show --keys /etc/earshot/keys.toml) && [ "$kept" != '\(serverKey)' ]; then
+                echo "install.sh: /etc/earshot/keys.toml stays; programs need its server key, $kept, for this node" >&2
+            fi
             for unit in \(services); do
                 install -D -m 0644 unit.conf "/etc/systemd/system/$unit.service.d/cluster.conf"
             done
