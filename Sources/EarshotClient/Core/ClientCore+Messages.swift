@@ -217,7 +217,8 @@ extension ClientCore {
     mutating func submit(_ fetch: Shared<Fetch>, missingFileCount: Int) -> [ClientAction] {
         let key = RequestKey(fetch.value)
         lastCreationOrder += 1
-        var request = OpenRequest(fetch: fetch, creationOrder: lastCreationOrder, missingFileCount: missingFileCount)
+        var request = OpenRequest(
+            fetch: fetch, creationOrder: lastCreationOrder, createdAt: clock(), missingFileCount: missingFileCount)
         defer { requests[key] = request }
         let actions = replacedRequests.removeValue(forKey: key) == nil ? [] : sendAwaitingAnswer(.removeReplaced(key))
         guard phase == .ready else { return actions }
@@ -229,7 +230,7 @@ extension ClientCore {
             request.wasSent = true
             return actions + sendAwaitingAnswer(.remove(.handler(key.handler)))
         }
-        return isDraining ? actions : actions + sendFetch(of: &request)
+        return isDraining ? actions : actions + sendFetch(of: &request, now: request.createdAt)
     }
 
     /// Forgets the open requests of a pattern; without `old` also its submissions.

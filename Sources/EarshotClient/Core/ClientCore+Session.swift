@@ -1,4 +1,5 @@
 internal import DequeModule
+internal import EarshotLoop
 internal import EarshotWire
 
 /// One session over several connections. Messages have numbers, so that after a resumption only those are repeated that
@@ -36,11 +37,11 @@ extension ClientCore {
     mutating func sendOpenRequest(_ key: RequestKey) -> [ClientAction] {
         guard var request = requests[key] else { return [] }
         defer { requests[key] = request }
-        return sendFetch(of: &request)
+        return sendFetch(of: &request, now: clock())
     }
 
-    mutating func sendFetch(of request: inout OpenRequest) -> [ClientAction] {
-        let actions = send(request.takeFetchMessage())
+    mutating func sendFetch(of request: inout OpenRequest, now: LoopTime) -> [ClientAction] {
+        let actions = send(request.takeFetchMessage(now: now))
         request.messageNumber = sentNumbers.lastAssignedNumber
         sentFetches.add(RequestKey(request.fetch.value), number: sentNumbers.lastAssignedNumber)
         if sentFetches.count > 2 * requests.count + SentFetches.maximumSpareEntries {

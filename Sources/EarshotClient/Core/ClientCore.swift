@@ -1,4 +1,5 @@
 internal import DequeModule
+internal import EarshotLoop
 internal import EarshotWire
 
 /// State machine of a client: open requests, subscriptions and answers, over any number of connections.
@@ -57,6 +58,8 @@ struct ClientCore {
     static let maximumResumptionRefusals = 100
 
     let hello: Hello
+    /// Returns the time.
+    let clock: @Sendable () -> LoopTime
     /// Whether the consumer finishes every delivery; otherwise only those whose body is a file.
     let consumerFinishesDeliveries: Bool
     var phase = Phase.disconnected
@@ -104,8 +107,11 @@ struct ClientCore {
     /// Consecutive refusals of a resumption with `session-in-use`.
     var resumptionRefusals = 0
 
-    init(hello: Hello, finishesNone: Bool = false) {
+    init(
+        hello: Hello, finishesNone: Bool = false, clock: @escaping @Sendable () -> LoopTime = LoopTime.readClock
+    ) {
         self.hello = hello
+        self.clock = clock
         self.consumerFinishesDeliveries = finishesNone
     }
 

@@ -1,3 +1,4 @@
+internal import EarshotLoop
 package import EarshotWire
 
 /// Request without a terminal, which `ClientCore` keeps to send it to the next broker again.
@@ -8,6 +9,8 @@ struct OpenRequest: Equatable {
     var fetch: Shared<Fetch>
     /// Position in the order of creation, in which requests are repeated.
     let creationOrder: UInt64
+    /// Time of the creation. The next broker learns the age of a request.
+    let createdAt: LoopTime
     /// Number of deliveries whose file was missing.
     var missingFileCount = 0
     /// Number of the terminal that must be acknowledged first, because it occupies the ID; nil if the request can be
@@ -34,12 +37,14 @@ struct OpenRequest: Equatable {
         messageNumber = .max
     }
 
-    /// Returns the FETCH to send.
-    mutating func takeFetchMessage() -> ClientMessage {
+    /// Returns the FETCH to send at this time.
+    mutating func takeFetchMessage(now: LoopTime) -> ClientMessage {
         defer { wasSent = true }
-        guard wasSent else { return .fetch(fetch.value) }
+        let age = (now.nanoseconds - createdAt.nanoseconds) / 1_000_000
+        guard wasSent || age > 0 else { return .fetch(fetch.value) }
         var fetch = fetch.value
-        fetch.options.replacesHandler = false
+        if wasSent { fetch.options.replacesHandler = false }
+        fetch.options.ageMilliseconds = min(max(0, Int(age)), WireLimits.durationSeconds * 1_000)
         return .fetch(fetch)
     }
 }

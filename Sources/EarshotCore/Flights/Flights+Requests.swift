@@ -56,7 +56,7 @@ extension Flights {
         let owner = fetch.options.endsWithSession ? client : nil
         let interest = records.requests.insertInterest(
             Interest(
-                request: fetch.request, requestedAt: now,
+                request: fetch.request, requestedAt: now.advanced(byMilliseconds: -fetch.options.ageMilliseconds),
                 contentHash: fingerprint, generation: records.nextSerial(), handler: handler, owner: owner,
                 priority: fetch.options.priority, usesWarmDelivery: fetch.options.isCacheWarming,
                 isReplacement: fetch.options.replacesHandler,

@@ -10,6 +10,8 @@ struct ClusterExpectations {
         let handler: HandlerID
         let key: Int
         let requestedAt: Int
+        /// Time at which its broker got it, later than `requestedAt` if it had waited.
+        let receivedAt: Int
         var method = "GET"
         var isCredentialed = false
         var maxBytes: Int?
@@ -172,7 +174,7 @@ struct ClusterExpectations {
 
     /// The oldest request that a client still waits for.
     func oldestRequest(before time: Int) -> (id: Int, request: Request)? {
-        requests.filter { $0.value.requestedAt < time }.min { $0.key < $1.key }.map { ($0.key, $0.value) }
+        requests.filter { $0.value.receivedAt < time }.min { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
     static func description(_ terminal: Terminal) -> String {

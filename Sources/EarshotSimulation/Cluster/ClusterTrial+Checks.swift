@@ -118,7 +118,7 @@ extension ClusterTrial {
     mutating func checkRequestAges() throws(Violation) {
         guard let (id, request) = expectations.oldestRequest(before: now - Self.answerMilliseconds) else { return }
         throw Violation(
-            1, "request \(id) of key \(request.key) in node \(request.node) has no end since \(request.requestedAt)",
+            1, "request \(id) of key \(request.key) in node \(request.node) has no end since \(request.receivedAt)",
             kind: "no end")
     }
 

@@ -57,12 +57,15 @@ extension ClusterTrial {
         guard let request = RequestID("\(id)") else { preconditionFailure("a valid name") }
         let isWatched = handler.description.hasPrefix("w/")
         let watchers = nodes[node].clientsInOrder.filter { nodes[node].clients[$0]?.isWatcher == true }
+        // Some requests have waited for a broker.
+        let age = random.boolean(perMille: 100) ? drawNumber(1...4_000) : 0
         var expected = ClusterExpectations.Request(
-            node: node, client: client, handler: handler, key: key, requestedAt: now,
+            node: node, client: client, handler: handler, key: key, requestedAt: now - age, receivedAt: now,
             awaitingClients: Set([client] + (isWatched ? watchers : [])))
         var fetch = Fetch(handler: handler, request: request, url: ClusterCatalogue.url(of: key))
         fetch.options.priority = [.background, .normal, .normal, .high][random.number(below: 4)]
         fetch.options.retries = random.number(below: 3)
+        fetch.options.ageMilliseconds = age
         switch random.number(below: 1_000) {
         case ..<40:
             fetch.httpFields = Array("authorization: Basic x".utf8)

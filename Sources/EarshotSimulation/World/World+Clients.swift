@@ -239,6 +239,7 @@ extension World {
         if options.deadlineMilliseconds == nil, options.retries < 2, [4, 5].contains(key % 10) {
             options.coolDownWaitMilliseconds = key % 2 == 0 ? 0 : key * 37 % 2_000
         }
+        if key % 10 == 7 { options.ageMilliseconds = 50 * key }
         guard setting.isEnabled(.sizeLimits) else { return }
         if random.boolean(perMille: 60) { options.maxBytes = random.number(below: 500) }
         if random.boolean(perMille: 30) {

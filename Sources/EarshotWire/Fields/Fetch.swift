@@ -56,6 +56,8 @@ public struct Fetch: Equatable, Sendable {
         public var subscribes = true
         /// Maximum time of a wait for a cool-down of the origin, 0 for none; nil for no limit.
         public var coolDownWaitMilliseconds: Int?
+        /// Time since the program made the request, if it could not be sent then or an earlier broker has lost it.
+        public var ageMilliseconds = 0
 
         public init() {}
     }
@@ -170,6 +172,9 @@ extension Fetch.Options {
         try visitor.visitField(
             "wait-ms", &options.coolDownWaitMilliseconds, nil,
             OptionalForm(NumberForm(0...WireLimits.durationSeconds * 1000)), .handling)
+        try visitor.visitField(
+            "age-ms", &options.ageMilliseconds, defaults.ageMilliseconds,
+            NumberForm(0...WireLimits.durationSeconds * 1000), .handling)
     }
 
     /// Whether all options with the role `.content` have their defaults.

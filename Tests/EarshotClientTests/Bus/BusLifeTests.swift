@@ -48,7 +48,7 @@ import Testing
         await first.die()
         let second = try ScriptedBus(in: first.home, instance: 2)
         let again = await second.fetch()
-        #expect(again == fetch)
+        #expect(ClientMessage.fetch(again).withoutAge == .fetch(fetch))
         second.answer(fetch, [5])
         #expect(try await fetched.value.body.bytes() == [5])
     }

@@ -1,4 +1,6 @@
+import EarshotLoop
 import EarshotWire
+import Synchronization
 import Testing
 
 @testable import EarshotClient
@@ -6,7 +8,7 @@ import Testing
 /// The core of a client without a connection: messages and events in their order.
 @Suite struct ClientCoreTests {
     @Test func `nothing is said before WELCOME, and then all of it, in order`() {
-        var core = ClientCore(hello: hello)
+        var core = ClientCore(hello: hello, clock: stoppedClock)
         #expect(core.subscribe(pattern("others/")) == [])
         #expect(core.fetch(fetch("1")) == [])
         #expect(core.query(.status) == [])
@@ -21,6 +23,30 @@ import Testing
                 .send(.query(.status)),
             ])
         #expect(core.fetch(fetch("4")) == [.send(.fetch(fetch("4")))])
+    }
+
+    @Test func `a request that waited for a broker states its age, at most a day`() {
+        let time = Mutex(LoopTime(nanoseconds: 5_000_000_000))
+        func wait(milliseconds: Int) { time.withLock { $0 = $0.advanced(milliseconds: milliseconds) } }
+        func ages(_ actions: [ClientAction]) -> [Int] {
+            sent(actions).compactMap { if case .fetch(let fetch) = $0 { fetch.options.ageMilliseconds } else { nil } }
+        }
+        var core = ClientCore(hello: hello, clock: { time.withLock { $0 } })
+        _ = core.fetch(fetch("1"))
+        wait(milliseconds: 250)
+        _ = core.fetch(fetch("2"))
+        _ = core.linkOpened()
+        #expect(ages(core.received(welcome(1))) == [250, 0])
+        wait(milliseconds: 1_000)
+        #expect(ages(core.fetch(fetch("3"))) == [0])
+        _ = core.linkLost()
+        wait(milliseconds: 500)
+        _ = core.linkOpened()
+        #expect(ages(core.received(welcome(2))) == [1_750, 1_500, 500])
+        _ = core.linkLost()
+        wait(milliseconds: 100_000_000)
+        _ = core.linkOpened()
+        #expect(ages(core.received(welcome(3))) == [86_400_000, 86_400_000, 86_400_000])
     }
 
     @Test func `what may not be done twice is not asked of the next broker, and is told lost`() {

@@ -11,7 +11,7 @@ import Testing
         var hello = hello
         hello.pullsBodies = true
         hello.leaseMilliseconds = lease ? 5_000 : 0
-        var core = ClientCore(hello: hello)
+        var core = ClientCore(hello: hello, clock: stoppedClock)
         _ = core.linkOpened()
         _ = core.received(greeting(1, lease: lease))
         return core
@@ -437,7 +437,7 @@ import Testing
     }
 
     @Test func `the broker may impose it on a client that opens paths`() {
-        var core = ClientCore(hello: hello)
+        var core = ClientCore(hello: hello, clock: stoppedClock)
         _ = core.linkOpened()
         _ = core.received(greeting(1))
         _ = core.fetch(fetch("1"))

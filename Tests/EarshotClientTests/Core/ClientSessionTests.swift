@@ -12,7 +12,7 @@ import Testing
     }
 
     private func leased() -> ClientCore {
-        var core = ClientCore(hello: hello)
+        var core = ClientCore(hello: hello, clock: stoppedClock)
         _ = core.linkOpened()
         _ = core.received(welcome(1, lastReceived: nil))
         return core

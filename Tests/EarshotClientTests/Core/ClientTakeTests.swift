@@ -11,7 +11,7 @@ import Testing
     private func taker(lease: Bool = false) -> ClientCore {
         var hello = hello
         if lease { hello.leaseMilliseconds = 5_000 }
-        var core = ClientCore(hello: hello)
+        var core = ClientCore(hello: hello, clock: stoppedClock)
         _ = core.linkOpened()
         _ = core.received(lease ? welcome(1, lastReceived: nil) : welcome(1))
         core.takesFiles = true

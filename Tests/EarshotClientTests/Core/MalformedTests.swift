@@ -59,7 +59,7 @@ import Testing
     }
 
     @Test func `nothing counts before WELCOME`() {
-        var core = ClientCore(hello: hello)
+        var core = ClientCore(hello: hello, clock: stoppedClock)
         _ = core.linkOpened()
         #expect(receive(&core, "ANSWER\n") == [log])
     }

@@ -123,7 +123,7 @@ import Testing
         if kind == "POST" { request.options.method = kind }
         request.options.isDurable = kind == "durable" || kind == "submitted"
         request.options.subscribes = kind != "submitted"
-        var core = ClientCore(hello: hello)
+        var core = ClientCore(hello: hello, clock: stoppedClock)
         _ = core.linkOpened()
         _ = core.received(welcome(1, lastReceived: nil))
         _ = core.fetch(request)
@@ -140,7 +140,7 @@ import Testing
     }
 
     @Test func `a session does not leave a bus that drains while it reads a body there`() {
-        var core = ClientCore(hello: hello)
+        var core = ClientCore(hello: hello, clock: stoppedClock)
         _ = core.linkOpened()
         _ = core.received(welcome(1, lastReceived: nil))
         _ = core.fetch(fetch("1"))
@@ -150,7 +150,7 @@ import Testing
     }
 
     @Test func `a session that stays behind gives up its token, its lost and its durable requests`() {
-        var core = ClientCore(hello: hello)
+        var core = ClientCore(hello: hello, clock: stoppedClock)
         _ = core.linkOpened()
         _ = core.received(welcome(1, lastReceived: nil))
         _ = core.fetch(fetch("1"))

@@ -5,6 +5,8 @@ import Testing
 @testable import EarshotClient
 
 let hello = Hello()
+/// Clock that stands still, so that no request states an age.
+let stoppedClock: @Sendable () -> LoopTime = { LoopTime(nanoseconds: 0) }
 let handler = HandlerID("gallery/1")!
 
 func key(_ request: String) -> RequestKey { RequestKey(handler, RequestID(request)!) }
@@ -39,7 +41,7 @@ func progress(_ request: String) -> Progress {
 
 /// Returns a core after WELCOME.
 func ready() -> ClientCore {
-    var core = ClientCore(hello: hello)
+    var core = ClientCore(hello: hello, clock: stoppedClock)
     _ = core.linkOpened()
     _ = core.received(welcome(1))
     return core
@@ -150,5 +152,14 @@ extension EventLoop {
             if passes <= 2 { break }
         }
         return passes
+    }
+}
+
+extension ClientMessage {
+    /// The same message, of a request that did not wait for its broker.
+    var withoutAge: ClientMessage {
+        guard case .fetch(var fetch) = self else { return self }
+        fetch.options.ageMilliseconds = 0
+        return .fetch(fetch)
     }
 }

@@ -10,6 +10,7 @@ final class ScriptedBroker {
     private let loop: EventLoop
     private var registration: EventLoop.Registration?
     private var hook: EventLoop.HookID?
+    /// Messages, without the ages of requests, which depend on the machine.
     private(set) var sent: [ClientMessage] = []
     /// Number of the last message that had one.
     private(set) var number: UInt64 = 0
@@ -50,7 +51,7 @@ final class ScriptedBroker {
                     } else if case .hello = message {
                         open = []
                     }
-                    sent.append(message)
+                    sent.append(message.withoutAge)
                     try answer(self, message)
                 }
                 return try socket.readiness().contains(.readable) ? .noSleep : .untilEvent

@@ -47,6 +47,22 @@ import Testing
         #expect(node.rig.core.audit() == [])
     }
 
+    @Test func `the engine learns how long a request has waited for its broker`() {
+        var (node, client, worker, want) = claimed { $0.options.ageMilliseconds = 700 }
+        #expect(want.ageMilliseconds == 700)
+        node.wait(milliseconds: 50)
+        node.grant([want])
+        let job = node.rig.jobs[0]
+        node.pass { $0.done(job, by: worker) }
+        let times = node.rig.actions.compactMap { action -> [Int]? in
+            guard case .client(.deliverTerminal(client, let terminal, _)) = action,
+                case .result(_, let response) = terminal.outcome
+            else { return nil }
+            return [response.queuedMilliseconds, response.elapsedMilliseconds]
+        }
+        #expect(times == [[750, 750]])
+    }
+
     @Test func `a body is held for other nodes and released afterwards`() {
         var (node, client, worker, want) = claimed()
         node.grant([want])

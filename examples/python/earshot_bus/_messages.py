@@ -252,9 +252,14 @@ class Fetch(NamedTuple):
         fields = tuple(pair for pair in self.fields if pair[0] != "priority") + (("priority", priority),)
         return self._validated(self.handler, self.request, self.url, fields, self.headers, self.replace)
 
-    def encode(self, again: bool) -> bytes:
-        """Returns the message. `again`: a repetition, which replaces nothing, because later requests must stay."""
-        return self.anew(self.request).head if self.replace and again else self.head
+    def encode(self, again: bool, age_ms: int = 0) -> bytes:
+        """Returns the message. `again`: a repetition, which replaces nothing, because later requests must stay. `age_ms`: milliseconds since
+        the program made the request."""
+        replace = self.replace and not again
+        if not age_ms and replace == self.replace:
+            return self.head
+        fields = (*self.fields, ("age-ms", min(age_ms, 86_400_000))) if age_ms else self.fields
+        return self._validated(self.handler, self.request, self.url, fields, self.headers, replace).head
 
 
 def _fields(options: FetchOptions) -> Iterable[tuple[str, object]]:

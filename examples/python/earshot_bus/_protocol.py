@@ -14,6 +14,7 @@ from __future__ import annotations
 import enum
 import functools
 import itertools
+import time
 from collections import Counter, deque
 from dataclasses import dataclass
 from collections.abc import Callable, Generator
@@ -155,18 +156,20 @@ class Phase(enum.Enum):
 
 
 class _Wanted:
-    __slots__ = ("fetch", "number", "order", "was_sent")
+    __slots__ = ("fetch", "number", "order", "since", "was_sent")
 
-    def __init__(self, fetch: Fetch, order: int) -> None:
+    def __init__(self, fetch: Fetch, order: int, now: float) -> None:
         self.fetch = fetch
         self.order = order
+        self.since = now
+        """Time of its creation. The next broker learns the age of a request."""
         self.was_sent = False
         self.number = 0
         """Number of its message in the session; 0 if not sent."""
 
-    def take_head(self) -> bytes:
+    def take_head(self, now: float) -> bytes:
         again, self.was_sent = self.was_sent, True
-        return self.fetch.encode(again)
+        return self.fetch.encode(again, int(1000 * (now - self.since)))
 
 
 @dataclass(frozen=True)
@@ -214,7 +217,7 @@ class Core:
     """
 
     def __init__(self, window: int = 256, lease: float = 0,
-                 bodies: Bodies = "path", reads: int = OPEN_READS) -> None:
+                 bodies: Bodies = "path", reads: int = OPEN_READS, clock: Callable[[], float] = time.monotonic) -> None:
         if not 1 <= window <= 4096:
             raise ValueError(f"a window is from 1 to 4096, not {window}")
         if not 0 <= lease <= 3600:
@@ -226,6 +229,7 @@ class Core:
             self._hello.append(("lease", f"{lease:.3f}"))
         if bodies == "pull":
             self._hello.append(("bodies", bodies))
+        self._clock = clock
         self._pulls = Pulls(reads)
         self._session: str | None = None
         self._refusals = 0
@@ -346,10 +350,10 @@ class Core:
         if fetch.replace:
             actions += self._forget(fetch.handler, "it was replaced")
         self._count += 1
-        wanted = _Wanted(fetch, self._count)
+        wanted = _Wanted(fetch, self._count, self._clock())
         self._wanted.setdefault(fetch.handler, {})[fetch.request] = wanted
         if self.phase is Phase.READY and not self.draining:
-            actions.append(self._send_fetch(wanted))
+            actions.append(self._send_fetch(wanted, wanted.since))
         return self._pace(actions)
 
     def cancel(self, key: Key, token: int) -> list[Action]:
@@ -679,8 +683,8 @@ class Core:
         self._held.extend(waiting)
         return released + rest
 
-    def _send_fetch(self, wanted: _Wanted) -> Send:
-        send = self._numbered(wanted.take_head())
+    def _send_fetch(self, wanted: _Wanted, now: float | None = None) -> Send:
+        send = self._numbered(wanted.take_head(self._clock() if now is None else now))
         wanted.number = self._last_number
         self._fetches[self._last_number] = (wanted.fetch.handler, wanted.fetch.request)
         return send

@@ -1,5 +1,6 @@
 """Tests of the core: its messages and deliveries after each event."""
 
+import re
 import unittest
 
 import fixture  # noqa: F401 (it sets the paths)
@@ -114,6 +115,29 @@ class Script:
 
 
 class SessionTests(unittest.TestCase):
+    def test_a_request_that_waited_for_a_broker_states_its_age(self):
+        now = 7.0
+        core = Core(4, 0, clock=lambda: now)
+
+        def ages(actions):
+            heads = [action.head.decode() for action in actions if isinstance(action, Send)]
+            return [re.findall(r"^age-ms: (\d+)$", head, re.MULTILINE) for head in heads if head.startswith("FETCH ")]
+
+        def welcome(text):
+            core.opened()
+            return ages(core.received([text.encode()]))
+
+        core.fetch(Fetch.make("h", "1", "http://x/", {}))
+        now += 0.25
+        self.assertEqual(welcome(WELCOME), [["250"]])
+        self.assertEqual(ages(core.fetch(Fetch.make("h", "2", "http://x/", {"priority": "high"}))), [[]])
+        core.lost()
+        now += 1
+        self.assertEqual(welcome(NEXT), [["1250"], ["1000"]])
+        core.lost()
+        now += 1_000_000
+        self.assertEqual(welcome(NEXT), [["86400000"], ["86400000"]])
+
     def test_the_next_hello_says_the_token_and_a_new_session_is_asked_for_all(self):
         script = Script(lease=5)
         script.fetch("h", "1")
