@@ -22,7 +22,7 @@ final class CacheBackend: StoreBackend {
     /// Maximum number of rows that a step of the eviction removes, before it looks for the largest owner again.
     private static let rowsPerEvictionStep = 16
     /// Maximum number of rejected invalidations that wait for the disk. One more empties the cache.
-    private static let mostPostponedRequests = 4_096
+    private static let maximumPostponedRequests = 4_096
     /// Minimum interval between two reports of a failure, in seconds.
     private static let reportIntervalSeconds = 60
     /// Longest range of a file that becomes bytes in memory, like the bodies that workers send in a message.
@@ -297,7 +297,7 @@ final class CacheBackend: StoreBackend {
 
     private func postpone(_ requests: [CacheRequest]) {
         postponedRequests += requests
-        if postponedRequests.count > Self.mostPostponedRequests { recreateIndex() }
+        if postponedRequests.count > Self.maximumPostponedRequests { recreateIndex() }
     }
 
     private func carryOutPostponed() {

@@ -37,7 +37,7 @@ enum StreamTarget {
         defer { UnixSocket.close(ends[1]) }
         guard
             let stream = try? MessageStream(
-                ends[0], as: .router, frameBytes: 2_000, mostMessages: 10, loop: loop, onReady: {})
+                ends[0], as: .router, frameBytes: 2_000, maximumMessages: 10, loop: loop, onReady: {})
         else { return nil }
         // Makes the loop poll once for the written bytes without blocking.
         _ = loop.addHook { .noSleep }

@@ -72,20 +72,20 @@ public final class MessageStream {
     ///
     /// - Parameters:
     ///   - frameBytes: Maximum length of a frame in bytes; a longer one ends the connection.
-    ///   - mostMessages: Maximum number of unsent messages.
+    ///   - maximumMessages: Maximum number of unsent messages.
     ///   - memory: Memory account shared by several connections.
     ///   - owner: Process and user of the peer, for sharing `memory` fairly.
     ///   - onReady: Called from the loop when input may be available or the peer has closed the connection. Call
     ///     ``next()`` later in that pass.
     public init(
-        _ descriptor: Int32, as type: SocketType, frameBytes: Int, mostMessages: Int,
+        _ descriptor: Int32, as type: SocketType, frameBytes: Int, maximumMessages: Int,
         memory: ConnectionMemory = ConnectionMemory(),
         owner: ConnectionMemory.Owner = .init(process: 0, user: nil), loop: EventLoop, onReady: @escaping () -> Void
     ) throws(SystemError) {
         self.descriptor = descriptor
         self.type = type
         self.maximumFrameBytes = frameBytes
-        self.maximumUnsentMessages = mostMessages
+        self.maximumUnsentMessages = maximumMessages
         self.memory = memory
         self.owner = owner
         self.loop = loop

@@ -195,7 +195,7 @@ actor BusAdapter {
             case ("method", let value): options.method = value
             case ("replace", let value): replaces = value == "yes"
             case ("retries", let value): options.retries = Int(value) ?? -1
-            case ("max-bytes", let value): options.mostBytes = Int(value) ?? -1
+            case ("max-bytes", let value): options.maximumBytes = Int(value) ?? -1
             case ("progress", let value): options.progressInterval = .milliseconds(Int(value) ?? 0)
             default: throw AdapterFault(description: "no such field: \(words[0])")
             }

@@ -22,7 +22,7 @@ final class BrokerRig {
 
         fileprivate init(_ path: String, _ loop: EventLoop) throws {
             stream = try MessageStream(
-                try UnixSocket.connect(to: path), as: .dealer, frameBytes: 4 << 20, mostMessages: 10_000, loop: loop
+                try UnixSocket.connect(to: path), as: .dealer, frameBytes: 4 << 20, maximumMessages: 10_000, loop: loop
             ) {}
         }
 

@@ -18,7 +18,7 @@ final class PortRig {
 
         init(_ path: String, _ loop: EventLoop) throws {
             stream = try MessageStream(
-                try UnixSocket.connect(to: path), as: .dealer, frameBytes: 4 << 20, mostMessages: 100_000, loop: loop
+                try UnixSocket.connect(to: path), as: .dealer, frameBytes: 4 << 20, maximumMessages: 100_000, loop: loop
             ) {}
         }
 

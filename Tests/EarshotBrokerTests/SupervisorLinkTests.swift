@@ -90,7 +90,7 @@ struct SupervisorLinkTests {
         rig.link.reportWorkerCount(acceptingWorkers: 7)
         #expect(try rig.reaches { rig.lines.last == "\(SupervisorCommand.readyWorkerCount) 7" })
         let ends = rig.lines.count { EndedRequest(line: $0) == ended }
-        #expect(ends >= SupervisorLink.mostUnsentEndedRequests && ends < 20_000)
+        #expect(ends >= SupervisorLink.maximumUnsentEndedRequests && ends < 20_000)
         rig.send([SupervisorCommand.startReportingRequestEnds, SupervisorCommand.stopReportingRequestEnds])
         #expect(try rig.reaches { rig.reports == [true, false] })
     }
@@ -175,11 +175,11 @@ struct SupervisorLinkTests {
         let rig = try Rig()
         for workers in 1...20_000 { rig.link.reportWorkerCount(acceptingWorkers: workers) }
         rig.link.reportChange(try SettingChange(words: ["origin-limit", "9"]))
-        for number in 1...SupervisorLink.mostUnsentChanges {
+        for number in 1...SupervisorLink.maximumUnsentChanges {
             rig.link.reportChange(try SettingChange(words: ["origin", "host-\(number).test", "limit=2"]))
         }
         try rig.listen()
-        let last = "host-\(SupervisorLink.mostUnsentChanges).test"
+        let last = "host-\(SupervisorLink.maximumUnsentChanges).test"
         #expect(try rig.reaches { rig.lines.contains { $0.contains(last) } })
         #expect(rig.lines.contains { $0.contains("host-1.test") })
         #expect(!rig.lines.contains("origin-limit 9"), "the oldest change")

@@ -11,8 +11,8 @@ struct MapTests {
     }
 
     @Test(arguments: [("ARCHITECTURE.md", 200), ("BENCHMARKS.md", 120)])
-    func `a front document stays short`(document: String, mostLines: Int) throws {
-        #expect(try DocumentFolder.text(document).count { $0 == "\n" } <= mostLines)
+    func `a front document stays short`(document: String, maximumLines: Int) throws {
+        #expect(try DocumentFolder.text(document).count { $0 == "\n" } <= maximumLines)
     }
 
     @Test func `each decision has a number of its own and a row in the index`() throws {

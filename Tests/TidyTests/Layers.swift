@@ -20,10 +20,10 @@ enum Layers {
     private static let timeSetters: Set = ["setTimer", "setSessionLeaseTimer"]
 
     /// Maximum number of lines of a function's body, with its braces.
-    static let mostLines = 60
+    static let maximumLines = 60
 
     /// Maximum number of functions that call one another in a cycle.
-    static let mostInCycle = 3
+    static let maximumInCycle = 3
 
     /// Bodies that are tables of definitions, which may be longer.
     private static let tables: Set = ["definition"]
@@ -121,14 +121,14 @@ enum Layers {
         let hasClosure: Bool
     }
 
-    /// Functions of EarshotCore above `mostLines` lines.
+    /// Functions of EarshotCore above `maximumLines` lines.
     static func longFunctions(_ file: SourceFile) -> [String] {
         guard file.path.hasPrefix(core) else { return [] }
-        return functions(of: file).filter { $0.lineCount > mostLines && !tables.contains($0.name) }
-            .map { "\($0.path):\($0.line): \($0.name) has \($0.lineCount) lines, more than \(mostLines)" }
+        return functions(of: file).filter { $0.lineCount > maximumLines && !tables.contains($0.name) }
+            .map { "\($0.path):\($0.line): \($0.name) has \($0.lineCount) lines, more than \(maximumLines)" }
     }
 
-    /// Cycles of more than `mostInCycle` functions of `BrokerCore`, the records and the mechanisms.
+    /// Cycles of more than `maximumInCycle` functions of `BrokerCore`, the records and the mechanisms.
     ///
     /// A call names a function of the type before it, else of the caller's, in any file. Its labels select the overload;
     /// it counts as a call of each one that they fit.
@@ -150,7 +150,7 @@ enum Layers {
                 calls[index, default: []].formUnion(callees.filter { declared[$0].accepts(call) })
             }
         }
-        return components(of: calls).filter { $0.count > mostInCycle }.map { cycle in
+        return components(of: calls).filter { $0.count > maximumInCycle }.map { cycle in
             let names = cycle.map { declared[$0].name }.sorted()
             return "\(core):1: \(cycle.count) functions call one another: \(names.joined(separator: ", "))"
         }

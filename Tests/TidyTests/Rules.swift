@@ -3,7 +3,7 @@ import Foundation
 /// Style rules that a program can check. Each function returns its violations as `path:line: problem`.
 enum Rules {
     /// Maximum number of lines of a file.
-    static let mostLines = 600
+    static let maximumLines = 600
 
     /// Modules that each target may import besides the standard library. Every target needs a row.
     static let imports: [String: Set<String>] = [
@@ -101,10 +101,10 @@ enum Rules {
             .map { "\(file.path):\($0.line): \(target) may not import \($0.module)" }
     }
 
-    /// A file with more than `mostLines` lines.
+    /// A file with more than `maximumLines` lines.
     static func tooLong(_ file: SourceFile) -> [String] {
         let count = file.lines.count - (file.lines.last == "" ? 1 : 0)
-        return count > mostLines ? ["\(file.path):1: \(count) lines, more than \(mostLines)"] : []
+        return count > maximumLines ? ["\(file.path):1: \(count) lines, more than \(maximumLines)"] : []
     }
 
     /// Assertions that the compiler cannot check, without a comment above that gives the reason.

@@ -120,7 +120,7 @@ import Testing
     }
 
     @Test func `one that is not read from takes so many messages, and has them when it reads`() throws {
-        let (left, right) = try Self.pairOfStreams(mostMessages: 100)
+        let (left, right) = try Self.pairOfStreams(maximumMessages: 100)
         right.stream.isReading = false
         let body = [UInt8](repeating: 1, count: 50_000)
         var sent: UInt8 = 0
@@ -210,11 +210,11 @@ import Testing
     }
 
     /// Returns two streams in one loop after their handshake.
-    static func pairOfStreams(mostMessages: Int = 1_000) throws -> (StreamEnd, StreamEnd) {
+    static func pairOfStreams(maximumMessages: Int = 1_000) throws -> (StreamEnd, StreamEnd) {
         let loop = try EventLoop()
         let (one, other) = try StreamEnd.descriptors()
-        let left = try StreamEnd(one, as: .dealer, mostMessages: mostMessages, loop)
-        let right = try StreamEnd(other, as: .router, mostMessages: mostMessages, loop)
+        let left = try StreamEnd(one, as: .dealer, maximumMessages: maximumMessages, loop)
+        let right = try StreamEnd(other, as: .router, maximumMessages: maximumMessages, loop)
         #expect(try loop.run(for: .seconds(60)) { left.stream.isOpen && right.stream.isOpen })
         return (left, right)
     }

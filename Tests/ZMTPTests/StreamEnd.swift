@@ -10,10 +10,10 @@ final class StreamEnd {
     let stream: MessageStream
     private(set) var messages: [Message] = []
 
-    init(_ descriptor: Int32, as type: SocketType, mostMessages: Int = 1_000, _ loop: EventLoop) throws {
+    init(_ descriptor: Int32, as type: SocketType, maximumMessages: Int = 1_000, _ loop: EventLoop) throws {
         self.loop = loop
         stream = try MessageStream(
-            descriptor, as: type, frameBytes: 4 << 20, mostMessages: mostMessages, loop: loop
+            descriptor, as: type, frameBytes: 4 << 20, maximumMessages: maximumMessages, loop: loop
         ) {}
         _ = loop.addHook { [weak self] in
             guard let self else { return .untilEvent }

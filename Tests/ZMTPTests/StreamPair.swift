@@ -15,7 +15,7 @@ final class StreamPair {
     private var isPassing = false
 
     init(
-        as type: SocketType = .router, frameBytes: Int = 1 << 20, mostMessages: Int = 1_000,
+        as type: SocketType = .router, frameBytes: Int = 1 << 20, maximumMessages: Int = 1_000,
         memory: ConnectionMemory = ConnectionMemory(), owner: Int32 = 0, user: UInt32? = nil
     ) throws {
         var ends: [Int32] = [-1, -1]
@@ -24,7 +24,7 @@ final class StreamPair {
         loop = try EventLoop()
         other = ends[1]
         stream = try MessageStream(
-            ends[0], as: type, frameBytes: frameBytes, mostMessages: mostMessages, memory: memory,
+            ends[0], as: type, frameBytes: frameBytes, maximumMessages: maximumMessages, memory: memory,
             owner: ConnectionMemory.Owner(process: owner, user: user), loop: loop
         ) {}
         hook = loop.addHook { [unowned self] in
@@ -38,11 +38,11 @@ final class StreamPair {
 
     /// Returns a pair whose raw end has completed the handshake as a DEALER.
     static func open(
-        frameBytes: Int = 1 << 20, mostMessages: Int = 1_000, memory: ConnectionMemory = ConnectionMemory(),
+        frameBytes: Int = 1 << 20, maximumMessages: Int = 1_000, memory: ConnectionMemory = ConnectionMemory(),
         owner: Int32 = 0, user: UInt32? = nil
     ) throws -> StreamPair {
         let pair = try StreamPair(
-            frameBytes: frameBytes, mostMessages: mostMessages, memory: memory, owner: owner, user: user)
+            frameBytes: frameBytes, maximumMessages: maximumMessages, memory: memory, owner: owner, user: user)
         try pair.write(Handshake.greetingAndReady(as: .dealer))
         try #require(try pair.run { pair.stream.isOpen })
         _ = pair.read()

@@ -104,7 +104,7 @@ private final class BareStream {
         try #require(unsafe socketpair(AF_UNIX, Int32(kind.rawValue) | Int32(SOCK_NONBLOCK.rawValue), 0, &ends) == 0)
         loop = try EventLoop()
         other = ends[1]
-        stream = try MessageStream(ends[0], as: .router, frameBytes: 4 << 20, mostMessages: 10, loop: loop) {}
+        stream = try MessageStream(ends[0], as: .router, frameBytes: 4 << 20, maximumMessages: 10, loop: loop) {}
     }
 
     deinit { UnixSocket.close(other) }

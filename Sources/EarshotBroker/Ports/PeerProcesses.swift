@@ -75,7 +75,7 @@ final class PeerProcesses {
 /// the work of other workers. It cannot start a process with another ID, because its sandbox forbids that.
 struct SandboxedProcesses {
     /// Maximum number of ended processes kept. A connection outlives its process until it is accepted.
-    private static let mostEndedProcesses = 16
+    private static let maximumEndedProcesses = 16
 
     private var processes: [Int32: ProcessDescriptor] = [:]
     /// Process IDs in the order of their insertion.
@@ -84,7 +84,7 @@ struct SandboxedProcesses {
     /// Adds a running process.
     mutating func insert(_ process: ProcessDescriptor) {
         insertionOrder.removeAll { $0 == process.pid }
-        for pid in insertionOrder.filter({ processes[$0]?.hasEnded != false }).dropLast(Self.mostEndedProcesses) {
+        for pid in insertionOrder.filter({ processes[$0]?.hasEnded != false }).dropLast(Self.maximumEndedProcesses) {
             processes[pid] = nil
             insertionOrder.removeAll { $0 == pid }
         }

@@ -6,7 +6,7 @@ struct PermittedUsers {
     /// Time for which a look-up of groups is valid. A user who joins or leaves a group needs a new login anyway.
     private static let groupLookupValidity = Duration.seconds(10)
     /// Maximum number of results kept: more than users connect within their validity.
-    private static let mostKnownUsers = 1_024
+    private static let maximumKnownUsers = 1_024
 
     /// Other users that are permitted.
     let otherUsers: UserList
@@ -25,7 +25,7 @@ struct PermittedUsers {
         if user == 0 { return true }
         if let known = cachedPermissions[user], now < known.until { return known.isPermitted }
         let isPermitted = otherUsers.contains(user) { Accounts.groups(of: user) }
-        if cachedPermissions.count >= Self.mostKnownUsers { cachedPermissions = [:] }
+        if cachedPermissions.count >= Self.maximumKnownUsers { cachedPermissions = [:] }
         cachedPermissions[user] = (isPermitted, now.advanced(by: Self.groupLookupValidity))
         return isPermitted
     }

@@ -126,12 +126,12 @@ struct PortBounds {
 /// refused connections.
 struct RefusedPeers {
     /// Maximum number of them at a time. Others are closed without an answer, so refused users occupy no more places.
-    private static let mostAnsweredPeers = 16
+    private static let maximumAnsweredPeers = 16
     /// Maximum length of a frame in bytes. HELLO is much shorter.
     static let frameBytes = 4_096
 
     /// Memory for their frames, apart from that of permitted users.
-    let memory = ConnectionMemory(frameCapacity: Self.mostAnsweredPeers * Self.frameBytes)
+    let memory = ConnectionMemory(frameCapacity: Self.maximumAnsweredPeers * Self.frameBytes)
     private let logger: Logger
     private let socketPath: String
     private var peerNumbers: Set<UInt64> = []
@@ -146,7 +146,7 @@ struct RefusedPeers {
     }
 
     /// Whether another one can get an answer.
-    var hasRoom: Bool { peerNumbers.count < Self.mostAnsweredPeers }
+    var hasRoom: Bool { peerNumbers.count < Self.maximumAnsweredPeers }
 
     mutating func insert(_ number: UInt64) { peerNumbers.insert(number) }
 

@@ -261,7 +261,7 @@ final class StreamPort {
         let number = lastNumber
         let stream = try MessageStream(
             descriptor, as: .router, frameBytes: isRefused ? RefusedPeers.frameBytes : frameBytes,
-            mostMessages: bounds.maximumUnsentMessages, memory: isRefused ? refusedPeers.memory : memory,
+            maximumMessages: bounds.maximumUnsentMessages, memory: isRefused ? refusedPeers.memory : memory,
             owner: .init(process: credentials.pid, user: PortAdmission.userUnlessAdministrator(credentials.uid)),
             loop: loop
         ) { [unowned self] in

@@ -125,8 +125,8 @@ public final class BrokerProcess {
             frameBytes: Self.clientFrameBytes,
             bounds: .forClients, connectionLimit: share.maximumClientConnections, gateways: gateways, logger: logger)
         // READY and JOB are short. An inline body is at most as long as the setting allows.
-        let mostInlineBytes = SettingName.inlineBytes.storedValueRange.upperBound
-        let workerFrameBytes = max(mostInlineBytes, WireLimits.workerHeadBytes) + 1_024
+        let maximumInlineBytes = SettingName.inlineBytes.storedValueRange.upperBound
+        let workerFrameBytes = max(maximumInlineBytes, WireLimits.workerHeadBytes) + 1_024
         workerPort = try StreamPort(
             try Self.socketPath(options, "work"), loop, frameBytes: workerFrameBytes,
             bounds: .forWorkers(frameBytes: workerFrameBytes), connectionLimit: share.maximumWorkerConnections,

@@ -26,11 +26,11 @@ final class SupervisorLink {
     /// Maximum changes that wait for the supervisor: more than all settings, and 1,000 rules for origins and 200 for
     /// addresses. Only removed rules can exceed it, while the supervisor does not read. The oldest change is dropped, so
     /// the next broker does not learn it.
-    static let mostUnsentChanges = 2_048
+    static let maximumUnsentChanges = 2_048
 
     /// Maximum ends of requests that wait for the supervisor: some milliseconds of a busy bus, and at most 40 MiB of URLs.
     /// Further ones are dropped and counted, because the broker must not wait for programs.
-    static let mostUnsentEndedRequests = 4_096
+    static let maximumUnsentEndedRequests = 4_096
 
     private let logger: Logger
     private let onNewSettings: (Settings) -> Void
@@ -87,7 +87,7 @@ final class SupervisorLink {
         unsentChanges.removeAll { $0.replacementKey == change.replacementKey }
         unsentChanges.append(change)
         sendUnsentMessages()
-        guard unsentChanges.count > Self.mostUnsentChanges else { return }
+        guard unsentChanges.count > Self.maximumUnsentChanges else { return }
         unsentChanges.removeFirst()
         guard !hasDroppedChange else { return }
         hasDroppedChange = true
@@ -98,7 +98,7 @@ final class SupervisorLink {
 
     /// Reports the end of a request, now or once the channel has room.
     func reportEnd(_ ended: EndedRequest) {
-        guard unsentEndedRequests.count < Self.mostUnsentEndedRequests else {
+        guard unsentEndedRequests.count < Self.maximumUnsentEndedRequests else {
             droppedEndCount += 1
             return
         }

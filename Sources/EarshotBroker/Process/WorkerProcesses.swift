@@ -7,7 +7,7 @@ internal import EarshotLoop
 /// A process can have been several workers: it connects again when its connection is lost, and is killed nevertheless.
 struct WorkerProcesses {
     /// Maximum number of reports without a worker: of workers that died before they were connected.
-    static let mostPendingReports = 1_024
+    static let maximumPendingReports = 1_024
 
     /// Workers whose process has ended without a report yet.
     private var workersAwaitingReport: [Int32: [WorkerID]] = [:]
@@ -49,7 +49,7 @@ struct WorkerProcesses {
     /// - Returns: the workers that awaited it, and the report with what this broker did.
     mutating func recordReport(_ end: WorkerExit) -> (workers: [WorkerID], end: WorkerExit) {
         guard let workers = workersAwaitingReport.removeValue(forKey: end.pid) else {
-            if unmatchedReports.count < Self.mostPendingReports { unmatchedReports[end.pid] = end }
+            if unmatchedReports.count < Self.maximumPendingReports { unmatchedReports[end.pid] = end }
             return ([], end)
         }
         var end = end

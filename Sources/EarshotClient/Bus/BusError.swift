@@ -62,7 +62,7 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         public static let timeout = Code(FailureCode.timeout.rawValue)
         /// The time of ``FetchOptions/deadline`` passed.
         public static let deadline = Code(FailureCode.deadlineExceeded.rawValue)
-        /// The decoded body exceeds ``FetchOptions/mostBytes``.
+        /// The decoded body exceeds ``FetchOptions/maximumBytes``.
         public static let tooLarge = Code(FailureCode.tooLarge.rawValue)
         /// The body does not match ``FetchOptions/digest``.
         public static let digestMismatch = Code(FailureCode.digestMismatch.rawValue)

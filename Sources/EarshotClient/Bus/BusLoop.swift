@@ -25,7 +25,7 @@ final class BusLoop {
     private var handlers: [UInt64: OpenHandler] = [:]
     private var openNames: [HandlerID: OpenName] = [:]
     /// Names removed while disconnected. One REMOVE covers all handlers of a name. At most
-    /// `ClientCore.mostUnsentRemovals`.
+    /// `ClientCore.maximumUnsentRemovals`.
     private var unsentRemovals: Set<HandlerID> = []
     private var requests: [RequestKey: OpenReceiver] = [:]
     private var watches: [ObjectIdentifier: WatchConnection] = [:]
@@ -107,7 +107,7 @@ final class BusLoop {
         }
         do {
             privateBroker = try PrivateBroker.start(
-                mostWorkers: options.mostWorkers, cacheFolder: options.cacheFolder, loop: loop,
+                maximumWorkers: options.maximumWorkers, cacheFolder: options.cacheFolder, loop: loop,
                 launch: { (start) throws(SystemError) in
                     try ChildProcess.spawn(program, start.arguments, inheriting: [start.readyDescriptor])
                 },

@@ -9,7 +9,7 @@ struct OpenAnswers {
         let answer: Answer<Int>?
     }
 
-    /// In the order of sending, which is the order of the answers. While disconnected `ClientCore.mostUnsentRemovals`
+    /// In the order of sending, which is the order of the answers. While disconnected `ClientCore.maximumUnsentRemovals`
     /// bounds them.
     private var removals = Deque<Removal>()
     private var submissions: [RequestKey: Answer<Void>] = [:]

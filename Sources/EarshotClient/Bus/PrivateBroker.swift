@@ -57,7 +57,7 @@ package final class PrivateBroker {
     /// Starts a private broker. Events come from the loop.
     ///
     /// - Parameters:
-    ///   - mostWorkers: maximum number of worker processes; nil for the broker's default.
+    ///   - maximumWorkers: maximum number of worker processes; nil for the broker's default.
     ///   - cacheFolder: folder of the cache; nil for no cache.
     ///   - loop: event loop for the events.
     ///   - launch: closure that starts the supervisor.
@@ -65,13 +65,13 @@ package final class PrivateBroker {
     /// - Returns: the starting broker.
     /// - Throws: `ClientError` if there is no folder for it, `SystemError` if the program cannot be started.
     package static func start(
-        mostWorkers: Int?, cacheFolder: String?, loop: EventLoop,
+        maximumWorkers: Int?, cacheFolder: String?, loop: EventLoop,
         launch: (PrivateStart) throws(SystemError) -> ChildProcess, onEvent: @escaping (Event) -> Void
     ) throws -> PrivateBroker {
         let supervisor = try StartedSupervisor { (folder, readyDescriptor) throws(SystemError) in
             try launch(
                 PrivateStart(
-                    folder: folder, owner: getpid(), readyDescriptor: readyDescriptor, mostWorkers: mostWorkers,
+                    folder: folder, owner: getpid(), readyDescriptor: readyDescriptor, maximumWorkers: maximumWorkers,
                     cacheFolder: cacheFolder))
         }
         return try PrivateBroker(supervisor, loop: loop, onEvent: onEvent)
@@ -175,18 +175,18 @@ package struct PrivateStart: Sendable {
     /// Inherited descriptor: the supervisor writes a byte when clients can connect, and closes it.
     package let readyDescriptor: Int32
     /// Maximum number of worker processes; nil for the default.
-    package let mostWorkers: Int?
+    package let maximumWorkers: Int?
     /// Folder of the cache; nil for no cache.
     package let cacheFolder: String?
 
     /// Names the parameters as the properties do.
     package init(
-        folder: RuntimeFolder, owner: Int32, readyDescriptor: Int32, mostWorkers: Int?, cacheFolder: String?
+        folder: RuntimeFolder, owner: Int32, readyDescriptor: Int32, maximumWorkers: Int?, cacheFolder: String?
     ) {
         self.folder = folder
         self.ownerProcessID = owner
         self.readyDescriptor = readyDescriptor
-        self.mostWorkers = mostWorkers
+        self.maximumWorkers = maximumWorkers
         self.cacheFolder = cacheFolder
     }
 
@@ -194,7 +194,7 @@ package struct PrivateStart: Sendable {
     package var arguments: [String] {
         ["earshot", "serve", "--runtime", folder.path, "--log-level", "error", "--ready-fd", String(readyDescriptor)]
             + ["--private-to", String(ownerProcessID), "--no-durable"]
-            + (mostWorkers.map { ["--most-workers", String($0)] } ?? [])
+            + (maximumWorkers.map { ["--most-workers", String($0)] } ?? [])
             + (cacheFolder.map { ["--cache-folder", $0] } ?? ["--no-cache"])
     }
 }
@@ -217,7 +217,7 @@ public struct PrivateBrokerOptions: Sendable {
     /// Path of the program `earshot`; nil searches the folders of `PATH`.
     public var program: String?
     /// Maximum number of worker processes, at least 1; nil for the broker's default.
-    public var mostWorkers: Int?
+    public var maximumWorkers: Int?
     /// Folder of the cache, created if missing; nil for no cache. A folder in use by another broker is not used, and
     /// then the private broker has no cache.
     ///
@@ -228,11 +228,11 @@ public struct PrivateBrokerOptions: Sendable {
     ///
     /// - Parameters:
     ///   - program: path of the program `earshot`; nil searches `PATH`.
-    ///   - mostWorkers: maximum number of worker processes; nil for the broker's default.
+    ///   - maximumWorkers: maximum number of worker processes; nil for the broker's default.
     ///   - cacheFolder: folder of the cache; nil for no cache.
-    public init(program: String? = nil, mostWorkers: Int? = nil, cacheFolder: String? = nil) {
+    public init(program: String? = nil, maximumWorkers: Int? = nil, cacheFolder: String? = nil) {
         self.program = program
-        self.mostWorkers = mostWorkers
+        self.maximumWorkers = maximumWorkers
         self.cacheFolder = cacheFolder
     }
 }

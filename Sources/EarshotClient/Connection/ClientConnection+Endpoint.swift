@@ -75,9 +75,9 @@ extension ClientConnection {
                 "the URL is invalid: use 1 to \(WireLimits.urlBytes) bytes of UTF-8 without spaces and control characters"
             )
         }
-        let mostBytes = WireLimits.headBytes - reservedHeadBytes
-        guard hasShortHead(fetch) || ClientMessage.fetch(fetch).encoded().count <= mostBytes else {
-            throw ClientError(.invalidRequest, "the header fields are too long: use at most \(mostBytes) bytes")
+        let maximumBytes = WireLimits.headBytes - reservedHeadBytes
+        guard hasShortHead(fetch) || ClientMessage.fetch(fetch).encoded().count <= maximumBytes else {
+            throw ClientError(.invalidRequest, "the header fields are too long: use at most \(maximumBytes) bytes")
         }
         guard fetch.body?.count ?? 0 <= WireLimits.requestBodyBytes else {
             throw ClientError(

@@ -412,7 +412,7 @@ package final class ClientConnection {
                     to: path, ownedBy: PrivateFolder.trustedListeners(atSocket: path))
                 let stream = try MessageStream(
                     descriptor, as: .dealer, frameBytes: Self.maximumFrameBytes,
-                    mostMessages: Self.maximumUnsentMessages, loop: loop
+                    maximumMessages: Self.maximumUnsentMessages, loop: loop
                 ) {}
                 link = .local(stream)
             } catch {

@@ -53,7 +53,7 @@ struct ClientCore {
 
     /// Maximum removals that wait for a connection: one for each of 10,000 handlers, with names of up to 200 bytes. At
     /// the bound a further removal is refused, so a program without a broker cannot fill its memory.
-    static let mostUnsentRemovals = 10_000
+    static let maximumUnsentRemovals = 10_000
     /// Maximum refusals of a resumption with `session-in-use` before a new session is started.
     static let maximumResumptionRefusals = 100
 
@@ -263,10 +263,10 @@ struct ClientCore {
     mutating func retry(_ key: RequestKey) -> [ClientAction] { sendAwaitingAnswer(.retry(key)) }
 
     /// - Parameter old: open requests of the pattern; nil searches all requests in O(requests).
-    /// - Returns: nil if the removal is refused, because `mostUnsentRemovals` wait for a connection. Nothing changes.
+    /// - Returns: nil if the removal is refused, because `maximumUnsentRemovals` wait for a connection. Nothing changes.
     mutating func remove(_ pattern: HandlerPattern, _ old: [RequestKey]? = nil) -> [ClientAction]? {
         if phase != .ready {
-            guard unsentRemovals < Self.mostUnsentRemovals else { return nil }
+            guard unsentRemovals < Self.maximumUnsentRemovals else { return nil }
             unsentRemovals += 1
         }
         forgetRequests(of: pattern, among: old)

@@ -28,9 +28,9 @@ public struct FetchOptions: Sendable {
     /// Maximum total time including waiting, then ``BusError/Code/deadline``; nil for no limit.
     public var deadline: Duration?
     /// Maximum decoded body size in bytes, then ``BusError/Code/tooLarge``; nil for no limit.
-    public var mostBytes: Int?
+    public var maximumBytes: Int?
     /// Maximum rate of all transfers of the handler together, in bytes per second, at least 1; nil for no limit.
-    public var mostBytesPerSecond: Int?
+    public var maximumBytesPerSecond: Int?
     /// Maximum number of retries for transient failures, 0 to 20. Default 2.
     public var retries = 2
     /// Maximum time of a wait for an origin that has requested a pause, then ``BusError/Code/originCooling``. Zero does
@@ -141,8 +141,8 @@ public struct FetchOptions: Sendable {
         wire.coalesces = isShared
         wire.timeoutMilliseconds = try Self.milliseconds(of: timeout)
         wire.deadlineMilliseconds = try deadline.map(Self.milliseconds)
-        wire.maxBytes = mostBytes
-        wire.handlerBytesPerSecond = mostBytesPerSecond
+        wire.maxBytes = maximumBytes
+        wire.handlerBytesPerSecond = maximumBytesPerSecond
         wire.retries = retries
         if let longestCoolDown {
             wire.coolDownWaitMilliseconds = longestCoolDown == .zero ? 0 : try Self.milliseconds(of: longestCoolDown)

@@ -10,7 +10,7 @@ package struct SafeFileNames {
     /// Maximum bytes of a file name, NAME_MAX of Linux.
     static let maximumNameBytes = 255
     /// Maximum bytes of an extension that a shortened name keeps.
-    private static let mostExtensionBytes = 32
+    private static let maximumExtensionBytes = 32
 
     private var usedNames: Set<String> = []
     private var lastSuffixNumbers: [String: Int] = [:]
@@ -53,7 +53,7 @@ package struct SafeFileNames {
         var start = name.utf8.lastIndex(of: dot) ?? name.endIndex
         let stem = name[..<start]
         if let inner = stem.utf8.lastIndex(of: dot), stem[inner...].lowercased() == ".tar" { start = inner }
-        if name[start...].utf8.count > mostExtensionBytes { start = name.endIndex }
+        if name[start...].utf8.count > maximumExtensionBytes { start = name.endIndex }
         return String(Self.truncatedStem(name[..<start], leavingRoomFor: name[start...]) + name[start...])
     }
 

@@ -58,7 +58,7 @@ package final class WorkerTunnel {
         let (own, other) = try UnixSocket.makePair()
         do throws(SystemError) {
             let stream = try MessageStream(
-                own, as: .router, frameBytes: Self.maximumFrameBytes, mostMessages: Self.maximumUnreadMessages,
+                own, as: .router, frameBytes: Self.maximumFrameBytes, maximumMessages: Self.maximumUnreadMessages,
                 loop: loop
             ) {}
             // Nothing is read before the handshake with the bus.

@@ -237,7 +237,7 @@ final class RemotePeer {
             let descriptor = try UnixSocket.connect(to: gateway.brokerSocketPath(for: role))
             let stream = try MessageStream(
                 descriptor, as: .dealer, frameBytes: Self.maximumBrokerFrameBytes,
-                mostMessages: Self.maximumUnsentBrokerMessages,
+                maximumMessages: Self.maximumUnsentBrokerMessages,
                 loop: gateway.loop, onReady: { [unowned self] in requestTurn() })
             // A broker that started since the last event has sent its proof before it listened.
             gateway.readSupervisorLines()

@@ -16,7 +16,7 @@ final class Gateway {
     private static let maximumConnections = 4_096
     private static let descriptorsPerConnection = 6
     /// Descriptors for everything else: an idle gateway has 14.
-    private static let (leastReserve, mostReserve) = (24, 64)
+    private static let (minimumReserve, maximumReserve) = (24, 64)
     /// Maximum number of connections accepted in one pass, and of those that begin a handshake. Clients have their turns
     /// between passes.
     private static let acceptsPerPass = 64
@@ -83,9 +83,9 @@ final class Gateway {
         self.loop = loop
         self.logger = logger
         let descriptors = try ResourceLimits.raiseDescriptorLimit(
-            atLeast: Self.leastReserve + 2 * Self.descriptorsPerConnection)
+            atLeast: Self.minimumReserve + 2 * Self.descriptorsPerConnection)
         let reserve = ResourceLimits.reservedDescriptors(
-            ofLimit: descriptors, minimum: Self.leastReserve, maximum: Self.mostReserve)
+            ofLimit: descriptors, minimum: Self.minimumReserve, maximum: Self.maximumReserve)
         connectionLimit = min(Self.maximumConnections, (descriptors - reserve) / Self.descriptorsPerConnection)
         context = try Context.make(maximumSockets: Int32(connectionLimit) + 16)
         authentication = try Authentication.make(in: context)

@@ -5,16 +5,16 @@ internal import Glibc
 public struct FileAttribute: Sendable {
     private let name: String
     /// Maximum length of a value in bytes. Longer ones are not read.
-    private let mostBytes: Int
+    private let maximumBytes: Int
 
-    public init(_ name: String, mostBytes: Int) {
+    public init(_ name: String, maximumBytes: Int) {
         self.name = name
-        self.mostBytes = mostBytes
+        self.maximumBytes = maximumBytes
     }
 
     /// Returns the value of a file; nil without one.
     public func value(ofFile path: String) -> [UInt8]? {
-        var bytes = [UInt8](repeating: 0, count: mostBytes)
+        var bytes = [UInt8](repeating: 0, count: maximumBytes)
         let count = unsafe lgetxattr(ByteText.cString(path), name, &bytes, bytes.count)
         return count < 0 ? nil : Array(bytes[..<count])
     }

@@ -20,16 +20,16 @@ public struct HostName: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Maximum length in bytes, and that of one label: RFC 1035, section 2.3.4.
-    private static let mostBytes = (name: 253, label: 63)
+    private static let maximumBytes = (name: 253, label: 63)
 
     public let description: String
 
     /// Nil for a text of another form, and for a numeric address: the last label of a name has a letter.
     public init?(_ text: String) {
         let labels = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        guard text.utf8.count <= Self.mostBytes.name, let last = labels.last, last.contains(where: Self.isLetter),
+        guard text.utf8.count <= Self.maximumBytes.name, let last = labels.last, last.contains(where: Self.isLetter),
             labels.allSatisfy({ label in
-                (1...Self.mostBytes.label).contains(label.count) && label.first != UInt8(ascii: "-")
+                (1...Self.maximumBytes.label).contains(label.count) && label.first != UInt8(ascii: "-")
                     && label.allSatisfy { Self.isLetter($0) || (0x30...0x39).contains($0) || "-_".utf8.contains($0) }
             })
         else { return nil }

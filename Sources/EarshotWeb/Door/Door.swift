@@ -52,7 +52,7 @@ package final class Door {
         static let shareDivisorPerUser = 4
         /// Descriptors of a connection with a request: its own, that of its session, and a file.
         static let descriptorsPerConnection = 3
-        static let (leastReserve, mostReserve) = (24, 320)
+        static let (minimumReserve, maximumReserve) = (24, 320)
         /// Time without a request after which a session ends.
         static let idleSessionTime = Duration.seconds(1)
         static let writeTime = Duration.seconds(60)
@@ -91,9 +91,9 @@ package final class Door {
         self.options = options
         self.loop = loop
         let descriptors = try ResourceLimits.raiseDescriptorLimit(
-            atLeast: Limits.leastReserve + 8 * Limits.descriptorsPerConnection)
+            atLeast: Limits.minimumReserve + 8 * Limits.descriptorsPerConnection)
         let reserve = ResourceLimits.reservedDescriptors(
-            ofLimit: descriptors, minimum: Limits.leastReserve, maximum: Limits.mostReserve)
+            ofLimit: descriptors, minimum: Limits.minimumReserve, maximum: Limits.maximumReserve)
         connectionLimit = min(Limits.connections, (descriptors - reserve) / Limits.descriptorsPerConnection)
         let listens = options.addresses.map { ($0, false) } + options.apiAddresses.map { ($0, true) }
         owners = try listens.contains { $0.0.isTCP && $0.0.isLocal } ? SocketOwners() : nil

@@ -20,7 +20,7 @@ final class DoorSession {
     init(path: String, hello: Hello, loop: EventLoop, onReady: @escaping () -> Void) throws(SystemError) {
         let descriptor = try UnixSocket.connect(to: path, ownedBy: PrivateFolder.trustedListeners(atSocket: path))
         stream = try MessageStream(
-            descriptor, as: .dealer, frameBytes: Self.frameBytes, mostMessages: Self.unsentMessages, loop: loop
+            descriptor, as: .dealer, frameBytes: Self.frameBytes, maximumMessages: Self.unsentMessages, loop: loop
         ) { onReady() }
         send(.hello(hello))
     }

@@ -8,7 +8,7 @@ public final class WebServer {
     /// Connections at once. A browser has at most six.
     private static let maximumPeers = 64
     /// Descriptors for everything else, and the number of connections of two browsers.
-    private static let (reservedDescriptors, leastPeers) = (16, 12)
+    private static let (reservedDescriptors, minimumPeers) = (16, 12)
     /// Part of them that may be streams of events.
     private static let streamShareDivisor = 4
     /// Time between two events of a stream.
@@ -40,7 +40,7 @@ public final class WebServer {
         _ folder: RuntimeFolder, at address: ListenAddress, token: [UInt8]?, hosts: [String], loop: EventLoop
     ) throws {
         self.loop = loop
-        let descriptors = try ResourceLimits.raiseDescriptorLimit(atLeast: Self.reservedDescriptors + Self.leastPeers)
+        let descriptors = try ResourceLimits.raiseDescriptorLimit(atLeast: Self.reservedDescriptors + Self.minimumPeers)
         connectionLimit = min(Self.maximumPeers, descriptors - Self.reservedDescriptors)
         rule = AccessRule(serverNames: Set(hosts.map { $0.lowercased() }))
         tokenRule = token.map { TokenRule(tokens: [$0]) }

@@ -211,7 +211,8 @@ final class BrokerLink {
             case .tunnel(let tunnel): descriptor = try tunnel.connectWorker()
             }
             let stream = try MessageStream(
-                descriptor, as: .dealer, frameBytes: Limits.frameBytes, mostMessages: Limits.unsentMessages, loop: loop
+                descriptor, as: .dealer, frameBytes: Limits.frameBytes, maximumMessages: Limits.unsentMessages,
+                loop: loop
             ) {}
             stream.flush()
             self.stream = stream

@@ -8,7 +8,7 @@ internal import Logging
 /// Supervisor and worker of a private bus that are forked before the arguments of `get` are parsed, so that the worker loads
 /// libcurl meanwhile.
 ///
-/// Both wait without a visible effect for ``begin(mostWorkers:cacheFolder:)``, and end if this process ends before.
+/// Both wait without a visible effect for ``begin(maximumWorkers:cacheFolder:)``, and end if this process ends before.
 struct PreforkedBus {
     private let supervisor: PrivateBroker.StartedSupervisor
     /// End of the channel from which the supervisor reads its task.
@@ -37,7 +37,7 @@ struct PreforkedBus {
                     close(ends.child)
                     let words = task.split(separator: " ", maxSplits: 1)
                     let start = PrivateStart(
-                        folder: folder, owner: owner, readyDescriptor: readyDescriptor, mostWorkers: Int(words[0]),
+                        folder: folder, owner: owner, readyDescriptor: readyDescriptor, maximumWorkers: Int(words[0]),
                         cacheFolder: words.count > 1 ? String(words[1]) : nil)
                     return try ServeRun(start, worker).run(ServiceManager.takeFromEnvironment())
                 }.rawValue

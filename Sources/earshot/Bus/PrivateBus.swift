@@ -44,7 +44,7 @@ final class PrivateBus {
                 broker = try PrivateBroker(supervisor, loop: loop, onEvent: onEvent)
             } else {
                 broker = try PrivateBroker.start(
-                    mostWorkers: workers, cacheFolder: cache, loop: loop, launch: launch, onEvent: onEvent)
+                    maximumWorkers: workers, cacheFolder: cache, loop: loop, launch: launch, onEvent: onEvent)
             }
         } catch let error as ClientError {
             throw CommandError(.noBroker, "no broker runs, and a private one cannot start: \(error.description)")

@@ -45,7 +45,7 @@ struct ServeCommand: ParsableCommand {
     var privateTo: Int32?
 
     @Option(help: ArgumentHelp("Maximum number of workers, regardless of the settings.", visibility: .hidden))
-    var mostWorkers: Int?
+    var maximumWorkers: Int?
 
     func validate() throws { try PathCheck.check([("--keys", keys)]) }
 
@@ -66,7 +66,7 @@ struct ServeCommand: ParsableCommand {
             let pool = ConfigurationOptions.pool
             let configuration = Configuration(
                 file: settings.source.file, optionChanges: try settings.settingChanges(), pool: pool,
-                maximumWorkers: mostWorkers)
+                maximumWorkers: maximumWorkers)
             let run = ServeRun(
                 folder: folder, broker: broker,
                 worker: try worker.options(WorkerOptions(workPath: folder.workSocketPath, slots: pool.slotsPerWorker)),

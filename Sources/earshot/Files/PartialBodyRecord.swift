@@ -7,7 +7,7 @@ internal import Glibc
 /// With it a later run continues bytes of the same version only: RFC 9110, sections 13.1.5 and 15.3.7.3. A file system
 /// without such attributes keeps none.
 struct PartialBodyRecord: Equatable {
-    private static let fileAttribute = FileAttribute("user.earshot.body", mostBytes: maximumRecordBytes)
+    private static let fileAttribute = FileAttribute("user.earshot.body", maximumBytes: maximumRecordBytes)
     /// Maximum length of a record in bytes. Longer ones are not kept: the attributes of a file share one block.
     private static let maximumRecordBytes = 1_024
 

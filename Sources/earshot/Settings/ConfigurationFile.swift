@@ -131,8 +131,8 @@ enum ConfigurationFile {
     private static func settingText(_ value: TOMLValue) -> String {
         if let text = value.string { return text }
         if let number = value.int { return String(number) }
-        let mostMilliseconds = Double(WireLimits.durationSeconds) * 1_000
-        if let seconds = value.double, (0...mostMilliseconds).contains(seconds * 1_000) {
+        let maximumMilliseconds = Double(WireLimits.durationSeconds) * 1_000
+        if let seconds = value.double, (0...maximumMilliseconds).contains(seconds * 1_000) {
             return Seconds.text(milliseconds: Int((seconds * 1_000).rounded()))
         }
         return ""

@@ -142,7 +142,7 @@ extension ServeRun {
                 .setList(.clientListenAddresses, []),
             ],
             pool: pool,
-            maximumWorkers: start.mostWorkers)
+            maximumWorkers: start.maximumWorkers)
         keysPath = ""
         clusterPath = nil
         logFormat = .text

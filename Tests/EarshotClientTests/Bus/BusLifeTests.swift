@@ -125,7 +125,7 @@ import Testing
         let bus = try await broker.connect(patience: nil)
         await broker.die()
         while await !bus.tableSizes().isDisconnected { await Task.yield() }
-        for number in 0..<ClientCore.mostUnsentRemovals - 1 { _ = try bus.handler(named: "page/\(number)") }
+        for number in 0..<ClientCore.maximumUnsentRemovals - 1 { _ = try bus.handler(named: "page/\(number)") }
         let waiting = Task { try await bus.remove("page/") }
         // The bus takes commands in their order, so that the removal above comes before or after these.
         _ = try bus.handler(named: "last/1")

@@ -331,7 +331,7 @@ import Testing
             { $0.fields = [HeaderField("a", "1\nb: 2")] }, { $0.fields = [HeaderField("a: 1\nb", "2")] },
             { $0.fields = [HeaderField("", "2")] }, { $0.retries = 21 },
             { $0.method = "GET\nwarm: yes" }, { $0.timeout = .zero }, { $0.deadline = .seconds(86_401) },
-            { $0.mostBytes = -1 }, { $0.digest = "A" }, { $0.proxy = "ftp://a" }, { $0.clientKey = "relative" },
+            { $0.maximumBytes = -1 }, { $0.digest = "A" }, { $0.proxy = "ftp://a" }, { $0.clientKey = "relative" },
             { $0.body = [UInt8](repeating: 0, count: 4 << 20 + 1) },
         ]
         for change in changes {

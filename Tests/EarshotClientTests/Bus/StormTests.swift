@@ -7,7 +7,7 @@ import Testing
 /// Many concurrent tasks over a private broker of the built program, with a worker and an origin.
 @Suite(.timeLimit(.minutes(10)), .serialized) struct StormTests {
     /// Unique to this suite, so that its supervisors can be identified.
-    private static let mostWorkers = 2
+    private static let maximumWorkers = 2
     private static let tasks = 8
     private static let handlersOfTask = 125
 
@@ -20,7 +20,7 @@ import Testing
     }
 
     private static func connect() async throws -> Bus {
-        let options = PrivateBrokerOptions(program: try program, mostWorkers: mostWorkers)
+        let options = PrivateBrokerOptions(program: try program, maximumWorkers: maximumWorkers)
         return try await Bus.connect(to: .privateBroker(options), application: "storm")
     }
 
@@ -213,7 +213,7 @@ import Testing
                 let arguments = line.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
                 // Other suites run the same program concurrently.
                 return SystemFile.target("/proc/\(child)/exe") == path
-                    && arguments.contains(["--most-workers", String(mostWorkers)])
+                    && arguments.contains(["--most-workers", String(maximumWorkers)])
             }
         }
         return all

@@ -42,7 +42,7 @@ import Testing
         var core = ready()
         _ = core.remove(pattern("unanswered"))
         _ = core.linkLost()
-        for number in 1..<ClientCore.mostUnsentRemovals { #expect(core.remove(pattern("page/\(number)")) != nil) }
+        for number in 1..<ClientCore.maximumUnsentRemovals { #expect(core.remove(pattern("page/\(number)")) != nil) }
         _ = core.fetch(fetch("1"))
         #expect(core.remove(.handler(handler)) == nil)
         #expect(core.requests.count == 1, "a refused removal changes nothing")
@@ -56,7 +56,7 @@ import Testing
                 core.messageReceived(
                     NumberedAnswer(.handlersRemoved(pattern, count: 0), answeredNumber: removal.messageNumber)))
         }
-        #expect(messages.count == ClientCore.mostUnsentRemovals + 2)
+        #expect(messages.count == ClientCore.maximumUnsentRemovals + 2)
         #expect(messages.suffix(2) == [.fetch(fetch("1")), .removeHandlers(.handler(handler))])
     }
 

@@ -120,7 +120,7 @@ private let anyPort = "tcp://127.0.0.1:*"
         let broker = try ScriptedBroker(anyPort, loop) { broker, _ in try broker.send(welcome(1, lastReceived: nil)) }
         let tunnel = WorkerTunnel([try CurveKeys.endpoint(broker.endpoint)], loop: loop) { Issue.record($0) }
         let worker = try MessageStream(
-            tunnel.connectWorker(), as: .dealer, frameBytes: 10_000, mostMessages: 16, loop: loop
+            tunnel.connectWorker(), as: .dealer, frameBytes: 10_000, maximumMessages: 16, loop: loop
         ) {}
         defer { withExtendedLifetime((tunnel, worker)) {} }
         let message = ZMTP.Message(head: ClientMessage.hello(Hello()).encoded(), body: nil)

@@ -5,7 +5,7 @@ import Testing
 /// Distribution of hashes of similar keys, such as record numbers.
 struct NumberHashTests {
     /// Maximum share of a table's places that stay unused, with any secret words. Random hashes leave 37 % unused.
-    private static let mostUnused = 0.45
+    private static let maximumUnused = 0.45
 
     /// Share of places without a hash, in a table with as many places as hashes.
     private static func unused(_ hashes: [UInt32]) -> Double {
@@ -64,7 +64,7 @@ struct NumberHashTests {
             let (first, second) = pattern.key(number)
             return NumberHash.hash(first, second)
         }
-        #expect(Self.unused(hashes) < Self.mostUnused)
-        #expect(Self.unused(hashes.map { $0 << 16 }) < Self.mostUnused, "by their low halves")
+        #expect(Self.unused(hashes) < Self.maximumUnused)
+        #expect(Self.unused(hashes.map { $0 << 16 }) < Self.maximumUnused, "by their low halves")
     }
 }

@@ -28,7 +28,7 @@ import ZMTP
             .unixSocket(path), loop: loop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         let descriptor = try #require(try UnixSocket.accept(listener))
         var broker: MessageStream? = try MessageStream(
-            descriptor, as: .router, frameBytes: 1 << 20, mostMessages: 100, loop: loop
+            descriptor, as: .router, frameBytes: 1 << 20, maximumMessages: 100, loop: loop
         ) {}
         var hasReady = false
         let hook = loop.addHook {
