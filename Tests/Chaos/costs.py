@@ -168,11 +168,11 @@ class Fault:
 
 FAULTS = {fault.begin.__name__.replace("_", "-"): fault for fault in [
     Fault("none", Trial.none, 2),
-    Fault("broker killed", Trial.broker, 10),
+    Fault("broker killed", Trial.broker, 5),
     Fault("worker killed", Trial.worker, 5),
     Fault("gateway of bodies killed", Trial.gateway, 5),
     Fault("puller killed", Trial.puller, 5),
-    Fault("supervisor killed, back after 1 s", Trial.supervisor, 30),
+    Fault("supervisor killed, back after 1 s", Trial.supervisor, 5),
     Fault("node killed", Trial.node, 5),
     Fault("node cut off for 8 s", Trial.cut_node, 20),
     Fault("primary killed", Trial.primary, 5),
